@@ -1,0 +1,67 @@
+# make demo | test | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
+#   make demo DATA=path/to/cifar10 EPOCHS=60     make test ARGS="-k schedule"     make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --disable-pip-version-check --quiet -c constraints.txt
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+
+# Nothing of the machine's other Python packages may leak in.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP
+export PYTHONNOUSERSITE := 1
+# The theme advertises its successor on every build.
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: help demo test check docs clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo   train LeNet three ways on real images and show the time saved (DATA=folder EPOCHS=n)"
+	@echo "make test   run every test (ARGS='-k name' to choose)"
+	@echo "make check  linters, types, import rules, docs"
+	@echo "make docs   build the documentation into site/"
+	@echo "make clean  remove .venv and everything built"
+
+demo: $(VENV)/.demo
+	$(RUN) -m benchmarks.demo $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS))
+
+# One thread a worker: the workers already fill the cores. loadscope keeps a class, and what it builds, on one
+# worker; loadgroup would be finer, but pytest-xdist 3.8 groups nothing under pytest 9.2.
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+
+check: $(VENV)/.dev
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy -p prunedata -p benchmarks
+	$(VENV)/bin/lint-imports
+	$(RUN) -m mkdocs build --strict --quiet
+
+docs: $(VENV)/.dev
+	$(RUN) -m mkdocs build --strict
+	@echo "open site/index.html"
+
+clean:
+	rm -rf $(VENV) build dist site *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp for each set of packages: installed again only when the files that name them change.
+$(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "Installing prunedata and what the demo needs into $(VENV) (some minutes the first time) ..."
+	@$(PIP) --editable ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "Installing prunedata and what tests and checks need into $(VENV) (some minutes the first time) ..."
+	@$(PIP) --editable ".[dev]"
+	@touch $(VENV)/.demo $@
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Expected Python 3.11 or newer. Got $$($(PYTHON) --version 2>&1): name another, as in make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@

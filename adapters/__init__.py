@@ -1,0 +1,8 @@
+"""One module per framework, each with the same verb: ``prune(<the framework's own object>, pruner)``.
+
+Nothing is imported here: a framework is loaded only when its own module is, as ``prunedata.adapters.torch``.
+"""
+
+# A source tree has this folder beside prunedata/, and another project's package is called adapters.
+if __name__ != "prunedata.adapters":
+    raise ImportError(f"Expected to be imported as 'prunedata.adapters'. Got {__name__!r}: import that name.")

@@ -1,0 +1,174 @@
+"""PyTorch samplers over the kept samples: our own order, or the user's with the pruned samples left out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import DataLoader, DistributedSampler, Sampler
+
+from prunedata.errors import PrunedataError
+from prunedata.order import cut_batches, epoch_order
+from prunedata.pruner import Pruner
+
+__all__ = ["Walk", "walk_for"]
+
+Ids = npt.NDArray[np.integer]
+
+
+class Walk:
+    """An epoch's ids in our own order: cut into batches, and dealt to the ranks of a DistributedSampler."""
+
+    def __init__(self, pruner: Pruner, sampler: Any, batch_size: int, drop_last: bool) -> None:
+        self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
+        dealt = isinstance(sampler, DistributedSampler)
+        self.shuffle = sampler.shuffle if dealt else type(sampler).__name__ == "RandomSampler"
+        self.world: int = sampler.num_replicas if dealt else 1
+        self.rank: int = sampler.rank if dealt else 0
+        self.drop_uneven = dealt and sampler.drop_last
+        self.mask: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.excused = 0
+
+    def begin(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Set out on an epoch's samples, and reckon those that drop_last, here or of the ranks, leaves out."""
+        self.mask = mask
+        ids = int(np.count_nonzero(mask))
+        each = self._each(ids)
+        tail = each % self.batch_size if self.drop_last else 0
+        self.excused = max(0, ids - each * self.world) + tail * self.world
+
+    def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
+        ids = _Sampler(self.__len__, self.ids)
+        if loader.batch_sampler is None:
+            return {"sampler": ids}
+        batches = _Sampler(self.batches, self.lists)
+        batches.sampler, batches.batch_size, batches.drop_last = ids, self.batch_size, self.drop_last
+        return {"sampler": ids, "batch_sampler": batches}
+
+    def pieces(self) -> Iterator[Ids]:
+        epoch = self.pruner.current
+        pieces = epoch_order(self.mask, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)
+        if self.world == 1:
+            yield from pieces
+            return
+        # Filter, then pad or drop, then deal: every rank gets as many.
+        ids = np.concatenate(list(pieces))
+        each = self._each(ids.size)
+        yield np.resize(ids, each * self.world)[self.rank :: self.world]
+
+    def _each(self, ids: int) -> int:
+        """How many of ``ids`` a rank gets."""
+        return ids // self.world if self.drop_uneven else -(-ids // self.world)
+
+    def ids(self) -> Iterator[int]:
+        for piece in self.pieces():
+            yield from piece.tolist()
+
+    def lists(self) -> Iterator[list[int]]:
+        for batch in cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last):
+            yield batch.tolist()
+
+    def __len__(self) -> int:
+        last = self.pruner.schedule.epochs - 1
+        return self._each(self.pruner.kept_in(min(self.pruner.next_epoch, last)))
+
+    def batches(self) -> int:
+        return len(self) // self.batch_size if self.drop_last else -(-len(self) // self.batch_size)
+
+    def end(self) -> None:
+        """Reckon what is known only now."""
+
+
+class _Filter(Walk):
+    """A user's own sampler or batch sampler: its order, without the pruned samples."""
+
+    def __init__(self, pruner: Pruner, source: Any, batched: bool, batch_size: int, drop_last: bool) -> None:
+        super().__init__(pruner, source, batch_size, drop_last)
+        self.source, self.batched = source, batched
+        self.world, self.rank = 1, 0
+        self.given = np.zeros(pruner.samples, dtype=np.bool_)
+
+    def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
+        found = super().samplers(loader)
+        if self.batched and loader.batch_sampler is None:
+            found["sampler"] = _Sampler(self.batches, self.lists)
+        return found
+
+    def pieces(self) -> Iterator[Ids]:
+        self.given[:] = False
+        for item in self.source:
+            ids = np.atleast_1d(np.asarray(item))
+            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+                raise PrunedataError(f"Expected the sampler to yield {'lists of ' * self.batched}ids. Got {item!r}.")
+            ids = ids[self.mask[ids]]
+            self.given[ids] = True
+            yield ids
+
+    def lists(self) -> Iterator[list[int]]:
+        if not self.batched:
+            yield from super().lists()
+            return
+        for batch in self.pieces():
+            if batch.size:
+                yield batch.tolist()
+
+    def __len__(self) -> int:
+        """Of a sampler that gives each sample once; for others, at most."""
+        return len(self.source) if self.batched else min(len(self.source), super().__len__())
+
+    def batches(self) -> int:
+        return len(self) if self.batched else super().batches()
+
+    def begin(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Nothing is excused before the sampler has given all that it gives."""
+        self.mask, self.excused = mask, 0
+
+    def end(self) -> None:
+        """Some samplers do not give every sample."""
+        self.excused = int(np.count_nonzero(self.mask & ~self.given))
+
+
+class _Sampler(Sampler[Any]):
+    """What DataLoader wants to see: a length and a fresh iterator at every call."""
+
+    sampler: Any
+    batch_size: int
+    drop_last: bool
+
+    def __init__(self, length: Callable[[], int], walk: Callable[[], Iterator[Any]]) -> None:
+        self._length, self._walk = length, walk
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._walk()
+
+
+def walk_for(loader: DataLoader[Any], pruner: Pruner) -> Walk:
+    """Our own order in the place of PyTorch's random, sequential or distributed one; else a filter of the user's."""
+    batch_sampler: Any = loader.batch_sampler
+    sampler: Any = loader.sampler
+    batch_size, drop_last = loader.batch_size or 1, loader.drop_last
+    if batch_sampler is None and _is_plain(sampler, "BatchSampler"):
+        return _Filter(pruner, sampler, True, 1, False)
+    if batch_sampler is not None:
+        if not _is_plain(batch_sampler, "BatchSampler"):
+            return _Filter(pruner, batch_sampler, True, 1, False)
+        sampler, batch_size, drop_last = (
+            batch_sampler.sampler,
+            batch_sampler.batch_size,
+            batch_sampler.drop_last,
+        )
+    ours = _is_plain(sampler, "RandomSampler", "SequentialSampler", "DistributedSampler")
+    if ours and not getattr(sampler, "replacement", False):
+        everything: Any = sampler.dataset if isinstance(sampler, DistributedSampler) else sampler
+        if len(everything) == pruner.samples:
+            return Walk(pruner, sampler, batch_size, drop_last)
+    return _Filter(pruner, sampler, False, batch_size, drop_last)
+
+
+def _is_plain(sampler: Any, *names: str) -> bool:
+    """Whether it is PyTorch's own class of that name, or torchdata's, not a user's subclass of it."""
+    kind = type(sampler)
+    return kind.__name__ in names and kind.__module__.partition(".")[0] in ("torch", "torchdata")

@@ -1,0 +1,233 @@
+"""PyTorch, map-style: ``prune(loader, pruner)`` returns the same loader over the kept samples.
+
+The sampler is replaced, in the main process, so that workers never see a mask. Each sample's id travels with its
+batch, from the sampler through the worker and the collate function, and is taken off at the last moment: whatever
+order workers answer in, a batch and its ids cannot part.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+try:
+    import torch
+    import torch.distributed as dist
+    from torch.utils.data import DataLoader, Dataset, IterableDataset
+except ImportError as error:
+    raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
+
+from prunedata.adapters._torch_losses import Recorder
+from prunedata.adapters._torch_samplers import Walk, walk_for
+from prunedata.counts import Tally
+from prunedata.errors import LossError, PrunedataError
+from prunedata.pruner import Pruner
+
+__all__ = ["prune"]
+
+Ids = npt.NDArray[np.integer]
+
+
+def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) -> Any:
+    """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
+
+    Parameters
+    ----------
+    loader : DataLoader or StatefulDataLoader
+        Over a map-style dataset of ``pruner.samples`` samples. It is left as it is. A RandomSampler or
+        SequentialSampler (or DistributedSampler) becomes our own order, seeded by the pruner and resumable at any
+        batch; any other sampler or batch sampler keeps its order and is filtered.
+    pruner : Pruner
+        The run. Iterate the loader inside ``for epoch in pruner.epochs():``.
+    with_ids : bool
+        Deliver ``(ids, batch)`` for loops that fetch batches before they train on them; ``ids`` is an ndarray of
+        int64, shape (n,). Give them back with ``loader.observe(losses, ids)``.
+
+    Returns
+    -------
+    DataLoader
+        Of the given loader's own class, with ``observe(losses)``. Its ``len`` is that of the epoch that is open,
+        or else of the next.
+
+    Raises
+    ------
+    PrunedataError
+        If the loader's dataset is not map-style or not of ``pruner.samples`` samples.
+    """
+    if not isinstance(loader, DataLoader):
+        raise PrunedataError(f"Expected a DataLoader. Got {type(loader).__name__}: wrap the loader, not the dataset.")
+    if isinstance(loader, _PrunedLoader):
+        raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
+    if isinstance(loader.dataset, IterableDataset):
+        raise PrunedataError(
+            f"Expected a map-style dataset, with __getitem__ and __len__. "
+            f"Got the IterableDataset {type(loader.dataset).__name__}."
+        )
+    samples = len(loader.dataset)  # type: ignore[arg-type]
+    if samples != pruner.samples:
+        raise PrunedataError(
+            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
+            "build the Pruner with len(loader.dataset)."
+        )
+    # All of the loader but its class and samplers: the same in all else, whatever its class was built from.
+    pruned: Any = object.__new__(type(f"Pruned{type(loader).__name__}", (_PrunedLoader, type(loader)), {}))
+    walk = walk_for(loader, pruner)
+    pruned.__dict__.update(vars(loader))
+    pruned.__dict__.update(
+        dataset=_Indexed(loader.dataset),
+        collate_fn=_Collate(loader.collate_fn),
+        _iterator=None,
+        _pruner=pruner,
+        _walk=walk,
+        _with_ids=with_ids,
+        _pending=deque(),
+        _recorder=Recorder(pruner),
+        _restored=False,
+        _running=None,
+        _delivered=0,
+        **walk.samplers(loader),
+    )
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        pruner.exchange = _exchange
+    return pruned
+
+
+class _PrunedLoader:
+    """What a pruned loader adds to its class."""
+
+    _pruner: Pruner
+    _walk: Walk
+    _with_ids: bool
+    _pending: deque[Ids]
+    _recorder: Recorder
+    _restored: bool
+    _running: int | None
+    _delivered: int
+
+    def observe(self, losses: torch.Tensor, ids: Ids | None = None) -> torch.Tensor:
+        """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
+
+        Parameters
+        ----------
+        losses : Tensor, shape (n,)
+            One loss per sample (``reduction="none"``), on any device. Not modified. On an accelerator losses are
+            gathered there and copied to the host 65,536 at a time, so that no batch waits for the device.
+        ids : ndarray of int, shape (n,), optional
+            Which samples; needed with ``with_ids=True``.
+
+        Raises
+        ------
+        LossError
+            As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
+            were fetched ahead or left unobserved.
+        """
+        started, before = perf_counter(), self._pruner.overhead
+        if ids is None:
+            if len(self._pending) != 1:
+                raise LossError(self._ambiguous())
+            ids = self._pending[0]
+        self._recorder.add(ids, losses)
+        self._pending.clear()
+        # The core has charged what it spent itself.
+        self._pruner.charge(perf_counter() - started - (self._pruner.overhead - before))
+        return losses.mean()
+
+    def _ambiguous(self) -> str:
+        if self._with_ids:
+            return "Expected observe(losses, ids) from a loader with with_ids=True. Got no ids."
+        if not self._pending:
+            return "Expected a batch that waits for its losses. Got none: observe each batch once, after it came."
+        return (
+            f"Expected one batch that waits for its losses. Got {len(self._pending)}: the loop fetches batches ahead "
+            "or leaves some unobserved, so that the losses cannot be told apart. Use prune(..., with_ids=True), which "
+            "delivers (ids, batch), and observe(losses, ids)."
+        )
+
+    def __len__(self) -> int:
+        return self._walk.batches()
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self._pruner.current
+        self._walk.begin(epoch.keep if self._restored else epoch.remaining)
+        self._delivered = self._delivered if self._restored else 0
+        self._restored = False
+        self._pending.clear()
+        self._running = epoch.number
+        return self._deliver(super().__iter__())  # type: ignore[misc]
+
+    def _deliver(self, batches: Iterator[tuple[Ids, Any]]) -> Iterator[Any]:
+        for ids, batch in batches:
+            self._delivered += len(ids)
+            self._pruner.note_delivered(self._delivered, excused=self._walk.excused)
+            if self._with_ids:
+                yield ids, batch
+            else:
+                self._pending.append(ids)
+                yield batch
+        self._running = None
+        self._walk.end()
+        self._pruner.note_delivered(self._delivered, excused=self._walk.excused, exhausted=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it."""
+        inside = self._running == self._pruner.next_epoch
+        state = super().state_dict() if inside else None  # type: ignore[misc]
+        return {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
+        if state["epoch"] != self._pruner.next_epoch:
+            raise PrunedataError(
+                f"Expected the loader's state of epoch {self._pruner.next_epoch}, where the pruner stands. Got that of "
+                f"epoch {state['epoch']}: call pruner.load_state_dict() first, with the state saved beside this one."
+            )
+        super().load_state_dict(state["loader"] or {})  # type: ignore[misc]
+        self._restored, self._delivered = state["loader"] is not None, state["delivered"]
+
+
+class _Indexed(Dataset[Any]):
+    """A dataset whose items come with their ids."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: Any) -> tuple[Ids, Any]:
+        return np.atleast_1d(np.asarray(index, dtype=np.int64)), self.dataset[index]
+
+    def __getitems__(self, indices: list[int]) -> tuple[Ids, Any]:
+        many = getattr(self.dataset, "__getitems__", None)
+        samples = many(indices) if many else [self.dataset[index] for index in indices]
+        return np.array(indices, dtype=np.int64), samples
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dataset" or name.startswith("__"):  # not there yet while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+
+class _Collate:
+    """The user's collate function, around which the ids pass."""
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, fetched: tuple[Ids, Any]) -> tuple[Ids, Any]:
+        ids, samples = fetched
+        return ids, self.collate(samples)
+
+
+def _exchange(tally: Tally) -> None:
+    """Merge an epoch's tally over all ranks. Whoever saw a sample, and hit it, counts once: padding repeats some."""
+    flags = (tally.visits > 0).astype(np.uint8) | ((tally.hits > 0).astype(np.uint8) << 1)
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    seen = torch.from_numpy(flags).to(device)
+    dist.all_reduce(seen, op=dist.ReduceOp.MAX)  # of flags: a sum of uint8 wraps, and gloo has no uint16
+    merged = seen.cpu().numpy()
+    tally.packed[:] = (merged & 1).astype(np.uint32) | ((merged >> 1).astype(np.uint32) << 16)
+    tally.observed = int(np.count_nonzero(merged))

@@ -1,0 +1,55 @@
+"""Choose, epoch by epoch, which samples to train on.
+
+>>> from prunedata import Schedule
+>>> Schedule(epochs=200, window=60, start=20, block=5, pruned_per_block=4, attenuation=2).pruned_epochs[:6]
+(20, 21, 22, 23, 25, 26)
+"""
+
+from importlib.metadata import PackageNotFoundError as _NotInstalled
+from importlib.metadata import version as _version
+
+from prunedata.cost import CostModel
+from prunedata.epoch import Epoch
+from prunedata.errors import (
+    DamagedStore,
+    ForeignStore,
+    LossError,
+    NeverPrunesWarning,
+    NotInEpoch,
+    PrunedataError,
+    RunExists,
+    ScheduleError,
+    SkippedSamples,
+    StoreError,
+)
+from prunedata.policy import DroppingCount, Policy, Random
+from prunedata.pruner import Pruner
+from prunedata.schedule import Schedule
+from prunedata.selection import keep_mask
+
+try:
+    __version__ = _version("prunedata")
+except _NotInstalled:  # run from a source tree that was not installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "CostModel",
+    "DamagedStore",
+    "DroppingCount",
+    "Epoch",
+    "ForeignStore",
+    "LossError",
+    "NeverPrunesWarning",
+    "NotInEpoch",
+    "Policy",
+    "PrunedataError",
+    "Pruner",
+    "Random",
+    "RunExists",
+    "Schedule",
+    "ScheduleError",
+    "SkippedSamples",
+    "StoreError",
+    "__version__",
+    "keep_mask",
+]

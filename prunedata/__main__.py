@@ -1,0 +1,8 @@
+"""``python -m prunedata`` is the program ``prunedata``."""
+
+import sys
+
+from prunedata.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Losses wait in a block until there are enough of them to be worked on at once.
+
+They come in batch by batch, and recording a batch is two copies into a preallocated block. A block that is full is
+checked, its batches' means are taken, and it is handed on.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.counts import Ids, Losses, Means, Sizes, batch_means
+from prunedata.errors import LossError
+
+__all__ = ["Block"]
+
+CAPACITY = 1 << 16
+"""Losses a block holds: enough to spread the cost of a call, few enough to stay in a cache."""
+
+
+class Block:
+    """Losses waiting to be worked on.
+
+    Parameters
+    ----------
+    samples : int
+        Ids must lie in ``0 <= id < samples``.
+    work : callable
+        Called as ``work(ids, losses, sizes, means)`` with checked arrays, valid during the call only.
+    """
+
+    def __init__(self, samples: int, work: Callable[[Ids, Losses, Sizes, Means], None]) -> None:
+        self.samples = samples
+        self.batches = 0
+        self._work = work
+        self._ids = np.empty(CAPACITY, dtype=np.int64)
+        self._losses = np.empty(CAPACITY, dtype=np.float64)
+        self._ends: list[int] = []
+        self._fill = 0
+        self._room = 0
+
+    def start(self) -> None:
+        """Begin an epoch: forget what waits, and check the next batch at once, as loops err from the start."""
+        self._ends.clear()
+        self._fill = self.batches = self._room = 0
+
+    def add(self, ids: Any, losses: Any) -> None:
+        """Record one batch: ``ids`` of an integer and ``losses`` of a floating dtype, both of shape (n,)."""
+        # This runs once a batch for the whole run, and every test in it costs as much as the copies: whatever is
+        # not an array of the expected kind falls through to the slow path, which says what is wrong with it.
+        try:
+            if ids.dtype.kind == "i" and losses.dtype.kind == "f":
+                fill = self._fill
+                end = fill + len(ids)
+                if fill < end <= self._room and len(losses) == end - fill:
+                    self._ids[fill:end] = ids
+                    self._losses[fill:end] = losses
+                    self._ends.append(end)
+                    self._fill = end
+                    return
+        except (AttributeError, TypeError, ValueError):
+            pass
+        self._add_slowly(ids, losses)
+
+    def _add_slowly(self, ids: Any, losses: Any) -> None:
+        ids, losses = _checked_ids(ids), _checked_losses(losses)
+        if ids.shape != losses.shape:
+            raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
+        if not ids.size:
+            return
+        self.flush()
+        sizes = np.array([ids.size])
+        means = self._check(ids, losses, sizes)
+        if self._room == 0 or ids.size > CAPACITY:
+            self._room = CAPACITY
+            self._consume(ids, losses, sizes, means)
+        else:
+            self.add(ids, losses)
+
+    def flush(self) -> None:
+        """Work on everything that waits.
+
+        Raises
+        ------
+        LossError
+            If a batch has ids out of range or losses that are not finite. It names the batch and its samples;
+            that batch is left out and all others are recorded.
+        """
+        if not self._ends:
+            return
+        ends = np.array(self._ends)
+        ids, losses = self._ids[: self._fill], self._losses[: self._fill]
+        sizes = np.diff(ends, prepend=0)
+        self._ends.clear()
+        self._fill = 0
+        try:
+            means = self._check(ids, losses, sizes)
+        except LossError:
+            good = self._good_batches(ids, losses, sizes)
+            if good.any():
+                visits = np.repeat(good, sizes)
+                ids, losses, sizes = ids[visits], losses[visits], sizes[good]
+                self._consume(ids, losses, sizes, batch_means(losses, sizes))
+            raise
+        self._consume(ids, losses, sizes, means)
+
+    def _consume(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
+        self.batches += len(sizes)
+        self._work(ids, losses, sizes, means)
+
+    def _check(self, ids: Ids, losses: Losses, sizes: Sizes) -> Means:
+        """Return the batches' means, which are finite exactly if all their losses are."""
+        # One pass finds ids that are too large and, as huge unsigned numbers, those that are negative.
+        if int(ids.view(np.uint64).max()) >= self.samples:
+            where = (ids < 0) | (ids >= self.samples)
+            raise LossError(
+                f"Expected ids from 0 to {self.samples - 1}. "
+                f"Got {_few(ids[where])} in {self._batch(where, sizes)} of this epoch."
+            )
+        with np.errstate(invalid="ignore", over="ignore"):
+            means = batch_means(losses, sizes)
+        if not np.isfinite(means).all():
+            where = ~np.isfinite(losses)
+            if not where.any():  # finite, but their sum is not
+                where = np.repeat(~np.isfinite(means), sizes)
+            raise LossError(
+                f"Expected finite losses. Got {_few(losses[where])} for the samples {_few(ids[where])} in "
+                f"{self._batch(where, sizes)} of this epoch. A mean with such a loss finds no hits, "
+                "so leave the batch out or lower the learning rate."
+            )
+        return means
+
+    def _batch(self, where: npt.NDArray[np.bool_], sizes: Sizes) -> str:
+        return f"batch {self.batches + int(np.searchsorted(np.cumsum(sizes), int(where.argmax()), side='right'))}"
+
+    def _good_batches(self, ids: Ids, losses: Losses, sizes: Sizes) -> npt.NDArray[np.bool_]:
+        bad = (ids < 0) | (ids >= self.samples)
+        known = np.add.reduceat(bad, np.cumsum(sizes) - sizes, dtype=np.intp) == 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(known & np.isfinite(batch_means(losses, sizes)))
+
+
+def _few(values: npt.NDArray[Any], most: int = 5) -> str:
+    shown = ", ".join(str(value) for value in values[:most].tolist())
+    return f"[{shown}, ... {values.size} in all]" if values.size > most else f"[{shown}]"
+
+
+def _checked_ids(ids: Any) -> Ids:
+    array = np.asarray(ids)
+    if array.size == 0 and array.ndim == 1:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise LossError(f"Expected ids of shape (n,) and an integer dtype. Got shape {array.shape}, {array.dtype}.")
+    return array.astype(np.int64)
+
+
+def _checked_losses(losses: Any) -> Losses:
+    array = np.asarray(losses)
+    if array.ndim != 1 or array.dtype.kind not in "fiu":
+        raise LossError(
+            f"Expected losses of shape (n,) and a floating dtype, one per sample (reduction='none'). "
+            f"Got shape {array.shape}, {array.dtype}."
+        )
+    return array.astype(np.float64)

@@ -1,0 +1,144 @@
+"""Algorithm 1 over arrays: which losses of a batch are hits, and how often each sample was hit."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import LossError
+
+__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add", "smallest_unsigned"]
+
+CHUNK = 1 << 16
+Ids = npt.NDArray[np.int64]
+Losses = npt.NDArray[np.float64]
+Sizes = npt.NDArray[np.intp]
+Means = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.unsignedinteger[Any]]
+
+
+def smallest_unsigned(largest: int) -> np.dtype[Any]:
+    """The smallest unsigned dtype, up to uint32, that holds ``largest``; counts saturate at its maximum."""
+    return np.dtype(np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32)
+
+
+def batch_means(losses: Losses, sizes: Sizes) -> Means:
+    """Mean loss of each batch, shape (batches,): float64, summed in order as a plain loop would.
+
+    The order matters: a loss that ties with the mean must not become a hit because the block around it was cut
+    elsewhere. numpy's own sum is pairwise along a row, and in order down a column.
+    """
+    size = int(sizes[0])
+    if len(sizes) > 1 and (sizes == size).all():
+        # The padding keeps the rows of a power-of-two batch from falling into the same cache lines.
+        rows = np.empty((len(sizes), size + 8))
+        rows[:, :size] = losses.reshape(len(sizes), size)
+        return np.asarray(np.ascontiguousarray(rows[:, :size].T).sum(axis=0) / size)
+    last = len(sizes) - 1
+    if last > 1 and (sizes[:last] == size).all():
+        head = batch_means(losses[: size * last], sizes[:last])
+        return np.append(head, batch_means(losses[size * last :], sizes[last:]))
+    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=losses, minlength=len(sizes))
+    return sums / sizes
+
+
+def find_hits(losses: Losses, sizes: Sizes, means: Means, tolerance: float = 0.0) -> npt.NDArray[np.bool_]:
+    """Algorithm 1, line 5: True where a loss lies above its batch's mean by the tolerance.
+
+    Parameters
+    ----------
+    losses : ndarray of float64, shape (visits,)
+        Batch after batch.
+    sizes : ndarray of int, shape (batches,)
+        Samples in each batch; their sum is ``visits``.
+    means : ndarray of float64, shape (batches,)
+        From :func:`batch_means`.
+    tolerance : float
+        A hit is ``loss > mean + tolerance * abs(mean)``. For losses that are not negative this is the
+        paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
+    """
+    limits = means + tolerance * np.abs(means) if tolerance else means
+    return losses > np.repeat(limits, sizes)
+
+
+class Tally:
+    """How often each sample was observed and hit in the running epoch.
+
+    One uint32 a sample, hits in its upper half and visits in its lower, so that a block costs one scatter.
+    """
+
+    LIMIT = (1 << 16) - 1
+
+    def __init__(self, samples: int) -> None:
+        self.packed = np.zeros(samples, dtype="<u4")
+        self.observed = 0
+
+    def add(self, ids: Ids, hits: npt.NDArray[np.bool_]) -> None:
+        """Count one visit, and perhaps one hit, for each id; an id that repeats counts each time."""
+        np.add.at(self.packed, ids, np.multiply(hits, np.uint32(1 << 16), dtype=np.uint32) + np.uint32(1))
+        self.observed += ids.size
+
+    @property
+    def visits(self) -> npt.NDArray[np.uint16]:
+        """Times each sample was observed, shape (samples,). A view."""
+        return self.packed.view("<u2")[0::2]
+
+    @property
+    def hits(self) -> npt.NDArray[np.uint16]:
+        """Times each sample was hit, shape (samples,). A view."""
+        return self.packed.view("<u2")[1::2]
+
+    def check(self) -> None:
+        """Raise :class:`LossError` if a sample was observed more often than the tally can hold."""
+        if self.observed > self.LIMIT and int(self.visits.sum(dtype=np.int64)) != self.observed:
+            raise LossError(f"Expected a sample to be observed at most {self.LIMIT} times in an epoch. Got more.")
+
+    def clear(self) -> None:
+        """Begin an epoch."""
+        self.packed.fill(0)
+        self.observed = 0
+
+
+def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
+    """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""
+    largest = np.iinfo(total.dtype).max
+    for first in range(0, total.size, CHUNK):
+        part = slice(first, first + CHUNK)
+        total[part] = np.minimum(total[part].astype(np.uint64) + more[part], largest)
+
+
+class SampleCounts:
+    """What a run knows of each sample: three arrays of shape (samples,), none wider than it must be.
+
+    Parameters
+    ----------
+    samples : int
+    longest_window, epochs : int
+        The most that a count, and the most that a total, can reach with one visit an epoch.
+    """
+
+    def __init__(self, samples: int, longest_window: int, epochs: int) -> None:
+        self.counts = np.zeros(samples, smallest_unsigned(min(longest_window, epochs)))
+        """DroppingCount: hits in the current window."""
+        self.hits, self.visits = (np.zeros(samples, smallest_unsigned(epochs)) for _ in range(2))
+        """Hits, and times observed, in the whole run."""
+
+    def counts_with(self, tally: Tally, *, reset: bool) -> Counts:
+        """The counts after the epoch of ``tally`` (Algorithm 1, lines 1-3 and 6). A copy.
+
+        ``reset`` says that a window begins with this epoch. The counts before it are emptied no earlier than
+        here, so that what was selected by them can be selected again when the epoch is resumed.
+        """
+        counts = np.zeros_like(self.counts) if reset else self.counts.copy()
+        saturating_add(counts, tally.hits)
+        return counts
+
+    def add(self, tally: Tally, *, reset: bool) -> None:
+        """Take over a finished epoch."""
+        self.counts = self.counts_with(tally, reset=reset)
+        saturating_add(self.hits, tally.hits)
+        saturating_add(self.visits, tally.visits)
+
+    def widen(self, longest_window: int) -> None:
+        """Make room for a longer window."""
+        self.counts = self.counts.astype(np.promote_types(self.counts.dtype, smallest_unsigned(longest_window)))

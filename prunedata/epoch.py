@@ -1,0 +1,103 @@
+"""One epoch of a run: what to train on, and whether it was all seen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.counts import Tally
+from prunedata.errors import SkippedSamples
+from prunedata.order import cut_batches, epoch_order
+
+__all__ = ["Delivery", "Epoch"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """One epoch of a run: what to train on.
+
+    Attributes
+    ----------
+    number : int
+        From 0.
+    pruned : bool
+        Whether the schedule prunes it.
+    keep : ndarray of bool, shape (samples,)
+        True for the samples to train on: KeepList. Read-only.
+    kept : int
+        How many.
+    remaining : ndarray of bool, shape (samples,)
+        ``keep``; in a run that was resumed in the middle of this epoch, without the samples observed before.
+    seed : int
+        The run's seed, which with the number decides the order.
+    """
+
+    number: int
+    pruned: bool
+    keep: Mask
+    kept: int
+    remaining: Mask
+    seed: int
+
+    def order(self, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
+        """Yield the remaining ids in this epoch's order, in arrays of shape (n,)."""
+        return epoch_order(self.remaining, seed=self.seed, epoch=self.number, shuffle=shuffle)
+
+    def batches(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False
+    ) -> Iterator[npt.NDArray[np.integer]]:
+        """Yield the remaining ids in this epoch's order, in arrays of ``batch_size``, the last perhaps smaller."""
+        return cut_batches(self.order(shuffle=shuffle), batch_size, drop_last=drop_last)
+
+
+@dataclass
+class Delivery:
+    """What a loader says it did in the open epoch, and the reckoning at its end.
+
+    Attributes
+    ----------
+    delivered : int or None
+        Samples delivered so far; None if no loader speaks.
+    excused : int
+        Kept samples that it will not deliver by the user's own settings, as ``drop_last``.
+    exhausted : bool
+        Whether it has come to its end.
+    """
+
+    delivered: int | None = None
+    excused: int = 0
+    exhausted: bool = False
+
+    def is_complete(self, epoch: Epoch, tally: Tally) -> bool:
+        """Whether nothing of the epoch is left to train on."""
+        return self.exhausted or _missed(epoch, tally) <= self.excused
+
+    def check(self, epoch: Epoch, tally: Tally, *, needs_losses: bool) -> None:
+        """Raise :class:`SkippedSamples` if kept samples were not observed.
+
+        Where the policy needs no losses and none came, what the loader delivered has to do.
+        """
+        if needs_losses or tally.observed:
+            missed = _missed(epoch, tally) - self.excused
+        else:
+            missed = 0 if self.delivered is None else int(epoch.remaining.sum()) - self.excused - self.delivered
+        if missed <= 0:
+            return
+        told = ""
+        if self.delivered is not None:
+            undelivered = min(missed, max(0, int(epoch.remaining.sum()) - self.excused - self.delivered))
+            told = (
+                f" The loader did not deliver {undelivered} of them (was the loop left early, or its length frozen?); "
+                f"{missed - undelivered} were delivered, but their losses not observed."
+            )
+        raise SkippedSamples(
+            f"Expected all {epoch.kept - self.excused} kept samples of epoch {epoch.number} to be observed. "
+            f"Got {missed} that were not.{told} Call observe() for every batch of the epoch."
+        )
+
+
+def _missed(epoch: Epoch, tally: Tally) -> int:
+    return int(np.count_nonzero(epoch.keep & (tally.visits == 0)))

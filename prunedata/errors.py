@@ -1,0 +1,54 @@
+"""What can go wrong. Every error of the library is a :class:`PrunedataError`, which is a :class:`ValueError`."""
+
+__all__ = [
+    "DamagedStore",
+    "ForeignStore",
+    "LossError",
+    "NeverPrunesWarning",
+    "NotInEpoch",
+    "PrunedataError",
+    "RunExists",
+    "ScheduleError",
+    "SkippedSamples",
+    "StoreError",
+]
+
+
+class PrunedataError(ValueError):
+    """Base of every error that the library raises on purpose."""
+
+
+class ScheduleError(PrunedataError):
+    """A schedule, an amount to prune or a cost that makes no sense."""
+
+
+class LossError(PrunedataError):
+    """Ids or losses that cannot be recorded: wrong shape, dtype or length, unknown ids, NaN or infinite losses."""
+
+
+class NotInEpoch(PrunedataError, RuntimeError):
+    """A verb used outside the part of the run where it has a meaning, as ``observe`` before ``begin_epoch``."""
+
+
+class SkippedSamples(PrunedataError):
+    """An epoch ended although kept samples were never observed."""
+
+
+class StoreError(PrunedataError):
+    """The store of a run cannot be used. Its kinds say why; nothing in the store was changed."""
+
+
+class RunExists(StoreError, FileExistsError):
+    """The store already holds a run and ``resume=True`` was not given."""
+
+
+class ForeignStore(StoreError):
+    """What lies at the store's address is not a run of prunedata, or is another run than the one described."""
+
+
+class DamagedStore(StoreError):
+    """The store holds a run, but a part of it is missing or does not match its digest."""
+
+
+class NeverPrunesWarning(UserWarning):
+    """The run will not save anything: no epoch, or no sample, is ever pruned."""

@@ -1,0 +1,85 @@
+"""The order of an epoch: all samples permuted, then the kept ones in that order.
+
+Pruning removes samples from the full order and never reshuffles the rest, and an order depends on nothing but
+(samples, seed, epoch). So a run that is resumed in the middle of an epoch walks on where it stood: the order is
+drawn again and the samples already seen are left out.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.checks import whole
+
+__all__ = ["cut_batches", "epoch_order"]
+
+WINDOW = 1 << 22
+"""Samples shuffled at once: up to here the whole epoch. The permutation then takes at most 16 MB."""
+BLOCK = 256
+"""Neighbours that stay in one window when an epoch is larger than a window."""
+
+_ORDER_STREAM = 0x0BDE5
+
+
+def epoch_order(
+    keep: npt.NDArray[np.bool_], *, seed: int, epoch: int, shuffle: bool = True
+) -> Iterator[npt.NDArray[np.integer]]:
+    """Yield the ids of the kept samples in the order of an epoch, in pieces.
+
+    Up to ``WINDOW`` samples, the order is a uniform random permutation. Beyond, blocks of ``BLOCK`` neighbouring
+    samples are permuted over the whole epoch, and the samples of ``WINDOW / BLOCK`` blocks at a time are
+    shuffled together, which needs no memory that grows with the epoch but for one number a block.
+
+    Parameters
+    ----------
+    keep : ndarray of bool, shape (samples,)
+        Which samples to yield.
+    seed, epoch : int
+        Any integers; the same two give the same order.
+    shuffle : bool
+        False yields the ids in ascending order.
+
+    Yields
+    ------
+    ndarray of int, shape (n,)
+        Ids; together the kept samples, once each.
+    """
+    samples = keep.size
+    if not shuffle:
+        for first in range(0, samples, WINDOW):
+            yield np.flatnonzero(keep[first : first + WINDOW]) + first
+        return
+    word = (1 << 64) - 1
+    random = np.random.Generator(np.random.SFC64([_ORDER_STREAM, seed & word, epoch & word]))
+    if samples <= WINDOW:
+        order = np.arange(samples, dtype=np.uint32)
+        random.shuffle(order)
+        yield order[keep.take(order)]
+        return
+    blocks = np.arange(-(-samples // BLOCK), dtype=np.uint32)
+    random.shuffle(blocks)
+    dtype: np.dtype[Any] = np.dtype(np.uint32 if samples <= 1 << 32 else np.uint64)
+    within = np.arange(BLOCK, dtype=dtype)
+    for first in range(0, blocks.size, WINDOW // BLOCK):
+        ids = (blocks[first : first + WINDOW // BLOCK, None].astype(dtype) * dtype.type(BLOCK) + within).ravel()
+        ids = ids[ids < samples]
+        random.shuffle(ids)
+        yield ids[keep.take(ids)]
+
+
+def cut_batches(
+    pieces: Iterable[npt.NDArray[np.integer]], batch_size: int, *, drop_last: bool = False
+) -> Iterator[npt.NDArray[np.integer]]:
+    """Cut arrays of ids into batches of ``batch_size``, across their borders; the last may be smaller or dropped."""
+    size = whole("batch_size", batch_size, 1)
+    rest: npt.NDArray[np.integer] | None = None
+    for piece in pieces:
+        ids = piece if rest is None or not rest.size else np.concatenate([rest, piece])
+        full = ids.size - ids.size % size
+        for first in range(0, full, size):
+            yield ids[first : first + size]
+        rest = ids[full:]
+    if rest is not None and rest.size and not drop_last:
+        yield rest

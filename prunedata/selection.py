@@ -1,0 +1,147 @@
+"""KeepList as a mask (Algorithm 2, line 7): which samples an epoch trains on.
+
+The highest scores are pruned, exactly as many as asked. Equal scores are ordered by a hash of (sample, seed,
+epoch): by index, every tie would drop the same samples in every epoch.
+
+One histogram finds the score at which pruning stops; one pass hashes the samples tied there. Everything works
+in chunks, so that beside the mask itself a billion samples need a few megabytes.
+"""
+
+from collections.abc import Iterator
+from operator import index
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import PrunedataError
+
+__all__ = ["keep_mask"]
+
+CHUNK = 1 << 16
+_WORD = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_OFFSETS = np.arange(1, CHUNK + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+
+
+def keep_mask(counts: npt.ArrayLike, num_pruned: int, *, seed: int, epoch: int) -> npt.NDArray[np.bool_]:
+    """Select the samples that an epoch trains on: all but the ``num_pruned`` with the highest counts.
+
+    Parameters
+    ----------
+    counts : array, shape (samples,)
+        DroppingCount of each sample, or any other score, of an integer or floating dtype. Higher is pruned first.
+    num_pruned : int
+        PruningNum, from 0 to ``samples``. Exactly so many samples are pruned.
+    seed, epoch : int
+        With the sample's index they decide between equal counts: fairly over seeds, differently in every epoch,
+        and always alike for the same three.
+
+    Returns
+    -------
+    ndarray of bool, shape (samples,)
+        True where the sample is kept.
+
+    Raises
+    ------
+    PrunedataError
+        If ``counts`` is not one-dimensional, not numeric or has a NaN, or ``num_pruned`` is out of range.
+    """
+    scores = _checked_scores(counts)
+    pruned = index(num_pruned)
+    if not 0 <= pruned <= scores.size:
+        raise PrunedataError(f"Expected num_pruned from 0 to the number of samples, {scores.size}. Got {pruned}.")
+    if pruned in (0, scores.size):
+        return np.full(scores.size, pruned == 0)
+    threshold, above, ties = _threshold(scores, pruned)
+    keep = np.empty(scores.size, dtype=np.bool_)
+    _prune_ties(keep, scores, threshold, pruned - above, ties, _stream(index(seed), index(epoch)))
+    return keep
+
+
+def _checked_scores(counts: npt.ArrayLike) -> npt.NDArray[Any]:
+    scores = np.asarray(counts)
+    if scores.ndim != 1 or scores.dtype.kind not in "buif":
+        raise PrunedataError(
+            f"Expected counts of shape (samples,) and a numeric dtype. Got shape {scores.shape}, dtype {scores.dtype}."
+        )
+    if scores.dtype.kind == "f" and np.isnan(scores).any():
+        raise PrunedataError(f"Expected counts without NaN. Got {int(np.isnan(scores).sum())} NaN.")
+    return scores.view(np.uint8) if scores.dtype == np.bool_ else scores
+
+
+def _chunks(samples: int) -> Iterator[slice]:
+    for first in range(0, samples, CHUNK):
+        yield slice(first, min(first + CHUNK, samples))
+
+
+def _threshold(scores: npt.NDArray[Any], pruned: int) -> tuple[Any, int, int]:
+    """The ``pruned``-th highest score, how many samples lie above it and how many at it."""
+    if scores.dtype in (np.uint8, np.uint16):
+        histogram = np.zeros(1 << (8 * scores.dtype.itemsize), dtype=np.int64)
+        for part in _chunks(scores.size):
+            some = np.bincount(scores[part])
+            histogram[: some.size] += some
+        from_top = np.cumsum(histogram[::-1])
+        steps = int(np.searchsorted(from_top, pruned))
+        ties = int(histogram[-1 - steps])
+        return scores.dtype.type(histogram.size - 1 - steps), int(from_top[steps]) - ties, ties
+    threshold = np.partition(scores, scores.size - pruned)[scores.size - pruned]
+    return threshold, int(np.count_nonzero(scores > threshold)), int(np.count_nonzero(scores == threshold))
+
+
+def _prune_ties(
+    keep: npt.NDArray[np.bool_], scores: npt.NDArray[Any], threshold: Any, need: int, ties: int, stream: int
+) -> None:
+    """Write ``keep``: False above the threshold and, of the ``ties`` samples at it, for the ``need`` of lowest hash.
+
+    Hashes are uniform, so the ``need``-th lowest lies in a narrow band around ``need / ties``: what is below the
+    band is pruned at sight, and only what is within it has to be sorted. Should chance put it outside, the
+    band is widened to everything.
+    """
+    margin = 16 + 8 * int((need * (ties - need) / ties) ** 0.5)
+    for low, high in ((max(0, need - margin), min(ties, need + margin)), (0, ties)):
+        first, last = np.uint64((low << 64) // ties), np.uint64((high << 64) // ties - 1)
+        hashes, within, below = [], [], 0
+        for part in _chunks(scores.size):
+            kept = np.less_equal(scores[part], threshold, out=keep[part])
+            tied = np.flatnonzero(scores[part] == threshold)
+            mixed = _hashes(part.start, tied, stream)
+            kept[tied] = mixed > last
+            band = np.flatnonzero((mixed >= first) & (mixed <= last))
+            below += int(np.count_nonzero(mixed < first))
+            hashes.append(mixed[band])
+            within.append(tied[band] + part.start)
+        candidates, ranks = np.concatenate(within), np.concatenate(hashes)
+        missing = need - below
+        if 0 <= missing <= candidates.size:
+            if missing < candidates.size:
+                keep[candidates[np.argpartition(ranks, missing)[missing:]]] = True
+            return
+
+
+def _stream(seed: int, epoch: int) -> int:
+    """Where the splitmix64 sequence of this seed and epoch starts."""
+    return _mix_int(_mix_int(seed) + epoch * _GOLDEN)
+
+
+def _mix_int(value: int) -> int:
+    value &= _WORD
+    for shift, factor in _MIX:
+        value = ((value ^ (value >> shift)) * factor) & _WORD
+    return value ^ (value >> 31)
+
+
+def _hashes(first: int, offsets: npt.NDArray[np.intp], stream: int) -> npt.NDArray[np.uint64]:
+    """splitmix64 of the samples ``first + offsets``, a bijection for each stream: no two samples share a hash."""
+    base = np.uint64((stream + first * _GOLDEN) & _WORD)
+    value = (_OFFSETS if offsets.size == CHUNK else _OFFSETS[offsets]) + base
+    scratch = np.empty_like(value)
+    for shift, factor in _MIX:
+        np.right_shift(value, np.uint64(shift), out=scratch)
+        np.bitwise_xor(value, scratch, out=value)
+        np.multiply(value, np.uint64(factor), out=value)
+    np.right_shift(value, np.uint64(31), out=scratch)
+    np.bitwise_xor(value, scratch, out=value)
+    return value

@@ -1,0 +1,64 @@
+"""The state of a run as something that can be saved, and the checks before a run goes on from it."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError
+from prunedata.schedule import Schedule
+
+__all__ = ["check_same_run", "pack", "unpack", "warn_if_idle"]
+
+FORMAT = 1
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def pack(state: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """One dict of plain values; arrays become their bytes, which every format of checkpoints can hold."""
+    history = [dict(record) for record in state["history"]]
+    packed = {name: {"dtype": array.dtype.str, "data": array.tobytes()} for name, array in arrays.items()}
+    return {"format": FORMAT, "state": {**state, "history": history}, "arrays": packed}
+
+
+def unpack(packed: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """What :func:`pack` was given. Raises :class:`PrunedataError` if it is nothing of the kind."""
+    try:
+        if packed["format"] != FORMAT:
+            raise PrunedataError(f"Expected a state of format {FORMAT}. Got format {packed['format']!r}.")
+        arrays = {
+            name: np.frombuffer(bytes(array["data"]), dtype=array["dtype"]) for name, array in packed["arrays"].items()
+        }
+        return packed["state"], arrays
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PrunedataError(f"Expected what state_dict() returned. Got {type(packed).__name__}: {error!r}.") from error
+
+
+def check_same_run(state: dict[str, Any], arrays: Arrays | None, run: dict[str, Any]) -> None:
+    """Raise :class:`ForeignStore` if a state is of another run than ``run`` describes, saying what differs."""
+    there = state.get("run", {})
+    differ = [name for name in run if there.get(name) != run[name]]
+    if differ:
+        told = "; ".join(f"{name}: expected {run[name]!r}, got {there.get(name)!r}" for name in differ)
+        raise ForeignStore(
+            f"Expected the state of this run. Got that of another ({told}). "
+            "Give the run the arguments it began with, or another store."
+        )
+    if arrays is None:
+        return
+    for name in ("counts", "hits", "visits", *(("tally",) if state["open"] else ())):
+        if name not in arrays or arrays[name].shape != (run["samples"],):
+            found = arrays[name].shape if name in arrays else "none"
+            raise PrunedataError(f"Expected an array {name} of shape ({run['samples']},). Got {found}.")
+
+
+def warn_if_idle(schedule: Schedule, samples: int, kept: int) -> None:
+    """Warn if no epoch is pruned, or pruned epochs keep everything."""
+    if not schedule.pruned_epochs:
+        why = f"no epoch of {schedule} is pruned: let start be less than the window, and pruned_per_block at least 1"
+    elif kept == samples:
+        why = f"pruned epochs keep all {samples} samples: raise prune, or lower batch_size"
+    else:
+        return
+    warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=3)

@@ -1,0 +1,239 @@
+"""The zarr store of a run: each commit is there whole or not at all.
+
+A run's state is a JSON-able description and a few per-sample arrays. The arrays are written in turn into one of
+two slots (``counts-0``, ``counts-1``, ...), and only when they are safe does the pointer, an attribute of the root
+group, change to name the slot. The pointer is one file, replaced in one step; it holds the whole description, the
+digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched,
+nothing has ever to be cleaned up, and what zarr reads without a word (a missing chunk is zeros, a swapped one is
+somebody else's data) does not pass for a state.
+"""
+
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.abc.store import Store
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore, LocalStore
+
+from prunedata.durable import DurableStore
+from prunedata.errors import DamagedStore, ForeignStore, RunExists, StoreError
+
+__all__ = ["Arrays", "RunStore", "State", "StoreLike"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+State = dict[str, Any]
+StoreLike = str | os.PathLike[str] | Store
+
+FORMAT = 1
+ATTRIBUTE = "prunedata"
+CHUNK = 1 << 24
+
+
+class RunStore:
+    """The store of one run.
+
+    Parameters
+    ----------
+    location : path, URL or zarr store
+        A local folder, a URL that zarr understands (``s3://...``), or any ``zarr.abc.store.Store``.
+    mode : {"a", "r"}
+        ``"r"`` reads only.
+    """
+
+    def __init__(self, location: StoreLike, mode: Literal["a", "r"] = "a") -> None:
+        self.location = str(location)
+        self._store = _open(location, mode)
+        self._writer = secrets.token_hex(8)
+        self._pointer: dict[str, Any] | None = None
+        self._raw = b""
+        self._open_arrays: dict[str, zarr.Array[Any]] = {}
+
+    @property
+    def generation(self) -> int:
+        """How often the run was committed, as last read or written."""
+        return int(self._pointer["generation"]) if self._pointer is not None else 0
+
+    def read(self) -> tuple[State, Arrays] | None:
+        """Return the last committed state and its arrays, or None if nothing of a run is there.
+
+        Raises
+        ------
+        ForeignStore
+            If something else lies there.
+        DamagedStore
+            If any part of the last commit is missing, of another shape or dtype, or does not match its digest.
+        """
+        pointer = self._read_pointer()
+        if pointer is None:
+            return None
+        arrays = {
+            name: self._read_array(name, pointer["generation"], about) for name, about in pointer["arrays"].items()
+        }
+        self._pointer = pointer
+        return pointer["state"], arrays
+
+    def create(self, state: State) -> None:
+        """Begin a run here: generation 0, which has no arrays.
+
+        Raises
+        ------
+        RunExists, ForeignStore, DamagedStore
+            If anything is there. It stays as it was.
+        """
+        pointer = self._read_pointer()
+        if pointer is not None:
+            raise RunExists(
+                f"Expected an empty place for a new run. Got {self.location}, which holds a run that has reached "
+                f"epoch {pointer['state'].get('epoch')}. Pass resume=True to go on with it, or name another store."
+            )
+        self._point(0, state, {})
+
+    def write(self, state: State, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Commit: the state is durable when this returns, and the one before is there until then."""
+        if self._pointer is None:
+            raise StoreError("Expected a store that was created or read before it is written.")
+        if self._get_raw() != self._raw:
+            raise StoreError(
+                f"Expected {self.location} as this run left it. Another process has written to it since: "
+                "give each run its own store, and stop the other run before you resume this one."
+            )
+        generation = self._pointer["generation"] + 1
+        about = {name: self._write_array(name, generation, array) for name, array in arrays.items()}
+        self._point(generation, state, about)
+
+    def _read_pointer(self) -> dict[str, Any] | None:
+        raw = self._get_raw()
+        if raw is None:
+            self._refuse_leftovers()
+            return None
+        try:
+            node = json.loads(raw)
+        except ValueError as error:
+            raise DamagedStore(f"Expected JSON in {self.location}/zarr.json. Got {error}.") from error
+        attributes = node.get("attributes") if isinstance(node, dict) else None
+        if not isinstance(attributes, dict) or ATTRIBUTE not in attributes:
+            raise ForeignStore(
+                f"Expected a run of prunedata at {self.location}. Got a zarr node of another kind: name another place."
+            )
+        pointer = attributes[ATTRIBUTE]
+        if not isinstance(pointer, dict) or pointer.get("format") != FORMAT:
+            found = pointer.get("format") if isinstance(pointer, dict) else pointer
+            raise ForeignStore(
+                f"Expected a store of format {FORMAT} at {self.location}. Got format {found!r}: "
+                "it was written by another version of prunedata, or it is damaged."
+            )
+        if pointer.get("digest") != _pointer_digest(pointer) or node.get("node_type") != "group":
+            raise DamagedStore(f"Expected {self.location}/zarr.json to match its digest. Got another: it is damaged.")
+        self._raw = raw
+        return pointer
+
+    def _get_raw(self) -> bytes | None:
+        buffer = sync(self._store.get("zarr.json", prototype=default_buffer_prototype()))
+        return None if buffer is None else buffer.to_bytes()
+
+    def _refuse_leftovers(self) -> None:
+        """Without a pointer, anything but a first write that was cut short is not ours to begin a run on."""
+
+        async def names() -> list[str]:
+            return [name async for name in self._store.list_dir("") if not name.endswith(".partial")]
+
+        found = sorted(sync(names()))
+        if any(name.rpartition("-")[2] in ("0", "1") for name in found):
+            raise DamagedStore(
+                f"Expected zarr.json in {self.location}. It is missing, though arrays of a run are there: "
+                "restore it from a copy, or name another store."
+            )
+        if found:
+            raise ForeignStore(f"Expected an empty place or a run at {self.location}. Got {', '.join(found[:5])}.")
+
+    def _point(self, generation: int, state: State, arrays: dict[str, Any]) -> None:
+        pointer = {
+            "format": FORMAT,
+            "generation": generation,
+            "writer": self._writer,
+            "arrays": arrays,
+            "state": state,
+        }
+        pointer["digest"] = _pointer_digest(pointer)
+        # The document of a zarr group, written as one value: zarr's own update reads, merges and writes it.
+        node = {"zarr_format": 3, "node_type": "group", "attributes": {ATTRIBUTE: pointer}}
+        self._raw = json.dumps(node).encode()
+        sync(self._store.set("zarr.json", default_buffer_prototype().buffer.from_bytes(self._raw)))
+        self._pointer = pointer
+
+    def _write_array(self, name: str, generation: int, values: npt.NDArray[Any]) -> dict[str, Any]:
+        place = f"{name}-{generation % 2}"
+        values = np.ascontiguousarray(values)
+        array = self._open_arrays.get(place)
+        if array is None or array.shape != values.shape or array.dtype != values.dtype:
+            # Made anew, whatever is there: this slot is not in use, and what was in it may be half written.
+            array = self._open_arrays[place] = zarr.create_array(
+                self._store,
+                name=place,
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=(min(max(values.size, 1), CHUNK),),
+                compressors=None,
+                # A missing chunk reads as this value; zeros would look like a fresh run.
+                fill_value=np.iinfo(values.dtype).max,
+                overwrite=True,
+                config={"write_empty_chunks": True},
+            )
+        array[:] = values
+        return {"shape": list(values.shape), "dtype": values.dtype.str, "crc32": _digest(values)}
+
+    def _read_array(self, name: str, generation: int, about: dict[str, Any]) -> npt.NDArray[Any]:
+        place = f"{name}-{generation % 2}"
+        try:
+            array = zarr.open_array(self._store, path=place, mode="r")
+            if list(array.shape) != about["shape"] or array.dtype != np.dtype(about["dtype"]):
+                found = f"shape {list(array.shape)}, dtype {array.dtype.str}"
+                wanted = f"shape {about['shape']}, dtype {about['dtype']}"
+                raise DamagedStore(f"Expected {wanted} of {place} in {self.location}. Got {found}.")
+            values = np.asarray(array[:])
+        except DamagedStore:
+            raise
+        except Exception as error:  # zarr raises what its codecs and parsers raise
+            raise DamagedStore(f"Expected to read {place} in {self.location}. Got {error!r}: it is damaged.") from error
+        if _digest(values) != about["crc32"]:
+            raise DamagedStore(
+                f"Expected {place} in {self.location} to match its digest. Got other data: it is damaged."
+            )
+        return values
+
+
+def _open(location: StoreLike, mode: Literal["a", "r"]) -> Store:
+    read_only = mode == "r"
+    if isinstance(location, Store):
+        if type(location) is LocalStore:
+            return DurableStore(location.root, read_only=read_only or location.read_only)
+        return location
+    if isinstance(location, os.PathLike) or "://" not in location:
+        path = Path(location)
+        if path.exists() and not path.is_dir():
+            raise ForeignStore(f"Expected a folder for the store. Got the file {path}.")
+        if read_only and not path.is_dir():
+            raise ForeignStore(f"Expected a run at {path}. Got nothing.")
+        return DurableStore(path, read_only=read_only)
+    return FsspecStore.from_url(location, read_only=read_only)
+
+
+def _digest(values: npt.NDArray[Any]) -> int:
+    digest = 0
+    for first in range(0, values.size, CHUNK):
+        digest = zlib.crc32(values[first : first + CHUNK].tobytes(), digest)
+    return digest
+
+
+def _pointer_digest(pointer: dict[str, Any]) -> int:
+    body = {key: value for key, value in pointer.items() if key != "digest"}
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())

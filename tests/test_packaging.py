@@ -1,0 +1,153 @@
+"""What is built, installed and imported is what the source tree says, and the core loads no framework."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import prunedata
+
+ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = ["pyproject.toml", "README.md", "LICENSE", "prunedata", "adapters"]
+FRAMEWORKS = {
+    "jax",
+    "keras",
+    "lightning",
+    "matplotlib",
+    "sklearn",
+    "tensorflow",
+    "torch",
+    "torchdata",
+    "webdataset",
+}
+
+PROBE = f"""
+import importlib, pkgutil, sys
+import prunedata
+for module in pkgutil.iter_modules(prunedata.__path__, "prunedata."):
+    if module.name not in ("prunedata.adapters", "prunedata.__main__"):
+        importlib.import_module(module.name)
+print(*sorted({FRAMEWORKS!r} & sys.modules.keys()))
+"""
+
+
+def run(
+    *command: str | Path, check: bool = True, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(command, check=False, cwd=cwd, env=environment, capture_output=True, text=True)
+    if check:
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def copy_tree(target: Path) -> Path:
+    """What ships, without leftovers of earlier builds; links stay links."""
+    target.mkdir()
+    for name in SHIPPED:
+        if (ROOT / name).is_dir():
+            leftovers = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=leftovers)
+        else:
+            shutil.copy(ROOT / name, target / name)
+    return target
+
+
+def environment_with(folder: Path, *requirements: str | Path) -> Path:
+    venv.create(folder, with_pip=True)
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "-c", ROOT / "constraints.txt", *requirements)
+    return python
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sdist as a release is."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--outdir", folder / "dist", copy_tree(folder / "tree"), cwd=folder)
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module", params=["wheel", "editable"])
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has the project, numpy and zarr, and no framework."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "wheel":
+        return environment_with(folder / "venv", request.getfixturevalue("wheel"))
+    return environment_with(folder / "venv", "--editable", copy_tree(folder / "tree"))
+
+
+@pytest.mark.slow
+class TestInstalled:
+    """A class, so that one worker builds and installs once for all of it."""
+
+    def test_core_imports_with_numpy_and_zarr_alone(self, python: Path) -> None:
+        assert run(python, "-I", "-W", "error", "-c", PROBE).stdout.strip() == ""
+        assert run(python, "-I", "-m", "prunedata", "--help").stdout.startswith("usage: prunedata")
+
+    def test_no_framework_is_installed(self, python: Path) -> None:
+        code = f"import importlib.util as u; print(*(name for name in {FRAMEWORKS!r} if u.find_spec(name)))"
+        assert run(python, "-I", "-c", code).stdout.strip() == ""
+
+    def test_adapter_is_found_and_names_its_extra(self, python: Path) -> None:
+        code = "import importlib.util as u; print(u.find_spec('prunedata.adapters.torch').name)"
+        assert run(python, "-I", "-c", code).stdout.strip() == "prunedata.adapters.torch"
+        failed = run(python, "-I", "-c", "import prunedata.adapters.torch", check=False)
+        assert failed.returncode == 1
+        assert "ImportError" in failed.stderr.splitlines()[-1]
+        assert "prunedata[torch]" in failed.stderr.splitlines()[-1]
+
+    def test_adapters_have_one_name(self, python: Path) -> None:
+        code = "import importlib.util as u, prunedata.adapters; print(u.find_spec('adapters'))"
+        assert run(python, "-I", "-c", code).stdout.strip() == "None"
+
+    def test_version_is_the_projects(self, python: Path) -> None:
+        code = "import importlib.metadata as m, prunedata as p; print(p.__version__, m.version('prunedata'))"
+        ours, recorded = run(python, "-I", "-c", code).stdout.split()
+        assert ours == recorded
+
+    def test_console_script_runs(self, python: Path) -> None:
+        assert run(python.with_name("prunedata"), "--help").stdout.startswith("usage: prunedata")
+
+    def test_types_are_announced(self, python: Path) -> None:
+        code = "import importlib.resources as r; print((r.files('prunedata') / 'py.typed').is_file())"
+        assert run(python, "-I", "-c", code).stdout.strip() == "True"
+
+
+def probe_tree(tree: Path) -> str:
+    code = f"import sys; sys.path.insert(0, {str(tree)!r})\n{PROBE}"
+    return run(sys.executable, "-I", "-c", code).stdout.strip()
+
+
+def test_core_loads_no_framework() -> None:
+    assert probe_tree(ROOT) == ""
+
+
+def test_probe_sees_a_framework(tmp_path: Path) -> None:
+    tree = copy_tree(tmp_path / "tree")
+    (tree / "sklearn.py").touch()
+    (tree / "prunedata" / "sneaky.py").write_text("import sklearn\n")
+    assert probe_tree(tree) == "sklearn"
+
+
+def test_top_level_adapters_refuses() -> None:
+    failed = run(sys.executable, "-c", "import adapters", check=False, cwd=ROOT)
+    assert failed.returncode == 1
+    assert "Expected to be imported as 'prunedata.adapters'" in failed.stderr.splitlines()[-1]
+
+
+def test_all_is_the_public_names() -> None:
+    public = {
+        name
+        for name, value in vars(prunedata).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert public == set(prunedata.__all__) - {"__version__"}
+    assert sorted(prunedata.__all__) == sorted(set(prunedata.__all__))
