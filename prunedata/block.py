@@ -50,7 +50,7 @@ class Block:
         # This runs once a batch for the whole run, and every test in it costs as much as the copies: whatever is
         # not an array of the expected kind falls through to the slow path, which says what is wrong with it.
         try:
-            if ids.dtype.kind == "i" and losses.dtype.kind == "f":
+            if ids.dtype.kind in "iu" and losses.dtype.kind == "f":
                 fill = self._fill
                 end = fill + len(ids)
                 if fill < end <= self._room and len(losses) == end - fill:
@@ -69,7 +69,13 @@ class Block:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if not ids.size:
             return
-        self.flush()
+        try:
+            if self._fill + ids.size > self._room:
+                self.flush()
+        finally:  # a bad batch among those that waited does not take this one with it
+            self._put(ids, losses)
+
+    def _put(self, ids: Ids, losses: Losses) -> None:
         sizes = np.array([ids.size])
         means = self._check(ids, losses, sizes)
         if self._room == 0 or ids.size > CAPACITY:
@@ -156,6 +162,8 @@ def _checked_ids(ids: Any) -> Ids:
 
 
 def _checked_losses(losses: Any) -> Losses:
+    if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
+        losses = losses.detach().cpu().double()
     array = np.asarray(losses)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
         raise LossError(

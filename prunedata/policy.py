@@ -4,7 +4,7 @@ The run keeps, for every policy, the counts of Algorithm 1 and each sample's hit
 A policy is a small frozen class; adding one touches this file alone.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from math import isfinite
 from typing import Any, Protocol
 
@@ -81,4 +81,6 @@ class Random:
 
 def describe(policy: Policy) -> dict[str, Any]:
     """The policy's name and parameters, as the store records them."""
-    return {"name": type(policy).__name__, **asdict(policy)}  # type: ignore[call-overload]
+    if isinstance(policy, type) or not is_dataclass(policy):
+        raise PrunedataError(f"Expected a policy such as DroppingCount() or Random(). Got {policy!r}.")
+    return {"name": type(policy).__name__, **asdict(policy)}
