@@ -33,7 +33,9 @@ class Recorder:
             self.pruner.observe(ids, values.numpy())
             return
         if losses.shape != (len(ids),):
-            raise LossError(f"Expected losses of shape ({len(ids)},), one per sample. Got {tuple(losses.shape)}.")
+            raise LossError(
+                f"Expected losses of shape ({len(ids)},), one per sample (reduction='none'). Got {tuple(losses.shape)}."
+            )
         if self._block is None or self._block.device != losses.device:
             self._block = DeviceBlock(self.pruner, losses.device)
         self._block.add(ids, losses)
@@ -63,7 +65,7 @@ class DeviceBlock:
                 self._pruner.observe(ids, losses.detach().float().cpu().numpy())
                 return
         self._filling[self._fill : end].copy_(losses.detach(), non_blocking=True)
-        self._ids.append(ids)
+        self._ids.append(np.array(ids))  # the caller may use its buffers again
         self._fill = end
 
     def _send(self) -> None:

@@ -1,6 +1,7 @@
 """PyTorch samplers over the kept samples: our own order, or the user's with the pruned samples left out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,14 @@ from prunedata.pruner import Pruner
 __all__ = ["Walk", "walk_for"]
 
 Ids = npt.NDArray[np.integer]
+Mask = npt.NDArray[np.bool_]
 
 
 class Walk:
     """An epoch's ids in our own order: cut into batches, and dealt to the ranks of a DistributedSampler."""
+
+    resumable = True
+    """Whether the order is the same when it is asked for again, so that a position in it has a meaning."""
 
     def __init__(self, pruner: Pruner, sampler: Any, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
@@ -26,18 +31,19 @@ class Walk:
         self.world: int = sampler.num_replicas if dealt else 1
         self.rank: int = sampler.rank if dealt else 0
         self.drop_uneven = dealt and sampler.drop_last
-        self.mask: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.keep = self.remaining = np.zeros(0, dtype=np.bool_)
         self.excused = 0
 
-    def begin(self, mask: npt.NDArray[np.bool_]) -> None:
+    def begin(self, keep: Mask, remaining: Mask) -> None:
         """Set out on an epoch's samples, and reckon those that drop_last, here or of the ranks, leaves out."""
-        self.mask = mask
-        ids = int(np.count_nonzero(mask))
+        self.keep, self.remaining = keep, remaining
+        ids = int(np.count_nonzero(keep))
         each = self._each(ids)
         tail = each % self.batch_size if self.drop_last else 0
-        self.excused = max(0, ids - each * self.world) + tail * self.world
+        self.excused = max(0, ids - (each - tail) * self.world)
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
+        """What stands in the place of the loader's own sampler and batch sampler."""
         ids = _Sampler(self.__len__, self.ids)
         if loader.batch_sampler is None:
             return {"sampler": ids}
@@ -47,14 +53,17 @@ class Walk:
 
     def pieces(self) -> Iterator[Ids]:
         epoch = self.pruner.current
-        pieces = epoch_order(self.mask, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)
-        if self.world == 1:
+        alone = self.world == 1
+        mask = self.remaining if alone else self.keep
+        pieces = epoch_order(mask, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)
+        if alone:
             yield from pieces
             return
-        # Filter, then pad or drop, then deal: every rank gets as many.
+        # Filter, then pad or drop, then deal: every rank gets as many. What a resumed epoch has behind it is left
+        # out last, because each rank knows that of its own share only.
         ids = np.concatenate(list(pieces))
-        each = self._each(ids.size)
-        yield np.resize(ids, each * self.world)[self.rank :: self.world]
+        dealt = np.resize(ids, self._each(ids.size) * self.world)[self.rank :: self.world]
+        yield dealt[self.remaining[dealt]]
 
     def _each(self, ids: int) -> int:
         """How many of ``ids`` a rank gets."""
@@ -75,18 +84,15 @@ class Walk:
     def batches(self) -> int:
         return len(self) // self.batch_size if self.drop_last else -(-len(self) // self.batch_size)
 
-    def end(self) -> None:
-        """Reckon what is known only now."""
-
 
 class _Filter(Walk):
     """A user's own sampler or batch sampler: its order, without the pruned samples."""
 
+    resumable = False
+
     def __init__(self, pruner: Pruner, source: Any, batched: bool, batch_size: int, drop_last: bool) -> None:
-        super().__init__(pruner, source, batch_size, drop_last)
+        super().__init__(pruner, None, batch_size, drop_last)
         self.source, self.batched = source, batched
-        self.world, self.rank = 1, 0
-        self.given = np.zeros(pruner.samples, dtype=np.bool_)
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         found = super().samplers(loader)
@@ -94,23 +100,50 @@ class _Filter(Walk):
             found["sampler"] = _Sampler(self.batches, self.lists)
         return found
 
+    def begin(self, keep: Mask, remaining: Mask) -> None:
+        """Nothing is excused before the sampler has given all that it gives."""
+        self.keep, self.remaining, self.excused = keep, remaining, 0
+
     def pieces(self) -> Iterator[Ids]:
-        self.given[:] = False
-        for item in self.source:
-            ids = np.atleast_1d(np.asarray(item))
-            if ids.ndim != 1 or ids.dtype.kind not in "iu":
-                raise PrunedataError(f"Expected the sampler to yield {'lists of ' * self.batched}ids. Got {item!r}.")
-            ids = ids[self.mask[ids]]
-            self.given[ids] = True
-            yield ids
+        for item in self.source if self.batched else _chunks(self.source, self.batch_size):
+            ids = np.asarray(item)
+            if not ids.size:
+                continue
+            if ids.ndim != 1 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= self.remaining.size:
+                raise PrunedataError(
+                    f"Expected the {'batch ' * self.batched}sampler to yield {'lists of ' * self.batched}ids from 0 to "
+                    f"{self.remaining.size - 1}. Got {item!r}."
+                )
+            ids = ids[self.remaining[ids]]
+            if ids.size:
+                yield ids
+
+    def ids(self) -> Iterator[int]:
+        for piece in self._watched(cut_batches(self.pieces(), 1)):
+            yield from piece.tolist()
 
     def lists(self) -> Iterator[list[int]]:
+        pieces = self.pieces()
         if not self.batched:
-            yield from super().lists()
-            return
-        for batch in self.pieces():
-            if batch.size:
-                yield batch.tolist()
+            pieces = cut_batches(pieces, self.batch_size, drop_last=self.drop_last)
+        for batch in self._watched(pieces):
+            yield batch.tolist()
+
+    def _watched(self, batches: Iterator[Ids]) -> Iterator[Ids]:
+        """Pass batches on, and excuse what the sampler does not give as soon as the last one is known to be it.
+
+        That is before the last one is passed on: a loop that counts batches never asks for another.
+        """
+        given = np.zeros(self.remaining.size, dtype=np.bool_)
+        waiting: Ids | None = None
+        for batch in batches:
+            given[batch] = True
+            if waiting is not None:
+                yield waiting
+            waiting = batch
+        self.excused = int(np.count_nonzero(self.remaining & ~given))
+        if waiting is not None:
+            yield waiting
 
     def __len__(self) -> int:
         """Of a sampler that gives each sample once; for others, at most."""
@@ -119,13 +152,11 @@ class _Filter(Walk):
     def batches(self) -> int:
         return len(self) if self.batched else super().batches()
 
-    def begin(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Nothing is excused before the sampler has given all that it gives."""
-        self.mask, self.excused = mask, 0
 
-    def end(self) -> None:
-        """Some samplers do not give every sample."""
-        self.excused = int(np.count_nonzero(self.mask & ~self.given))
+def _chunks(source: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    items = iter(source)
+    while chunk := list(islice(items, size)):
+        yield chunk
 
 
 class _Sampler(Sampler[Any]):
@@ -160,7 +191,7 @@ def walk_for(loader: DataLoader[Any], pruner: Pruner) -> Walk:
             batch_sampler.batch_size,
             batch_sampler.drop_last,
         )
-    ours = _is_plain(sampler, "RandomSampler", "SequentialSampler", "DistributedSampler")
+    ours = _is_plain(sampler, "RandomSampler", "SequentialSampler", "DistributedSampler", "StatefulDistributedSampler")
     if ours and not getattr(sampler, "replacement", False):
         everything: Any = sampler.dataset if isinstance(sampler, DistributedSampler) else sampler
         if len(everything) == pruner.samples:

@@ -6,7 +6,7 @@ order workers answer in, a batch and its ids cannot part.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy.typing as npt
 try:
     import torch
     import torch.distributed as dist
-    from torch.utils.data import DataLoader, Dataset, IterableDataset
+    from torch.utils.data import DataLoader, IterableDataset
 except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
+from prunedata.adapters._torch_items import Collate, Indexed
 from prunedata.adapters._torch_losses import Recorder
 from prunedata.adapters._torch_samplers import Walk, walk_for
 from prunedata.counts import Tally
@@ -39,9 +40,11 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     loader : DataLoader or StatefulDataLoader
         Over a map-style dataset of ``pruner.samples`` samples. It is left as it is. A RandomSampler or
         SequentialSampler (or DistributedSampler) becomes our own order, seeded by the pruner and resumable at any
-        batch; any other sampler or batch sampler keeps its order and is filtered.
+        batch; any other sampler or batch sampler keeps its order and is filtered, and an epoch that is resumed
+        goes on with what it gives of the samples not yet observed.
     pruner : Pruner
-        The run. Iterate the loader inside ``for epoch in pruner.epochs():``.
+        The run. Iterate the loader inside ``for epoch in pruner.epochs():``. Of several ranks each saves and
+        restores its own pruner's state within an epoch; between epochs all are alike.
     with_ids : bool
         Deliver ``(ids, batch)`` for loops that fetch batches before they train on them; ``ids`` is an ndarray of
         int64, shape (n,). Give them back with ``loader.observe(losses, ids)``.
@@ -66,26 +69,28 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
             f"Expected a map-style dataset, with __getitem__ and __len__. "
             f"Got the IterableDataset {type(loader.dataset).__name__}."
         )
-    samples = len(loader.dataset)  # type: ignore[arg-type]
+    samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
     if samples != pruner.samples:
         raise PrunedataError(
             f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
             "build the Pruner with len(loader.dataset)."
         )
-    # All of the loader but its class and samplers: the same in all else, whatever its class was built from.
-    pruned: Any = object.__new__(type(f"Pruned{type(loader).__name__}", (_PrunedLoader, type(loader)), {}))
     walk = walk_for(loader, pruner)
+    # All of the loader but its class and samplers: the same in all else, whatever its class was built from.
+    pruned: Any = object.__new__(_class_for(type(loader)))
     pruned.__dict__.update(vars(loader))
     pruned.__dict__.update(
-        dataset=_Indexed(loader.dataset),
-        collate_fn=_Collate(loader.collate_fn),
+        dataset=Indexed(loader.dataset),
+        collate_fn=Collate(loader.collate_fn),
         _iterator=None,
+        _initial_iter_for_state_dict=False,
+        next_iter_state=None,
         _pruner=pruner,
         _walk=walk,
         _with_ids=with_ids,
         _pending=deque(),
         _recorder=Recorder(pruner),
-        _restored=False,
+        _restored=None,
         _running=None,
         _delivered=0,
         **walk.samplers(loader),
@@ -93,6 +98,16 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         pruner.exchange = _exchange
     return pruned
+
+
+def _class_for(kind: type) -> type:
+    """A subclass of a loader's class, with our methods between PyTorch's own class and the user's.
+
+    So a user's ``__iter__`` sees its own batches: the ids are off.
+    """
+    base = next(each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata"))
+    ours = type(f"Pruned{base.__name__}", (_PrunedLoader, base), {})
+    return ours if kind is base else type(f"Pruned{kind.__name__}", (kind, ours), {})
 
 
 class _PrunedLoader:
@@ -103,8 +118,9 @@ class _PrunedLoader:
     _with_ids: bool
     _pending: deque[Ids]
     _recorder: Recorder
-    _restored: bool
+    _restored: int | None
     _running: int | None
+    next_iter_state: dict[str, Any] | None
     _delivered: int
 
     def observe(self, losses: torch.Tensor, ids: Ids | None = None) -> torch.Tensor:
@@ -129,8 +145,10 @@ class _PrunedLoader:
             if len(self._pending) != 1:
                 raise LossError(self._ambiguous())
             ids = self._pending[0]
-        self._recorder.add(ids, losses)
-        self._pending.clear()
+        try:
+            self._recorder.add(ids, losses)
+        finally:  # a loop that leaves a bad batch out goes on with the next
+            self._pending.clear()
         # The core has charged what it spent itself.
         self._pruner.charge(perf_counter() - started - (self._pruner.overhead - before))
         return losses.mean()
@@ -151,29 +169,41 @@ class _PrunedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self._pruner.current
-        self._walk.begin(epoch.keep if self._restored else epoch.remaining)
-        self._delivered = self._delivered if self._restored else 0
-        self._restored = False
+        restored, self._restored = self._restored == epoch.number, None
+        if not restored:
+            self._delivered = 0
+            self.next_iter_state = None
+        self._walk.begin(epoch.keep, epoch.keep if restored else epoch.remaining)
+        observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
         self._pending.clear()
         self._running = epoch.number
-        return self._deliver(super().__iter__())  # type: ignore[misc]
+        return self._deliver(super().__iter__(), observed)  # type: ignore[misc]
 
-    def _deliver(self, batches: Iterator[tuple[Ids, Any]]) -> Iterator[Any]:
+    def _deliver(self, batches: Iterator[tuple[Ids, Any]], observed: int) -> Iterator[Any]:
         for ids, batch in batches:
             self._delivered += len(ids)
-            self._pruner.note_delivered(self._delivered, excused=self._walk.excused)
+            self._note(observed)
             if self._with_ids:
                 yield ids, batch
             else:
                 self._pending.append(ids)
                 yield batch
         self._running = None
-        self._walk.end()
-        self._pruner.note_delivered(self._delivered, excused=self._walk.excused, exhausted=True)
+        self._note(observed, exhausted=True)
+
+    def _note(self, observed: int, *, exhausted: bool = False) -> None:
+        """Tell the pruner what was delivered, here and on all ranks, but for what it knows from before a resume."""
+        delivered = (self._delivered - observed) * self._walk.world
+        self._pruner.note_delivered(delivered, excused=self._walk.excused, exhausted=exhausted)
 
     def state_dict(self) -> dict[str, Any]:
-        """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it."""
-        inside = self._running == self._pruner.next_epoch
+        """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.
+
+        A loader that keeps no position, or whose order is not repeatable (a sampler of the user's, or
+        ``in_order=False``), needs none: it goes on with the samples that the pruner has not observed.
+        """
+        exact = self._walk.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
+        inside = exact and self._running is not None and self._running == self._pruner.next_epoch
         state = super().state_dict() if inside else None  # type: ignore[misc]
         return {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
 
@@ -184,42 +214,11 @@ class _PrunedLoader:
                 f"Expected the loader's state of epoch {self._pruner.next_epoch}, where the pruner stands. Got that of "
                 f"epoch {state['epoch']}: call pruner.load_state_dict() first, with the state saved beside this one."
             )
-        super().load_state_dict(state["loader"] or {})  # type: ignore[misc]
-        self._restored, self._delivered = state["loader"] is not None, state["delivered"]
-
-
-class _Indexed(Dataset[Any]):
-    """A dataset whose items come with their ids."""
-
-    def __init__(self, dataset: Dataset[Any]) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
-
-    def __getitem__(self, index: Any) -> tuple[Ids, Any]:
-        return np.atleast_1d(np.asarray(index, dtype=np.int64)), self.dataset[index]
-
-    def __getitems__(self, indices: list[int]) -> tuple[Ids, Any]:
-        many = getattr(self.dataset, "__getitems__", None)
-        samples = many(indices) if many else [self.dataset[index] for index in indices]
-        return np.array(indices, dtype=np.int64), samples
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "dataset" or name.startswith("__"):  # not there yet while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
-
-
-class _Collate:
-    """The user's collate function, around which the ids pass."""
-
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self.collate = collate
-
-    def __call__(self, fetched: tuple[Ids, Any]) -> tuple[Ids, Any]:
-        ids, samples = fetched
-        return ids, self.collate(samples)
+        self._restored = None
+        if state["loader"] is not None:
+            super().load_state_dict(state["loader"])  # type: ignore[misc]
+            self._restored = state["epoch"]
+        self._delivered, self._running = state["delivered"], None
 
 
 def _exchange(tally: Tally) -> None:

@@ -69,20 +69,17 @@ class Block:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if not ids.size:
             return
+        sizes = np.array([ids.size])
+        at_once = self._room == 0 or ids.size > CAPACITY or bool(self._bad(ids, sizes, _means(losses, sizes)).any())
         try:
-            if self._fill + ids.size > self._room:
+            if at_once or self._fill + ids.size > self._room:
                 self.flush()
         finally:  # a bad batch among those that waited does not take this one with it
-            self._put(ids, losses)
-
-    def _put(self, ids: Ids, losses: Losses) -> None:
-        sizes = np.array([ids.size])
-        means = self._check(ids, losses, sizes)
-        if self._room == 0 or ids.size > CAPACITY:
-            self._room = CAPACITY
-            self._consume(ids, losses, sizes, means)
-        else:
-            self.add(ids, losses)
+            if at_once:
+                self._consume(ids, losses, sizes)
+                self._room = CAPACITY
+            else:
+                self.add(ids, losses)
 
     def flush(self) -> None:
         """Work on everything that waits.
@@ -90,61 +87,69 @@ class Block:
         Raises
         ------
         LossError
-            If a batch has ids out of range or losses that are not finite. It names the batch and its samples;
-            that batch is left out and all others are recorded.
+            If batches have ids out of range or losses that are not finite. It names these batches and samples;
+            they are left out and all others are recorded.
         """
         if not self._ends:
             return
-        ends = np.array(self._ends)
+        sizes = np.diff(np.array(self._ends), prepend=0)
         ids, losses = self._ids[: self._fill], self._losses[: self._fill]
-        sizes = np.diff(ends, prepend=0)
         self._ends.clear()
         self._fill = 0
-        try:
-            means = self._check(ids, losses, sizes)
-        except LossError:
-            good = self._good_batches(ids, losses, sizes)
-            if good.any():
-                visits = np.repeat(good, sizes)
-                ids, losses, sizes = ids[visits], losses[visits], sizes[good]
-                self._consume(ids, losses, sizes, batch_means(losses, sizes))
-            raise
-        self._consume(ids, losses, sizes, means)
+        self._consume(ids, losses, sizes)
 
-    def _consume(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
-        self.batches += len(sizes)
-        self._work(ids, losses, sizes, means)
+    def _consume(self, ids: Ids, losses: Losses, sizes: Sizes) -> None:
+        first, self.batches = self.batches, self.batches + len(sizes)
+        means = _means(losses, sizes)
+        bad = self._bad(ids, sizes, means)
+        if not bad.any():
+            self._work(ids, losses, sizes, means)
+            return
+        good = np.repeat(~bad, sizes)
+        if good.any():
+            self._work(ids[good], losses[good], sizes[~bad], means[~bad])
+        raise LossError(self._complaint(first, ids, losses, sizes, means))
 
-    def _check(self, ids: Ids, losses: Losses, sizes: Sizes) -> Means:
-        """Return the batches' means, which are finite exactly if all their losses are."""
+    def _bad(self, ids: Ids, sizes: Sizes, means: Means) -> npt.NDArray[np.bool_]:
+        """Which batches cannot be recorded, shape (batches,). A mean is finite exactly if all losses are."""
+        bad = ~np.isfinite(means)
         # One pass finds ids that are too large and, as huge unsigned numbers, those that are negative.
         if int(ids.view(np.uint64).max()) >= self.samples:
-            where = (ids < 0) | (ids >= self.samples)
-            raise LossError(
+            bad |= np.logical_or.reduceat(self._unknown(ids), np.cumsum(sizes) - sizes)
+        return bad
+
+    def _unknown(self, ids: Ids) -> npt.NDArray[np.bool_]:
+        return (ids < 0) | (ids >= self.samples)
+
+    def _complaint(self, first: int, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> str:
+        batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
+        unknown, wild = self._unknown(ids), ~np.isfinite(losses)
+        # Losses may be finite, but their sum not.
+        wild |= np.repeat(~np.isfinite(means) & (np.add.reduceat(wild, np.cumsum(sizes) - sizes) == 0), sizes)
+        told = []
+        if unknown.any():
+            told.append(
                 f"Expected ids from 0 to {self.samples - 1}. "
-                f"Got {_few(ids[where])} in {self._batch(where, sizes)} of this epoch."
+                f"Got {_few(ids[unknown])} in {_batches(batch[unknown])} of this epoch."
             )
-        with np.errstate(invalid="ignore", over="ignore"):
-            means = batch_means(losses, sizes)
-        if not np.isfinite(means).all():
-            where = ~np.isfinite(losses)
-            if not where.any():  # finite, but their sum is not
-                where = np.repeat(~np.isfinite(means), sizes)
-            raise LossError(
-                f"Expected finite losses. Got {_few(losses[where])} for the samples {_few(ids[where])} in "
-                f"{self._batch(where, sizes)} of this epoch. A mean with such a loss finds no hits, "
+        if wild.any():
+            told.append(
+                f"Expected finite losses. Got {_few(losses[wild])} for the samples {_few(ids[wild])} in "
+                f"{_batches(batch[wild])} of this epoch. A mean with such a loss finds no hits, "
                 "so leave the batch out or lower the learning rate."
             )
-        return means
+        return " ".join(told)
 
-    def _batch(self, where: npt.NDArray[np.bool_], sizes: Sizes) -> str:
-        return f"batch {self.batches + int(np.searchsorted(np.cumsum(sizes), int(where.argmax()), side='right'))}"
 
-    def _good_batches(self, ids: Ids, losses: Losses, sizes: Sizes) -> npt.NDArray[np.bool_]:
-        bad = (ids < 0) | (ids >= self.samples)
-        known = np.add.reduceat(bad, np.cumsum(sizes) - sizes, dtype=np.intp) == 0
-        with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(known & np.isfinite(batch_means(losses, sizes)))
+def _means(losses: Losses, sizes: Sizes) -> Means:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return batch_means(losses, sizes)
+
+
+def _batches(numbers: npt.NDArray[np.intp]) -> str:
+    """Name batches by their numbers in the epoch, from 0."""
+    which = np.unique(numbers)
+    return f"batch {which[0]}" if which.size == 1 else f"batches {_few(which)}"
 
 
 def _few(values: npt.NDArray[Any], most: int = 5) -> str:

@@ -1,13 +1,47 @@
-"""A zarr store on the local disk that holds what it was given, even after a power cut."""
+"""A run's place and its zarr store, which on the local disk holds what it was given even after a power cut."""
 
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
+from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
-from zarr.storage import LocalStore
+from zarr.storage import FsspecStore, LocalStore
 
-__all__ = ["DurableStore"]
+from prunedata.errors import ForeignStore, StoreError
+
+__all__ = ["DurableStore", "StoreLike", "open_location"]
+
+StoreLike = str | os.PathLike[str] | Store
+
+
+def open_location(location: StoreLike, *, read_only: bool) -> Store:
+    """Return the zarr store of a path, a URL or a store. Nothing is made or changed there yet.
+
+    Raises
+    ------
+    StoreError
+        If it is none of these, a file, or read-only though it is to be written.
+    """
+    if isinstance(location, Store):
+        if location.read_only and not read_only:
+            raise StoreError(f"Expected a store that can be written. Got {location}, which is read-only.")
+        if type(location) is not LocalStore:
+            return location
+        location = location.root
+    if not isinstance(location, str | os.PathLike):
+        raise StoreError(f"Expected a path, a URL or a zarr store. Got {type(location).__name__}.")
+    if isinstance(location, str):
+        location = location.removeprefix("file://")  # fsspec would write local files in place
+        if "://" in location:
+            return FsspecStore.from_url(location, read_only=read_only)
+    path = Path(location)
+    if path.exists() and not path.is_dir():
+        raise ForeignStore(f"Expected a folder for the store. Got the file {path}.")
+    if read_only and not path.is_dir():
+        raise ForeignStore(f"Expected a run at {path}. Got nothing.")
+    return DurableStore(path, read_only=read_only)
 
 
 class DurableStore(LocalStore):
@@ -16,6 +50,11 @@ class DurableStore(LocalStore):
     zarr replaces a file in one step but leaves it to the system when its bytes are written, so that after a power
     cut a new name can stand for an empty file.
     """
+
+    async def _open(self, **options: Any) -> None:
+        if not self.read_only:
+            await asyncio.to_thread(_make_folder, self.root)
+        await super()._open(**options)
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write one file, see it safe on the disk, then put it in the place of the old one."""
@@ -29,7 +68,7 @@ class DurableStore(LocalStore):
 
 
 def _replace_durably(path: Path, value: Buffer) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     # One fixed name for each file: what a killed run leaves behind is overwritten by the next.
     part = path.with_name(path.name + ".partial")
     with part.open("wb") as file:
@@ -37,8 +76,21 @@ def _replace_durably(path: Path, value: Buffer) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync_folder(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and see its name safe on the disk: a file can be no safer than the folder that it is in."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)

@@ -5,12 +5,12 @@ A policy is a small frozen class; adding one touches this file alone.
 """
 
 from dataclasses import asdict, dataclass, is_dataclass
-from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import real
 from prunedata.errors import PrunedataError
 
 __all__ = ["DroppingCount", "Policy", "Random", "describe"]
@@ -54,8 +54,7 @@ class DroppingCount:
     needs_losses = True
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.tolerance) and self.tolerance >= 0):
-            raise PrunedataError(f"Expected a finite tolerance of at least 0. Got {self.tolerance!r}.")
+        object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0))
         if self.rank not in ("window", "run"):
             raise PrunedataError(f"Expected rank 'window' or 'run'. Got {self.rank!r}.")
 

@@ -86,6 +86,7 @@ class Pruner:
         self.seed = whole("seed", seed, -(1 << 63), (1 << 64) - 1)
         self.prune = number_pruned(self.samples, prune)
         self.batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
+        describe(policy)  # refuses what is none
         self.policy = policy
         self._kept_when_pruned = number_kept(self.samples, self.prune, self.batch_size)
         self._original = self._schedule = schedule
@@ -96,6 +97,8 @@ class Pruner:
         training, ``mean_loss``, and ``overhead``, the seconds spent in this library."""
         self.sources: list[Callable[[], None]] = []
         """For adapters that hold losses back: each is called before the losses so far are reckoned with."""
+        self.listeners: list[Callable[[Epoch], None]] = []
+        """For adapters whose readers live in other processes: each is called with every epoch that is begun."""
         self.exchange: Callable[[Tally], None] | None = None
         """For adapters of several processes: merges the epoch's tally over all of them, in place."""
 
@@ -180,6 +183,8 @@ class Pruner:
         self._delivery = Delivery()
         self._block.start()
         self._record = self._block.add
+        for listener in self.listeners:
+            listener(self._current)
         self._meter.overhead += perf_counter() - started
         self._meter.start()
         return self._current
@@ -216,19 +221,19 @@ class Pruner:
         epoch, started = self.current, perf_counter()
         seconds = self._meter.elapsed
         self._flush()
+        own = self._tally.observed
         if self.exchange is not None:
             self.exchange(self._tally)
         self._tally.check()
         self._delivery.check(epoch, self._tally, needs_losses=self.policy.needs_losses)
         self._known.add(self._tally, reset=self._schedule.resets(epoch.number))
-        observed = self._tally.observed
         record = {
             "number": epoch.number,
             "pruned": epoch.pruned,
             "kept": epoch.kept,
-            "observed": observed,
+            "observed": self._tally.observed,
             "seconds": seconds,
-            "mean_loss": self._meter.loss_sum / observed if observed else None,
+            "mean_loss": self._meter.loss_sum / own if own else None,
             "overhead": self._meter.overhead + perf_counter() - started,
         }
         self.history.append(record)
@@ -273,6 +278,7 @@ class Pruner:
             "epoch": self._next,
             "open": self._current is not None,
             "complete": self._current is not None and self._is_complete(),
+            "excused": self._delivery.excused,
             "observed": self._tally.observed,
             "meter": self._meter.to_dict(),
             "history": self.history,
@@ -281,13 +287,17 @@ class Pruner:
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         check_same_run(state, arrays, self._describe())
-        self._schedule = Schedule.from_dict(state["schedule"])
+        # What can be refused is made first: a state that is refused changes nothing.
+        schedule, meter = Schedule.from_dict(state["schedule"]), Meter(**state["meter"])
+        self._next = whole("the state's epoch", state["epoch"], 0, schedule.epochs - state["open"])
+        self._schedule, self._meter = schedule, meter
         for name in vars(self._known):
             setattr(self._known, name, arrays[name].copy())
         self.history = [dict(record) for record in state["history"]]
-        self._next = state["epoch"]
-        self._meter = Meter(**state["meter"])
-        self._delivery = Delivery(exhausted=state["complete"])
+        self._delivery = Delivery(excused=state["excused"], exhausted=state["complete"])
+        self._record = _discard
+        for drain in self.sources:  # what adapters hold back is of the epoch that is left
+            drain()
         self._block.start()
         self._record, self._current = self._refuse, None
         if state["open"]:
@@ -359,7 +369,8 @@ class Pruner:
     def _work(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
         started = perf_counter()
         self._tally.add(ids, find_hits(losses, sizes, means, self.policy.tolerance))
-        self._meter.loss_sum += float((means * sizes).sum())
+        # One after the other: the sum must not depend on where the blocks were cut.
+        self._meter.loss_sum = float(np.cumsum(np.append(self._meter.loss_sum, means * sizes))[-1])
         self._meter.overhead += perf_counter() - started
 
     def _flush(self) -> None:
@@ -375,6 +386,10 @@ class Pruner:
     def _refuse(self, ids: Any, losses: Any) -> None:
         _ = self.current
         raise NotInEpoch("Expected begin_epoch() before observe() in a run that was just restored.")
+
+
+def _discard(ids: Any, losses: Any) -> None:
+    """Record nothing."""
 
 
 def _read_only(mask: Mask) -> Mask:

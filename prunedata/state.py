@@ -13,6 +13,10 @@ __all__ = ["check_same_run", "pack", "unpack", "warn_if_idle"]
 
 FORMAT = 1
 Arrays = dict[str, npt.NDArray[Any]]
+KINDS = {
+    "run": dict, "schedule": dict, "epoch": int, "open": bool, "complete": bool, "excused": int, "observed": int,
+    "meter": dict, "history": list,
+}  # fmt: skip
 
 
 def pack(state: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
@@ -30,8 +34,14 @@ def unpack(packed: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
         arrays = {
             name: np.frombuffer(bytes(array["data"]), dtype=array["dtype"]) for name, array in packed["arrays"].items()
         }
-        return packed["state"], arrays
-    except (KeyError, TypeError, AttributeError) as error:
+        state = packed["state"]
+        for name, kind in KINDS.items():
+            if not isinstance(state[name], kind):
+                raise TypeError(f"{name} is {state[name]!r}")
+        return state, arrays
+    except PrunedataError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise PrunedataError(f"Expected what state_dict() returned. Got {type(packed).__name__}: {error!r}.") from error
 
 
@@ -48,9 +58,9 @@ def check_same_run(state: dict[str, Any], arrays: Arrays | None, run: dict[str, 
     if arrays is None:
         return
     for name in ("counts", "hits", "visits", *(("tally",) if state["open"] else ())):
-        if name not in arrays or arrays[name].shape != (run["samples"],):
-            found = arrays[name].shape if name in arrays else "none"
-            raise PrunedataError(f"Expected an array {name} of shape ({run['samples']},). Got {found}.")
+        if name not in arrays or arrays[name].shape != (run["samples"],) or arrays[name].dtype.kind != "u":
+            found = f"shape {arrays[name].shape}, dtype {arrays[name].dtype}" if name in arrays else "none"
+            raise PrunedataError(f"Expected an array {name} of shape ({run['samples']},), unsigned. Got {found}.")
 
 
 def warn_if_idle(schedule: Schedule, samples: int, kept: int) -> None:

@@ -1,0 +1,53 @@
+"""Ids that travel with their samples: through the dataset, the worker and the collate function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset
+
+__all__ = ["Collate", "Indexed"]
+
+Ids = npt.NDArray[np.integer]
+
+
+class Indexed(Dataset[Any]):
+    """A dataset whose items come with their ids."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: Any) -> tuple[Ids, Any]:
+        return np.atleast_1d(np.asarray(index, dtype=np.int64)), self.dataset[index]
+
+    def __getitems__(self, indices: list[int]) -> tuple[Ids, Any]:
+        many = getattr(self.dataset, "__getitems__", None)
+        samples = many(indices) if many else [self.dataset[index] for index in indices]
+        return np.array(indices, dtype=np.int64), samples
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set the user's attributes where the user's code reads them."""
+        if name == "dataset":
+            super().__setattr__(name, value)
+        else:
+            setattr(self.dataset, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dataset" or name.startswith("__"):  # not there yet while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+
+class Collate:
+    """The user's collate function, around which the ids pass."""
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, fetched: tuple[Ids, Any]) -> tuple[Ids, Any]:
+        ids, samples = fetched
+        return ids, self.collate(samples)
