@@ -1,0 +1,88 @@
+"""A dataset whose batches say which samples they are, and a training loop that checks every batch by it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from prunedata import Pruner, Schedule
+
+SAMPLES = 103
+BATCH = 8
+EVERY_OTHER = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)
+
+
+class Items(Dataset):
+    """Item i is (features, first + i). With ``slow``, one worker lags behind the other."""
+
+    def __init__(self, samples: int = SAMPLES, *, first: int = 0, slow: bool = False) -> None:
+        self.samples, self.first, self.slow, self.scale = samples, first, slow, 1.0
+        self.classes = ["cat", "dog"]
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        assert type(index) is int, f"as strict as Hugging Face datasets: got {type(index)}"
+        worker = get_worker_info()
+        if self.slow and worker is not None and worker.id == 0:
+            time.sleep(0.002)
+        return torch.tensor([index % 7, index % 11, 1.0]) * self.scale, self.first + index
+
+
+def make_pruner(samples: int = SAMPLES, schedule: Schedule = EVERY_OTHER, **options: Any) -> Pruner:
+    return Pruner(samples, schedule, **{"prune": 0.3, "seed": 5, **options})
+
+
+def losses_of(ids: Any, epoch: int) -> torch.Tensor:
+    """A loss of its own for each sample and epoch."""
+    return ((torch.as_tensor(ids).long() * 7919 + epoch * 104729) % 101).float() / 101
+
+
+def second(batch: Any) -> Any:
+    return batch[1]
+
+
+def train(
+    loader: Any, pruner: Pruner, read: Callable[[Any], Any] = second, *, batches: Callable[[Any], Any] = iter
+) -> list[list[list[int]]]:
+    """Train to the end of the run and return the ids of each batch of each epoch, as the batches tell them.
+
+    A second pruner is fed the very ids that the batches tell. It agrees on every mask and on every count only if
+    each batch's losses were recorded for its own samples.
+    """
+    options = {"policy": pruner.policy, "batch_size": pruner.batch_size, "seed": pruner.seed}
+    told = make_pruner(pruner.samples, pruner.schedule, prune=pruner.prune, **options)
+    epochs = []
+    for epoch in pruner.epochs():
+        assert np.array_equal(told.begin_epoch().keep, epoch.keep)
+        epochs.append([])
+        for batch in batches(loader):
+            ids = np.atleast_1d(np.asarray(read(batch)))
+            losses = losses_of(ids, epoch.number)
+            loader.observe(losses)
+            told.observe(ids, losses.numpy())
+            epochs[-1].append(ids.tolist())
+        told.note_delivered(0, excused=epoch.kept)
+        told.end_epoch()
+    assert np.array_equal(pruner.counts, told.counts)
+    assert np.array_equal(pruner.visits, told.visits)
+    return epochs
+
+
+def by_the_core(pruner: Pruner) -> tuple[list[list[int]], list[list[list[int]]]]:
+    """Each epoch's kept ids, and its batches in the core's own order, of a run on ``losses_of`` without a loader."""
+    kept, batches = [], []
+    for epoch in pruner.epochs():
+        kept.append(np.flatnonzero(epoch.keep).tolist())
+        batches.append([batch.tolist() for batch in epoch.batches(BATCH)])
+        for batch in batches[-1]:
+            pruner.observe(np.array(batch), losses_of(batch, epoch.number).numpy())
+    return kept, batches
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [each for batch in batches for each in batch]
