@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-__all__ = ["Collate", "Indexed"]
+__all__ = ["Collate", "CollatePairs", "Indexed"]
 
 Ids = npt.NDArray[np.integer]
 
@@ -51,3 +51,17 @@ class Collate:
     def __call__(self, fetched: tuple[Ids, Any]) -> tuple[Ids, Any]:
         ids, samples = fetched
         return ids, self.collate(samples)
+
+
+class CollatePairs:
+    """The user's collate function for a pruned stream, whose items are pairs of an id, or of ids, and a sample."""
+
+    def __init__(self, collate: Callable[[Any], Any], batched: bool) -> None:
+        self.collate, self.batched = collate, batched
+
+    def __call__(self, fetched: Any) -> tuple[Ids, Any]:
+        if self.batched:
+            ids, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
+        else:
+            ids, samples = fetched
+        return np.atleast_1d(np.asarray(ids, dtype=np.int64)), self.collate(samples)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
+from prunedata.epoch import Epoch
 from prunedata.errors import PrunedataError
 from prunedata.order import cut_batches, epoch_order
 from prunedata.pruner import Pruner
@@ -33,14 +34,32 @@ class Walk:
         self.drop_uneven = dealt and sampler.drop_last
         self.keep = self.remaining = np.zeros(0, dtype=np.bool_)
         self.excused = 0
+        self._epoch: Epoch | None = None
 
-    def begin(self, keep: Mask, remaining: Mask) -> None:
-        """Set out on an epoch's samples, and reckon those that drop_last, here or of the ranks, leaves out."""
-        self.keep, self.remaining = keep, remaining
-        ids = int(np.count_nonzero(keep))
+    def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
+        """Set out on what remains of an epoch, or on the whole of it."""
+        self._epoch = epoch
+        self.keep, self.remaining = epoch.keep, epoch.keep if whole else epoch.remaining
+        self._excuse(self._left_out())
+
+    def _begin_unless_begun(self) -> None:
+        """For who takes the samplers out of the loader and iterates them without it, as accelerate does."""
+        if self._epoch is not self.pruner.current:
+            self.begin(self.pruner.current)
+
+    def _left_out(self) -> int:
+        """Kept samples that drop_last, here or of the ranks, leaves out."""
+        ids = int(np.count_nonzero(self.keep))
         each = self._each(ids)
         tail = each % self.batch_size if self.drop_last else 0
-        self.excused = max(0, ids - (each - tail) * self.world)
+        return max(0, ids - (each - tail) * self.world)
+
+    def finish(self, delivered: int) -> None:
+        """Reckon what is known only when the loader has come to its end."""
+
+    def _excuse(self, samples: int) -> None:
+        self.excused = samples
+        self.pruner.excuse(samples)
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """What stands in the place of the loader's own sampler and batch sampler."""
@@ -52,6 +71,7 @@ class Walk:
         return {"sampler": ids, "batch_sampler": batches}
 
     def pieces(self) -> Iterator[Ids]:
+        self._begin_unless_begun()
         epoch = self.pruner.current
         alone = self.world == 1
         mask = self.remaining if alone else self.keep
@@ -100,11 +120,12 @@ class _Filter(Walk):
             found["sampler"] = _Sampler(self.batches, self.lists)
         return found
 
-    def begin(self, keep: Mask, remaining: Mask) -> None:
+    def _left_out(self) -> int:
         """Nothing is excused before the sampler has given all that it gives."""
-        self.keep, self.remaining, self.excused = keep, remaining, 0
+        return 0
 
     def pieces(self) -> Iterator[Ids]:
+        self._begin_unless_begun()
         for item in self.source if self.batched else _chunks(self.source, self.batch_size):
             ids = np.asarray(item)
             if not ids.size:
@@ -134,14 +155,15 @@ class _Filter(Walk):
 
         That is before the last one is passed on: a loop that counts batches never asks for another.
         """
-        given = np.zeros(self.remaining.size, dtype=np.bool_)
+        given = np.zeros(self.pruner.samples, dtype=np.bool_)
         waiting: Ids | None = None
         for batch in batches:
             given[batch] = True
             if waiting is not None:
                 yield waiting
             waiting = batch
-        self.excused = int(np.count_nonzero(self.remaining & ~given))
+        self._begin_unless_begun()  # where the sampler gave nothing at all
+        self._excuse(int(np.count_nonzero(self.remaining & ~given)))
         if waiting is not None:
             yield waiting
 
@@ -203,3 +225,24 @@ def _is_plain(sampler: Any, *names: str) -> bool:
     """Whether it is PyTorch's own class of that name, or torchdata's, not a user's subclass of it."""
     kind = type(sampler)
     return kind.__name__ in names and kind.__module__.partition(".")[0] in ("torch", "torchdata")
+
+
+class StreamWalk(Walk):
+    """A pruned stream, which chooses its samples itself, wherever its workers are."""
+
+    def __init__(self, loader: DataLoader[Any], pruner: Pruner) -> None:
+        super().__init__(pruner, None, loader.batch_size or 1, loader.drop_last)
+        self.workers = max(1, loader.num_workers)
+
+    def _left_out(self) -> int:
+        """Known only at the end."""
+        return 0
+
+    def finish(self, delivered: int) -> None:
+        """Excuse what drop_last can have cut: the tail of each worker's share, of a length that only it knows."""
+        if self.drop_last:
+            missing = int(np.count_nonzero(self.remaining)) - delivered
+            self._excuse(max(0, min(missing, self.workers * (self.batch_size - 1))))
+
+    def batches(self) -> int:
+        raise TypeError("A stream has no length: how its batches are cut depends on how its workers share it.")

@@ -20,9 +20,9 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
-from prunedata.adapters._torch_items import Collate, Indexed
+from prunedata.adapters._torch_items import Collate, CollatePairs, Indexed
 from prunedata.adapters._torch_losses import Recorder
-from prunedata.adapters._torch_samplers import Walk, walk_for
+from prunedata.adapters._torch_samplers import StreamWalk, Walk, walk_for
 from prunedata.counts import Tally
 from prunedata.errors import LossError, PrunedataError
 from prunedata.pruner import Pruner
@@ -64,24 +64,13 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         raise PrunedataError(f"Expected a DataLoader. Got {type(loader).__name__}: wrap the loader, not the dataset.")
     if isinstance(loader, _PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
-    if isinstance(loader.dataset, IterableDataset):
-        raise PrunedataError(
-            f"Expected a map-style dataset, with __getitem__ and __len__. "
-            f"Got the IterableDataset {type(loader.dataset).__name__}."
-        )
-    samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
-    if samples != pruner.samples:
-        raise PrunedataError(
-            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
-            "build the Pruner with len(loader.dataset)."
-        )
-    walk = walk_for(loader, pruner)
+    walk, parts = (
+        _stream_parts(loader, pruner) if isinstance(loader.dataset, IterableDataset) else _parts(loader, pruner)
+    )
     # All of the loader but its class and samplers: the same in all else, whatever its class was built from.
     pruned: Any = object.__new__(_class_for(type(loader)))
     pruned.__dict__.update(vars(loader))
     pruned.__dict__.update(
-        dataset=Indexed(loader.dataset),
-        collate_fn=Collate(loader.collate_fn),
         _iterator=None,
         _initial_iter_for_state_dict=False,
         next_iter_state=None,
@@ -93,11 +82,33 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         _restored=None,
         _running=None,
         _delivered=0,
-        **walk.samplers(loader),
+        **parts,
     )
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         pruner.exchange = _exchange
     return pruned
+
+
+def _parts(loader: DataLoader[Any], pruner: Pruner) -> tuple[Walk, dict[str, Any]]:
+    samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
+    if samples != pruner.samples:
+        raise PrunedataError(
+            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
+            "build the Pruner with len(loader.dataset)."
+        )
+    walk = walk_for(loader, pruner)
+    items = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
+    return walk, items | walk.samplers(loader)
+
+
+def _stream_parts(loader: DataLoader[Any], pruner: Pruner) -> tuple[Walk, dict[str, Any]]:
+    if not getattr(loader.dataset, "delivers_ids", False):
+        raise PrunedataError(
+            f"Expected a map-style dataset, or a stream that was pruned by its own adapter. Got the IterableDataset "
+            f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.prune or "
+            "prunedata.adapters.webdataset.prune first."
+        )
+    return StreamWalk(loader, pruner), {"collate_fn": CollatePairs(loader.collate_fn, loader.batch_size is not None)}
 
 
 def _class_for(kind: type) -> type:
@@ -105,7 +116,12 @@ def _class_for(kind: type) -> type:
 
     So a user's ``__iter__`` sees its own batches: the ids are off.
     """
-    base = next(each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata"))
+    base = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata")), None)
+    if base is None:
+        raise PrunedataError(
+            f"Expected a DataLoader of PyTorch's or a subclass. Got {kind.__module__}.{kind.__qualname__}, which wraps "
+            "one: prune the loader first, with with_ids=True, and let the wrapper prepare the result."
+        )
     ours = type(f"Pruned{base.__name__}", (_PrunedLoader, base), {})
     return ours if kind is base else type(f"Pruned{kind.__name__}", (kind, ours), {})
 
@@ -173,7 +189,7 @@ class _PrunedLoader:
         if not restored:
             self._delivered = 0
             self.next_iter_state = None
-        self._walk.begin(epoch.keep, epoch.keep if restored else epoch.remaining)
+        self._walk.begin(epoch, whole=restored)
         observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
         self._pending.clear()
         self._running = epoch.number
@@ -189,12 +205,13 @@ class _PrunedLoader:
                 self._pending.append(ids)
                 yield batch
         self._running = None
+        self._walk.finish(self._delivered)
         self._note(observed, exhausted=True)
 
     def _note(self, observed: int, *, exhausted: bool = False) -> None:
         """Tell the pruner what was delivered, here and on all ranks, but for what it knows from before a resume."""
         delivered = (self._delivered - observed) * self._walk.world
-        self._pruner.note_delivered(delivered, excused=self._walk.excused, exhausted=exhausted)
+        self._pruner.note_delivered(delivered, exhausted=exhausted)
 
     def state_dict(self) -> dict[str, Any]:
         """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.

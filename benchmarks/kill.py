@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import perf_counter
+from time import time
 
 from tqdm import tqdm
 
@@ -59,7 +59,8 @@ class Life:
     lines: list[str]
     killed: bool
     failed: str
-    seconds: float
+    ready: float
+    """When it had imported all it needs, in seconds of the system's clock."""
 
     def epochs(self, word: str) -> int:
         """The last epoch that it said to have ``resumed`` or ``saved``; 0 if none."""
@@ -75,19 +76,18 @@ def live(way: str, folder: Path, seconds: float | None) -> Life:
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
-        started = perf_counter()
+        ready = time()
         killed = False
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             killed = process.wait() < 0
-        taken = perf_counter() - started
         rest, errors = process.communicate()
     failed = "" if killed or process.returncode == 0 else errors or f"exit status {process.returncode}"
     lines = (first + rest).splitlines()
     # A death that came after the last word of a finished run is none.
-    return Life(lines, killed and not (folder / "result.json").exists(), failed, taken)
+    return Life(lines, killed and not (folder / "result.json").exists(), failed, ready)
 
 
 def kill_runs(way: str, folder: Path, kills: int, seed: int, tick: Callable[[], object]) -> Outcome:
@@ -105,13 +105,14 @@ def kill_runs(way: str, folder: Path, kills: int, seed: int, tick: Callable[[], 
     if undisturbed.failed:
         raise RuntimeError(f"Expected a run that ends. Got {undisturbed.failed}")
     expected, outcome = result(whole), Outcome(way)
+    # Not until it has exited, which can take longer than the training.
+    longest = 2 * ((whole / "result.json").stat().st_mtime - undisturbed.ready) / LIVES
     while outcome.kills < kills:
         place = folder / f"run-{outcome.runs}"
         place.mkdir()
         outcome.runs += 1
         safe = 0
         while not (place / "result.json").exists():
-            longest = 2 * undisturbed.seconds / LIVES
             life = live(way, place, choose.uniform(0, longest) if outcome.kills < kills else None)
             if life.failed:
                 outcome.torn += 1

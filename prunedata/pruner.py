@@ -336,13 +336,16 @@ class Pruner:
         """How many samples epoch number ``epoch`` trains on; known before it begins."""
         return self._kept_when_pruned if self._schedule.prunes(epoch) else self.samples
 
-    def note_delivered(self, samples: int, *, excused: int = 0, exhausted: bool = False) -> None:
-        """Say what the loader has done in this epoch, for the reckoning at its end.
+    def excuse(self, samples: int) -> None:
+        """Say how many kept samples the loader will not deliver by the user's own settings, as ``drop_last``."""
+        self._delivery.excused = samples
 
-        ``samples`` it has delivered so far; ``excused`` kept samples it will not deliver by the user's own
-        settings, as ``drop_last``; ``exhausted`` when it has come to its end, where training time stops too.
+    def note_delivered(self, samples: int, *, exhausted: bool = False) -> None:
+        """Say what the loader has delivered in this epoch so far, for the reckoning at its end.
+
+        ``exhausted`` when it has come to its end, where training time stops too.
         """
-        self._delivery.delivered, self._delivery.excused = samples, excused
+        self._delivery.delivered = samples
         if exhausted:
             self._delivery.exhausted = True
             self._meter.stop()

@@ -274,3 +274,11 @@ def test_all_errors_are_of_one_family():
     assert all(issubclass(kind, PrunedataError) for kind in kinds if not issubclass(kind, Warning))
     assert issubclass(PrunedataError, ValueError)
     assert issubclass(NeverPrunesWarning, UserWarning)
+
+
+def test_a_sample_observed_more_often_than_can_be_counted_is_an_error(run):
+    run.observe(IDS, FINE)
+    run.observe(np.zeros(65_535, dtype=np.int64), np.ones(65_535))
+    with pytest.raises(LossError, match="at most 65535 times in an epoch"):
+        run.end_epoch()
+    assert run.history == []

@@ -248,7 +248,8 @@ def test_what_a_loader_was_excused_from_stays_excused_after_a_stop(policy):
     run = pruner(20, SCHEDULE, prune=5, policy=policy)
     run.begin_epoch()
     run.observe(np.arange(16), np.arange(16.0))
-    run.note_delivered(16, excused=4, exhausted=True)
+    run.excuse(4)
+    run.note_delivered(16, exhausted=True)
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5, policy=policy))
     assert next(other.epochs()).number == 1
 
@@ -265,7 +266,8 @@ def test_an_excuse_does_not_outlive_an_epoch_that_was_left_early():
     run = pruner(20, SCHEDULE, prune=5)
     run.begin_epoch()
     run.observe(np.arange(8), np.arange(8.0))
-    run.note_delivered(8, excused=4)
+    run.excuse(4)
+    run.note_delivered(8)
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
     epoch = next(other.epochs())
     assert (epoch.number, int(epoch.remaining.sum())) == (0, 12)

@@ -1,0 +1,197 @@
+"""Whatever the pages show is true: their code runs, and their commands print what stands there."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUN_BY_CI = ("make ",)
+LEFT_TO_THE_READER = ("pip install ",)
+SLOW = ("README.md", "tutorial.md")
+FENCE = re.compile(r"^```(\w*)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a page that a test has something to do with."""
+
+    kind: str  # the language of a fence, or "setup" for code in a comment, which a reader doesn't see
+    line: int  # of the page, where its text begins
+    text: str
+    varies: bool  # its numbers are times or a network's, which differ from run to run
+
+
+def blocks(page):
+    """Return the blocks of a page in order."""
+    found, lines, at, varies = [], page.splitlines(), 0, False
+    while at < len(lines):
+        line, first = lines[at], at + 1
+        fence = FENCE.match(line)
+        assert fence or not line.lstrip().startswith("```"), f"line {first}: not a fence that the test can read: {line}"
+        if not fence and line != "<!-- setup:":
+            varies = varies or line == "<!-- numbers vary -->"
+            at += 1
+            continue
+        end = lines.index("```" if fence else "-->", first)
+        kind = fence[1] if fence else "setup"
+        found.append(Block(kind, first, "\n".join(lines[first:end]), varies))
+        varies, at = False, end + 1
+    return found
+
+
+def same(expected, got, *, varies=False):
+    """Whether text is as shown, where "..." stands for anything in a line and, alone, for any lines."""
+    if varies:
+        expected, got = (re.sub(r"\d[\d,.]*|#+|█+", "0", re.sub(r" +", " ", text)) for text in (expected, got))
+    lines = expected.strip("\n").split("\n")
+    parts = [r"(?s:.*?)" if line.strip() == "..." else re.escape(line).replace(r"\.\.\.", r"[^\n]*") for line in lines]
+    return re.fullmatch("\n".join(parts), got.strip("\n")) is not None
+
+
+def commands(block):
+    """Return (command, output shown) for each "$" line of a console block."""
+    parts = re.split(r"(?m)^\$ ", block.text)
+    assert not parts[0].strip(), f"line {block.line}: Expected a console block to begin with '$ '. Got {parts[0]!r}."
+    return [(first, rest) for first, _, rest in (part.partition("\n") for part in parts[1:])]
+
+
+def program(command):
+    """Run a command of ours in the current folder; return its exit status and what it prints."""
+    words = shlex.split(command)
+    words = words[2:] if words[:2] == ["python", "-m"] else words
+    assert words[0] == "prunedata", f"Expected a command that the test knows. Got {command!r}."
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in PAGES],
+)
+def test_code_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, printed = {"__name__": "__main__", "PAGE": page}, None
+    for block in blocks(page.read_text(encoding="utf-8")):
+        where = f"{page.name}, line {block.line}"
+        if block.kind in ("python", "setup"):
+            # The empty lines make a traceback name the line of the page.
+            code = compile("\n" * block.line + block.text, str(page), "exec")
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(code, names)
+            printed = out.getvalue()
+        elif block.kind == "text":
+            assert printed is not None, f"{where}: Expected Python before its output. Got none."
+            assert same(block.text, printed, varies=block.varies), f"{where} shows another output than:\n{printed}"
+        elif block.kind == "console":
+            for command, shown in commands(block):
+                if command.startswith((*RUN_BY_CI, *LEFT_TO_THE_READER)):
+                    continue
+                status, output = program(command)
+                assert status == (2 if shown.startswith("prunedata: error") else 0), f"{where}: {output}"
+                assert same(shown, output, varies=block.varies), f"{where} shows another output than:\n{output}"
+        else:
+            # A misspelt language would hide code from this test.
+            assert block.kind == "", f"{where}: Expected python, console, text or no language. Got {block.kind!r}."
+
+
+def test_ci_runs_the_commands_that_the_readme_leaves_to_it():
+    readme = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    shown = {c for block in readme if block.kind == "console" for c, _ in commands(block) if c.startswith(RUN_BY_CI)}
+    assert {"make demo", "make test"} <= shown
+    ran = {line.split("#")[0].strip() for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()}
+    assert {c.split("#")[0].strip() for c in shown} <= ran
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8"))
+    for target, anchor in links:
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor and there.suffix == ".md":
+            heads = re.findall(r"(?m)^#+ (.*)$", there.read_text(encoding="utf-8"))
+            assert anchor in {re.sub(r"[^\w\s-]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+def test_the_picture_of_the_house_shows_what_is_there():
+    picture = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").partition("## The house")[2].partition("##")[0]
+    folder, shown = "", set()
+    for line in picture.splitlines():
+        if top := re.match(r"    (\w+/) ", line):
+            folder = top[1]
+        elif names := re.match(r"      ((?:\w+\.py(?:, )?)+)", line):
+            shown |= {folder + name for name in names[1].split(", ")}
+    assert {"prunedata/pruner.py", "prunedata/text.py", "adapters/torch.py"} <= shown
+    assert sorted(name for name in shown if not (ROOT / name).is_file()) == []
+
+
+def test_the_picture_of_a_schedule_is_as_drawn():
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    paper = figures.Schedule(epochs=200, window=60, start=20, block=5, pruned_per_block=4, attenuation=2)
+    assert (ROOT / "docs" / "schedule.svg").read_text(encoding="utf-8") == figures.draw(paper)
+
+
+PAGE = """
+# A page
+<!-- setup:
+x = 1
+-->
+```python
+print(x + 1)
+```
+<!-- numbers vary -->
+```text
+2
+```
+"""
+
+
+def test_a_page_is_read_as_it_is_shown():
+    setup, python, text = blocks(PAGE)
+    assert (setup.kind, setup.line, setup.text) == ("setup", 3, "x = 1")
+    assert (python.kind, python.text, python.varies) == ("python", "print(x + 1)", False)
+    assert (text.kind, text.text, text.varies) == ("text", "2", True)
+    with pytest.raises(AssertionError, match="not a fence"):
+        blocks("``` python title=x\n```")
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "is_same"),
+    [
+        ("a\nb", "a\nb\n", True),
+        ("a\nb", "a\nc", False),
+        ("a\n...\nd", "a\nb\nc\nd", True),
+        ("a\n...\nd", "a\nb\nc\ne", False),
+        ("took ... s", "took 1.25 s", True),
+        ("took ... s", "took 1.25 m", False),
+        ("...", "", True),
+        ("a", "a\nb", False),
+    ],
+)
+def test_an_ellipsis_stands_for_what_it_leaves_out(expected, got, is_same):
+    assert same(expected, got) is is_same
+
+
+def test_numbers_may_vary_but_nothing_else():
+    assert same("epoch  3  1.25 s ███", "epoch 12  0.50 s █████████", varies=True)
+    assert not same("epoch  3  1.25 s", "epoch  3  1.25 m", varies=True)
+    assert not same("epoch 3", "epoch 4")
