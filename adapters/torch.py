@@ -20,10 +20,10 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
+from prunedata.adapters._torch_distributed import merge_ranks
 from prunedata.adapters._torch_items import Collate, CollatePairs, Indexed
 from prunedata.adapters._torch_losses import Recorder
 from prunedata.adapters._torch_samplers import StreamWalk, Walk, walk_for
-from prunedata.counts import Tally
 from prunedata.errors import LossError, PrunedataError
 from prunedata.pruner import Pruner
 
@@ -71,6 +71,8 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     pruned: Any = object.__new__(_class_for(type(loader)))
     pruned.__dict__.update(vars(loader))
     pruned.__dict__.update(
+        generator=torch.Generator() if loader.generator is None else loader.generator,
+        _reseeded=loader.generator is None,
         _iterator=None,
         _initial_iter_for_state_dict=False,
         next_iter_state=None,
@@ -85,7 +87,7 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         **parts,
     )
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        pruner.exchange = _exchange
+        pruner.exchange = merge_ranks
     return pruned
 
 
@@ -138,6 +140,8 @@ class _PrunedLoader:
     _running: int | None
     next_iter_state: dict[str, Any] | None
     _delivered: int
+    _reseeded: bool
+    generator: torch.Generator
 
     def observe(self, losses: torch.Tensor, ids: Ids | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
@@ -193,6 +197,11 @@ class _PrunedLoader:
         observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
         self._pending.clear()
         self._running = epoch.number
+        if self._reseeded:
+            # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
+            # and every random number of the model after it would be another.
+            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
+            self.generator.manual_seed(int(state[0]))
         return self._deliver(super().__iter__(), observed)  # type: ignore[misc]
 
     def _deliver(self, batches: Iterator[tuple[Ids, Any]], observed: int) -> Iterator[Any]:
@@ -236,14 +245,3 @@ class _PrunedLoader:
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored = state["epoch"]
         self._delivered, self._running = state["delivered"], None
-
-
-def _exchange(tally: Tally) -> None:
-    """Merge an epoch's tally over all ranks. Whoever saw a sample, and hit it, counts once: padding repeats some."""
-    flags = (tally.visits > 0).astype(np.uint8) | ((tally.hits > 0).astype(np.uint8) << 1)
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    seen = torch.from_numpy(flags).to(device)
-    dist.all_reduce(seen, op=dist.ReduceOp.MAX)  # of flags: a sum of uint8 wraps, and gloo has no uint16
-    merged = seen.cpu().numpy()
-    tally.packed[:] = (merged & 1).astype(np.uint32) | ((merged >> 1).astype(np.uint32) << 16)
-    tally.observed = int(np.count_nonzero(merged))

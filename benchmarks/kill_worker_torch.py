@@ -84,8 +84,7 @@ def train(folder: Path) -> None:
     images, labels = data()
     dataset = TensorDataset(torch.tensor(images), torch.tensor(labels), torch.arange(SAMPLES))
     training = Training(folder)
-    # A generator of its own: DataLoader draws from the global one whenever it is iterated, resumed or not.
-    inner = DataLoader(dataset, batch_size=BATCH, shuffle=True, generator=torch.Generator())
+    inner = DataLoader(dataset, batch_size=BATCH, shuffle=True)
     loader = prune(inner, training.pruner)
     say("ready")
     training.resume()

@@ -17,10 +17,7 @@ from prunedata.summary import summary
 from prunedata.text import bar, duration, marks, strip, table
 
 RUN = "plan --samples 50000 --epochs 200 --batch-size 128"
-PLAN = (
-    f"{RUN} --window 60 --start 20 --block 5 --pruned-per-block 4 --attenuation 2 --prune 0.2"
-    " --batch-time 0.016"
-)
+PLAN = f"{RUN} --window 60 --start 20 --block 5 --pruned-per-block 4 --attenuation 2 --prune 0.2 --batch-time 0.016"
 KEYS = {
     "pruned_epochs",
     "pruned_epochs_printed",

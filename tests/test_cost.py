@@ -30,9 +30,7 @@ def cases(draw):
         draw(st.sampled_from(["aligned", "printed"])),
     )
     samples = draw(st.integers(1, 300))
-    cost = CostModel(
-        samples, draw(st.integers(1, 320)), draw(st.floats(1e-4, 2.0)), draw(st.floats(0.0, 1.0))
-    )
+    cost = CostModel(samples, draw(st.integers(1, 320)), draw(st.floats(1e-4, 2.0)), draw(st.floats(0.0, 1.0)))
     return schedule, cost, draw(st.integers(0, samples - 1))
 
 

@@ -36,9 +36,7 @@ print(*sorted({FRAMEWORKS!r} & sys.modules.keys()))
 """
 
 
-def run(
-    *command: str | Path, check: bool = True, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(command, check=False, cwd=cwd, env=environment, capture_output=True, text=True)
     if check:
