@@ -36,6 +36,7 @@ class Block:
         self._work = work
         self._ids = np.empty(CAPACITY, dtype=np.int64)
         self._losses = np.empty(CAPACITY, dtype=np.float64)
+        self._scratch = np.empty(3 * CAPACITY, dtype=np.float64)
         self._ends: list[int] = []
         self._fill = 0
         self._room = 0
@@ -70,7 +71,11 @@ class Block:
         if not ids.size:
             return
         sizes = np.array([ids.size])
-        at_once = self._room == 0 or ids.size > CAPACITY or bool(self._bad(ids, sizes, _means(losses, sizes)).any())
+        at_once = (
+            self._room == 0
+            or ids.size > CAPACITY
+            or bool(self._bad(ids, sizes, _means(losses, sizes, self._scratch)).any())
+        )
         try:
             if at_once or self._fill + ids.size > self._room:
                 self.flush()
@@ -100,7 +105,7 @@ class Block:
 
     def _consume(self, ids: Ids, losses: Losses, sizes: Sizes) -> None:
         first, self.batches = self.batches, self.batches + len(sizes)
-        means = _means(losses, sizes)
+        means = _means(losses, sizes, self._scratch)
         bad = self._bad(ids, sizes, means)
         if not bad.any():
             self._work(ids, losses, sizes, means)
@@ -141,9 +146,9 @@ class Block:
         return " ".join(told)
 
 
-def _means(losses: Losses, sizes: Sizes) -> Means:
+def _means(losses: Losses, sizes: Sizes, scratch: Losses) -> Means:
     with np.errstate(invalid="ignore", over="ignore"):
-        return batch_means(losses, sizes)
+        return batch_means(losses, sizes, scratch)
 
 
 def _batches(numbers: npt.NDArray[np.intp]) -> str:

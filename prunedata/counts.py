@@ -22,21 +22,29 @@ def smallest_unsigned(largest: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32)
 
 
-def batch_means(losses: Losses, sizes: Sizes) -> Means:
+def batch_means(losses: Losses, sizes: Sizes, scratch: Losses | None = None) -> Means:
     """Mean loss of each batch, shape (batches,): float64, summed in order as a plain loop would.
 
     The order matters: a loss that ties with the mean must not become a hit because the block around it was cut
     elsewhere. numpy's own sum is pairwise along a row, and in order down a column.
+
+    ``scratch``, any float64 memory, is used where it is large enough: new memory for every block would cost the
+    system more than the sums cost us.
     """
     size = int(sizes[0])
     if len(sizes) > 1 and (sizes == size).all():
         # The padding keeps the rows of a power-of-two batch from falling into the same cache lines.
-        rows = np.empty((len(sizes), size + 8))
-        rows[:, :size] = losses.reshape(len(sizes), size)
-        return np.asarray(np.ascontiguousarray(rows[:, :size].T).sum(axis=0) / size)
+        width = len(sizes) * (size + 8)
+        if scratch is None or scratch.size < width + losses.size:
+            scratch = np.empty(width + losses.size)
+        rows = scratch[:width].reshape(len(sizes), size + 8)[:, :size]
+        columns = scratch[width : width + losses.size].reshape(size, len(sizes))
+        np.copyto(rows, losses.reshape(len(sizes), size))
+        np.copyto(columns, rows.T)
+        return np.asarray(columns.sum(axis=0) / size)
     last = len(sizes) - 1
     if last > 1 and (sizes[:last] == size).all():
-        head = batch_means(losses[: size * last], sizes[:last])
+        head = batch_means(losses[: size * last], sizes[:last], scratch)
         return np.append(head, batch_means(losses[size * last :], sizes[last:]))
     sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=losses, minlength=len(sizes))
     return sums / sizes
@@ -58,7 +66,9 @@ def find_hits(losses: Losses, sizes: Sizes, means: Means, tolerance: float = 0.0
         paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
     """
     limits = means + tolerance * np.abs(means) if tolerance else means
-    return losses > np.repeat(limits, sizes)
+    if (sizes == sizes[0]).all():
+        return np.asarray(losses.reshape(len(sizes), -1) > limits[:, np.newaxis]).ravel()
+    return np.asarray(losses > np.repeat(limits, sizes))
 
 
 class Tally:
@@ -72,10 +82,14 @@ class Tally:
     def __init__(self, samples: int) -> None:
         self.packed = np.zeros(samples, dtype="<u4")
         self.observed = 0
+        self._steps = np.empty(CHUNK, dtype=np.uint32)
 
     def add(self, ids: Ids, hits: npt.NDArray[np.bool_]) -> None:
         """Count one visit, and perhaps one hit, for each id; an id that repeats counts each time."""
-        np.add.at(self.packed, ids, np.multiply(hits, np.uint32(1 << 16), dtype=np.uint32) + np.uint32(1))
+        steps = self._steps[: ids.size] if ids.size <= CHUNK else np.empty(ids.size, dtype=np.uint32)
+        np.multiply(hits, np.uint32(1 << 16), out=steps, dtype=np.uint32)
+        np.add(steps, np.uint32(1), out=steps)
+        np.add.at(self.packed, ids, steps)
         self.observed += ids.size
 
     @property
