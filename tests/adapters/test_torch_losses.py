@@ -65,7 +65,9 @@ def test_every_floating_dtype_is_recorded_as_it_is(dtype):
     told.begin_epoch()
     random = torch.Generator().manual_seed(1)
     for _, index in loader:
-        losses = torch.rand(len(index), generator=random, dtype=torch.float64).to(dtype).requires_grad_()
+        # As close together as the dtype can tell apart: one of fewer digits would find no hits.
+        spread = torch.rand(len(index), generator=random, dtype=torch.float64) * 64 * torch.finfo(dtype).eps
+        losses = (1 + spread).to(dtype).requires_grad_()
         loader.observe(losses)
         told.observe(index.numpy(), losses.detach().double().numpy())
     assert np.array_equal(pruner.counts, told.counts)
@@ -102,6 +104,10 @@ def test_a_device_refuses_alike(shape):
         Recorder(make_pruner()).add(np.arange(8), losses)
 
 
+def sum_of(pruner):
+    return pruner.state_dict()["state"]["meter"]["loss_sum"]
+
+
 class TestDeviceBlock:
     """On CPU tensors, where it has nothing to do but must come to the same as without it."""
 
@@ -119,7 +125,8 @@ class TestDeviceBlock:
             each.begin_epoch()
         for number, size in enumerate(sizes):
             ids = random.integers(0, pruner.samples, size)
-            losses = torch.from_numpy(random.random(size, dtype=np.float32))
+            # So far apart that their sum tells in which order the batches came.
+            losses = torch.from_numpy(np.exp2(60 * random.random(size)).astype(np.float32))
             told.observe(ids, losses.numpy())
             block.add(ids, losses)
             losses.fill_(torch.nan)
@@ -127,6 +134,7 @@ class TestDeviceBlock:
             if number in looks:  # in the middle of a block
                 assert pruner.state_dict()["arrays"] == told.state_dict()["arrays"]
                 assert pruner.state_dict()["state"]["observed"] == told.state_dict()["state"]["observed"]
+        assert sum_of(pruner) == sum_of(told)
         assert np.array_equal(pruner.counts, told.counts)
         visits = [np.frombuffer(each.state_dict()["arrays"]["tally"]["data"], "<u4") for each in (pruner, told)]
         assert np.array_equal(*visits)

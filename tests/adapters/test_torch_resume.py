@@ -30,7 +30,7 @@ class Run:
 
     def __post_init__(self):
         torch.manual_seed(0)
-        self.model = torch.nn.Linear(3, 5)
+        self.model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Dropout(0.1))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.pruner = make_pruner(schedule=SCHEDULE, **self.pruning)
         options = {"batch_size": BATCH, "shuffle": True, **self.options}
@@ -44,12 +44,15 @@ class Run:
     def save(self):
         """Save a checkpoint as one does, in a form that cannot share anything with the run."""
         file = io.BytesIO()
-        torch.save([part.state_dict() for part in self.parts()], file)
+        # Dropout draws from the global generator. A loader that did too would draw more when it is resumed.
+        torch.save([torch.get_rng_state(), *(part.state_dict() for part in self.parts())], file)
         return file.getvalue()
 
     def load(self, checkpoint):
-        for part, state in zip(self.parts(), torch.load(io.BytesIO(checkpoint), weights_only=True), strict=True):
+        generator, *states = torch.load(io.BytesIO(checkpoint), weights_only=True)
+        for part, state in zip(self.parts(), states, strict=True):
             part.load_state_dict(state)
+        torch.set_rng_state(generator)
         return self
 
     def go(self, stop=None, *, after_epoch=False, saving=()):
@@ -153,10 +156,11 @@ def test_after_an_epochs_last_batch(kind, workers, drop_last):
 def test_between_epochs_and_before_the_first(kind, workers):
     options = {"kind": kind, "options": {"num_workers": workers}}
     run = Run(**options)
-    resumed(0, run.save(), **options)
+    before = run.save()
     assert run.loader._iterator is None
     run.go(14, after_epoch=True).pruner.end_epoch()
     resumed(23, run.save(), **options)
+    resumed(0, before, **options)
 
 
 @BOTH
@@ -185,6 +189,9 @@ def test_back_in_the_same_objects(kind, workers):
     options = {"kind": kind, "options": {"num_workers": workers, "persistent_workers": workers > 0}}
     whole, run = Run(**options).go(), Run(**options).go(15)
     checkpoint = run.save()
+    run.go(18)
+    resumed(15, run.load(checkpoint).save(), whole, **options)  # loaded, and saved again at once
+    assert run.loader._iterator is None or kind is DataLoader
     run.go(30)
     run.log.clear()
     run.load(checkpoint).go()
@@ -232,6 +239,31 @@ def test_without_losses_the_position_is_all_there_is(workers):
         assert run(states=states)[0] == whole[stop:]
 
 
+class Noisy(Items):
+    def __getitem__(self, index):
+        return torch.rand(1), index
+
+
+def test_an_epochs_workers_draw_the_same_whenever_it_is_begun():
+    """From the epoch's own seed, as its order: augmentation goes on as in the run that was not stopped."""
+    noise, state = {}, None
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        pruner = make_pruner(schedule=SCHEDULE)
+        loader = prune(DataLoader(Noisy(), batch_size=BATCH, num_workers=2), pruner)
+        if state is not None:
+            pruner.load_state_dict(state)
+        for epoch in pruner.epochs():
+            for values, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                noise.setdefault((seed, epoch.number), []).extend(values.ravel().tolist())
+            if epoch.number == 0:
+                state = pruner.state_dict()
+    assert list(noise) == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
+    assert all(noise[1, epoch] == noise[2, epoch] for epoch in (1, 2, 3))
+    assert noise[1, 0] != noise[1, 2]
+
+
 class TestRefused:
     def test_a_loader_before_its_pruner(self):
         run = Run(StatefulDataLoader).go(15)
@@ -258,6 +290,12 @@ class TestRefused:
         with pytest.raises(SkippedSamples, match=r"Got 8 that were not.* did not deliver 0 .* 8 were delivered"):
             Run(StatefulDataLoader).load(run.save()).go()
 
+    @BOTH
+    def test_a_loop_left_early_after_a_resume_is_told_the_right_numbers(self, kind):
+        again = Run(kind).load(Run(kind).go(5).save()).go(3)
+        with pytest.raises(SkippedSamples, match=r"Got 39 that were not.* did not deliver 39 .* 0 were delivered"):
+            again.pruner.end_epoch()
+
     def test_a_plain_loader_delivers_that_batch_again(self):
         run = Run()
         for _ in run.pruner.epochs():
@@ -271,8 +309,8 @@ class TestRefused:
 
 def test_a_plain_loader_has_a_state_too():
     """So that code which asks every loader for its state needs no exception for this one."""
-    run = Run().go(15)
-    again = Run()
-    again.load(run.save()).loader.load_state_dict(run.loader.state_dict())
-    whole = Run().go()
+    whole, run = Run().go(), Run().go(15)
+    checkpoint, position = run.save(), run.loader.state_dict()
+    again = Run().load(checkpoint)
+    again.loader.load_state_dict(position)
     assert (again.go().log, again.outcome()) == (whole.log[15:], whole.outcome())
