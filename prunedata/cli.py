@@ -1,4 +1,4 @@
-"""The program ``prunedata``: plan a run before spending on it, inspect the store of a run."""
+"""The program ``prunedata``: plan a run before spending on it, inspect the store of a run, index shards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from prunedata.cost import CostModel, Prediction, number_pruned
@@ -14,8 +14,9 @@ from prunedata.errors import PrunedataError
 from prunedata.inspection import inspect
 from prunedata.propose import Proposal, propose
 from prunedata.schedule import Schedule
+from prunedata.shards import ShardIndex, expand
 from prunedata.summary import summary
-from prunedata.text import duration, marks, strip, table
+from prunedata.text import bar, duration, marks, strip, table
 
 __all__ = ["main"]
 
@@ -67,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("store", help="path of the run's store, as run.zarr")
     look.add_argument("--top", type=int, default=10, metavar="N", help="samples pruned most to list (10)")
     look.add_argument("--json", action="store_true", help="print one JSON object")
+    scan = commands.add_parser("index", help="which samples are in WebDataset shards, read from their headers")
+    scan.set_defaults(run=_index)
+    scan.add_argument("shards", nargs="+", metavar="SHARDS", help="paths or URLs; {000..099} is expanded")
+    scan.add_argument("--output", default="index.json", metavar="FILE", help="where to write (index.json)")
+    scan.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
@@ -186,6 +192,30 @@ def _inspect(args: argparse.Namespace) -> None:
         raise PrunedataError(f"Expected --top of at least 0. Got {args.top}.")
     found = inspect(args.store, top=args.top)
     print(json.dumps(found) if args.json else "\n".join(summary(found, marks(sys.stdout.encoding))))
+
+
+def _index(args: argparse.Namespace) -> None:
+    try:
+        index = ShardIndex.scan([url for shards in args.shards for url in expand(shards)], progress=_progress)
+    finally:
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # what is printed next stands in its place
+    index.save(args.output)
+    if args.json:
+        print(json.dumps({"shards": len(index.shards), "samples": len(index), "output": args.output}))
+    else:
+        print(f"{len(index):,} samples in {len(index.shards):,} shards -> {args.output}")
+
+
+def _progress(urls: Iterable[str]) -> Iterator[str]:
+    """Show on a terminal how many shards have been read."""
+    urls = list(urls)
+    shown, two = sys.stderr.isatty(), marks(sys.stderr.encoding)
+    for done, url in enumerate(urls):
+        if shown:
+            line = f"\r{bar(done / len(urls), two, 30):{two[0]}<30} {done:,} of {len(urls):,} shards"
+            print(line, end="", file=sys.stderr, flush=True)
+        yield url
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,98 @@
+"""Any iterable: ``prune(raw, pruner, id=...)`` passes the kept samples on, each with its id.
+
+The stream reads the mask of the epoch from a file whenever it is iterated, so that it can live in workers that were
+started epochs ago. Pruned samples are dropped raw: what costs time, decoding, is given as ``then``.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from prunedata.errors import LossError, PrunedataError
+from prunedata.maskfile import MaskFile, Resumable, publish
+from prunedata.pruner import Pruner
+
+__all__ = ["Stream", "prune"]
+
+
+def prune(
+    raw: Iterable[Any],
+    pruner: Pruner,
+    *,
+    id: str | Callable[[Any], int],
+    then: Callable[[Any], Any] | None = None,
+) -> "Stream":
+    """Wrap an iterable so that each pass yields the samples that the epoch keeps, as ``(id, sample)``.
+
+    Parameters
+    ----------
+    raw : iterable
+        Gives the same samples in every pass, in any order: a list, an object with ``__iter__``, a torch
+        ``IterableDataset``, a Hugging Face ``IterableDataset``. Not an iterator: it can be passed over only once.
+        In a DataLoader with several workers it gives each worker its own samples; a list is split for you.
+    pruner : Pruner
+        The run. Iterate the stream inside ``for epoch in pruner.epochs():``.
+    id : str or callable
+        The key of a raw sample's id, or a function of the raw sample that returns it: an int from 0 to
+        ``pruner.samples - 1`` that belongs to the sample wherever it turns up. A position is none: with two
+        workers each counts from zero.
+    then : callable, optional
+        Turns a raw sample that is kept into what is delivered: decoding, augmentation.
+
+    Returns
+    -------
+    Stream
+        An iterable of ``(id, sample)``; with PyTorch imported it is also an ``IterableDataset``. A DataLoader over
+        it goes through ``prunedata.adapters.torch.prune``, which takes the ids off again.
+
+    Raises
+    ------
+    PrunedataError
+        If ``raw`` is an iterator, or not iterable.
+    """
+    if isinstance(raw, Iterator):
+        raise PrunedataError(
+            f"Expected an iterable that can be passed over in every epoch. Got the iterator {type(raw).__name__}: "
+            "wrap what makes it in an object whose __iter__ returns a new one."
+        )
+    if not isinstance(raw, Iterable):
+        raise PrunedataError(f"Expected an iterable. Got {type(raw).__name__}.")
+    kind = Stream
+    if "torch" in sys.modules:
+        from prunedata.adapters._torch_stream import TorchStream  # noqa: PLC0415 (only where torch is in use)
+
+        kind = TorchStream
+    return kind(raw, publish(pruner), id, then)
+
+
+class Stream(Resumable):
+    """What :func:`prune` returns. It holds no pruner and no mask, so it can be sent to workers."""
+
+    def __init__(
+        self,
+        raw: Iterable[Any],
+        mask: MaskFile,
+        id: str | Callable[[Any], int],
+        then: Callable[[Any], Any] | None,
+    ) -> None:
+        self.raw, self.mask, self._id, self._then = raw, mask, id, then
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        keep = self.mask.read()
+        for item in self._items():
+            number = self._number(item, keep.size)
+            if keep[number]:
+                yield number, item if self._then is None else self._then(item)
+
+    def _items(self) -> Iterable[Any]:
+        return self.raw
+
+    def _number(self, item: Any, samples: int) -> int:
+        number = item[self._id] if isinstance(self._id, str) else self._id(item)
+        try:
+            number = int(number.__index__())
+        except (AttributeError, TypeError):
+            raise LossError(f"Expected an int as the id of a sample. Got {number!r}.") from None
+        if not 0 <= number < samples:
+            raise LossError(f"Expected ids from 0 to {samples - 1}. Got {number}.")
+        return number

@@ -1,0 +1,286 @@
+"""Streams over plain Python, torch IterableDatasets and StatefulDataLoaders."""
+
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata import Pruner, Schedule
+from prunedata.adapters.iterable import Stream, prune
+from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from tests.adapters.torch_helpers import flat, losses_of
+
+SAMPLES = 103
+CHANGING = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)
+
+
+class Raw(IterableDataset):
+    """Raw samples, each worker its own, in an order in which no id is its position."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        for place in range(first, SAMPLES, step):
+            uid = place * 31 % SAMPLES
+            yield {"uid": uid, "text": str(uid)}
+
+
+class Again:
+    """Plain Python: an object whose ``__iter__`` is a generator."""
+
+    def __iter__(self):
+        yield from ({"uid": uid, "text": str(uid)} for uid in range(SAMPLES))
+
+
+def decode(raw):
+    assert "text" in raw
+    return torch.tensor(int(raw["text"]))
+
+
+def refuse_to_decode(raw, *, unless):
+    assert raw["uid"] in unless, "a pruned sample was decoded"
+    return decode(raw)
+
+
+def start(**options):
+    return Pruner(SAMPLES, CHANGING, **{"prune": 0.3, "seed": 5, **options})
+
+
+def train(loader, pruner):
+    """Train to the end, check that every id stands beside its sample, and return the ids of each epoch's batches."""
+    epochs = []
+    for epoch in pruner.epochs():
+        batches = []
+        for ids, found in loader:
+            assert torch.equal(ids, found)
+            batches.append(ids.tolist())
+            pruner.observe(ids, losses_of(ids, epoch.number))
+        assert sorted(flat(batches)) == np.flatnonzero(epoch.keep).tolist()
+        epochs.append(batches)
+    return epochs
+
+
+def masks(pruner):
+    """The masks of a run without any loader."""
+    return [
+        (epoch.keep, pruner.observe(np.flatnonzero(epoch.keep), losses_of(np.flatnonzero(epoch.keep), epoch.number)))[0]
+        for epoch in pruner.epochs()
+    ]
+
+
+@pytest.mark.parametrize("raw", [Again(), list(Again())], ids=["object", "list"])
+def test_a_plain_loop(raw):
+    pruner = start()
+    stream = prune(raw, pruner, id="uid", then=lambda item: int(item["text"]))
+    for epoch, mask in zip(pruner.epochs(), masks(start()), strict=True):
+        found = list(stream)
+        assert all(number == sample for number, sample in found)
+        assert [number for number, _ in found] == np.flatnonzero(mask).tolist()
+        ids = [number for number, _ in found]
+        pruner.observe(ids, losses_of(ids, epoch.number))
+
+
+def test_the_mask_changes():
+    kept = masks(start())
+    assert [int(mask.sum()) for mask in kept] == [103, 73, 103, 73, 103]
+    assert not np.array_equal(kept[1], kept[3])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True},
+        {"num_workers": 2, "in_order": False},
+        {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "spawn"},
+    ],
+    ids=["0", "2", "persistent", "out of order", "spawn"],
+)
+@pytest.mark.parametrize("raw", [Raw(), list(Again())], ids=["IterableDataset", "list"])
+def test_a_data_loader_gives_the_kept_samples_once_each(options, raw):
+    pruner = start()
+    loader = DataLoader(prune(raw, pruner, id="uid", then=decode), batch_size=8, **options)
+    train(loader, pruner)
+    assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
+
+
+def test_masks_are_those_of_a_run_without_a_loader():
+    expected, pruner = masks(start()), start()
+    kept = train(DataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=103), pruner)
+    assert [sorted(flat(batches)) for batches in kept] == [np.flatnonzero(mask).tolist() for mask in expected]
+
+
+def test_pruned_samples_are_never_decoded():
+    for epoch in (pruner := start()).epochs():
+        kept = set(np.flatnonzero(epoch.keep).tolist())
+        stream = prune(Raw(), pruner, id=lambda item: item["uid"], then=partial(refuse_to_decode, unless=kept))
+        ids = [number for number, _ in stream]
+        pruner.observe(ids, losses_of(ids, epoch.number))
+
+
+def test_a_worker_whose_samples_are_all_pruned_gives_none():
+    pruner = Pruner(SAMPLES, CHANGING, prune=SAMPLES - 1, seed=5)
+    kept = train(DataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=8, num_workers=2), pruner)
+    assert [len(batches) for batches in kept] == [14, 1, 14, 1, 14]
+
+
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+@pytest.mark.parametrize("stop", [(0, 0), (0, 3), (1, 9), (3, 4)], ids=str)
+def test_a_stateful_data_loader_goes_on_in_the_middle_of_an_epoch(workers, persistent, stop):
+    options = {"batch_size": 8, "num_workers": workers, "persistent_workers": persistent}
+    whole = start()
+    expected = train(StatefulDataLoader(prune(Raw(), whole, id="uid", then=decode), **options), whole)
+
+    first = start()
+    loader = StatefulDataLoader(prune(Raw(), first, id="uid", then=decode), **options)
+    seen = stop_at(loader, first, *stop)
+    states = first.state_dict(), loader.state_dict()
+    del loader
+
+    second = start()
+    second.load_state_dict(states[0])
+    loader = StatefulDataLoader(prune(Raw(), second, id="uid", then=decode), **options)
+    loader.load_state_dict(states[1])
+    rest = []
+    for epoch in second.epochs():
+        rest.append([])
+        for ids, found in loader:
+            assert torch.equal(ids, found)
+            rest[-1].append(ids.tolist())
+            second.observe(ids, losses_of(ids, epoch.number))
+    assert [*expected[: stop[0]], [*seen, *rest[0]], *rest[1:]] == expected
+    assert np.array_equal(second.counts, whole.counts)
+
+
+def stop_at(loader, pruner, epochs, batches):
+    """Train for some epochs and batches; return the batches of the last epoch."""
+    for epoch in pruner.epochs():
+        seen = []
+        if (epoch.number, 0) == (epochs, batches):
+            return seen
+        for ids, _ in loader:
+            pruner.observe(ids, losses_of(ids, epoch.number))
+            seen.append(ids.tolist())
+            if (epoch.number, len(seen)) == (epochs, batches):
+                return seen
+    raise AssertionError("it never stopped")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_plain_loop_or_loader_goes_on_with_what_remains(workers):
+    first = start()
+    seen = stop_at(
+        DataLoader(prune(Raw(), first, id="uid", then=decode), batch_size=8, num_workers=workers), first, 1, 4
+    )
+    second = start()
+    second.load_state_dict(first.state_dict())
+    epoch = next(second.epochs())
+    rest = list(DataLoader(prune(Raw(), second, id="uid", then=decode), batch_size=8, num_workers=workers))
+    found = flat(seen) + [number for ids, _ in rest for number in ids.tolist()]
+    assert sorted(found) == np.flatnonzero(epoch.keep).tolist()
+
+
+def test_a_state_asked_for_before_any_epoch_does_not_start_one():
+    pruner = start()
+    loader = StatefulDataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=8)
+    loader.state_dict()
+    train(loader, pruner)
+
+
+def test_a_loader_restored_without_its_pruner_is_refused():
+    first = start()
+    loader = StatefulDataLoader(prune(Raw(), first, id="uid", then=decode), batch_size=8)
+    stop_at(loader, first, 1, 2)
+    second = start()
+    later = StatefulDataLoader(prune(Raw(), second, id="uid", then=decode), batch_size=8)
+    later.load_state_dict(loader.state_dict())
+    second.begin_epoch()
+    with pytest.raises(PrunedataError, match=r"call pruner\.load_state_dict"):
+        next(iter(later))
+
+
+class Positions(IterableDataset):
+    """The trap: the id is a position, and every worker counts from zero."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        own = range(SAMPLES) if worker is None else range(worker.id, SAMPLES, worker.num_workers)
+        yield from enumerate(own)
+
+
+def first_of(pair):
+    return pair[0]
+
+
+def test_a_position_as_id_is_noticed_at_the_end_of_the_first_epoch():
+    pruner = start()
+    loader = DataLoader(prune(Positions(), pruner, id=first_of), batch_size=8, num_workers=2)
+    epochs = pruner.epochs()
+    next(epochs)
+    for ids, _ in loader:
+        pruner.observe(ids, losses_of(ids, 0))
+    with pytest.raises(SkippedSamples, match="51 that were not"):
+        next(epochs)
+
+
+@pytest.mark.parametrize(
+    "raw", [iter([1]), (n for n in [1]), map(int, "1"), zip([1], strict=True)], ids=lambda raw: type(raw).__name__
+)
+def test_an_iterator_is_refused(raw):
+    with pytest.raises(PrunedataError, match=r"passed over in every epoch\. Got the iterator"):
+        prune(raw, start(), id="uid")
+
+
+def test_what_cannot_be_iterated_is_refused():
+    with pytest.raises(PrunedataError, match=r"Expected an iterable\. Got int"):
+        prune(3, start(), id="uid")
+
+
+@pytest.mark.parametrize("uid", [-1, SAMPLES, 1.0, "1", None, torch.tensor(0.5), np.arange(2)], ids=repr)
+def test_bad_ids_are_refused(uid):
+    pruner = start()
+    stream = prune([{"uid": uid}], pruner, id="uid")
+    pruner.begin_epoch()
+    with pytest.raises(LossError, match=r"Expected (an int as the id|ids from 0 to 102)"):
+        list(stream)
+
+
+@pytest.mark.parametrize("uid", [7, np.int32(7), np.uint8(7), torch.tensor(7), torch.tensor([7])[0]], ids=repr)
+def test_ids_of_any_integer_type_are_plain_ints(uid):
+    pruner = start()
+    stream = prune([{"uid": uid}], pruner, id="uid")
+    pruner.begin_epoch()
+    ((number, _),) = stream
+    assert type(number) is int
+    assert number == 7
+
+
+def test_outside_of_an_epoch_nothing_is_given():
+    pruner = start()
+    with pytest.raises(NotInEpoch):
+        next(iter(prune(Raw(), pruner, id="uid")))
+    assert isinstance(prune(Raw(), pruner, id="uid"), (Stream, IterableDataset))
+
+
+def test_it_needs_no_torch():
+    code = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from prunedata import Pruner, Schedule
+from prunedata.adapters.iterable import Stream, prune
+pruner = Pruner(6, Schedule(2, 2, 1, 1, 1), prune=2)
+stream = prune(range(6), pruner, id=int)
+assert type(stream) is Stream and "torch" not in sys.modules
+for epoch in pruner.epochs():
+    for number, sample in stream:
+        pruner.observe([number], [1.0])
+print(*[record["observed"] for record in pruner.history])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout == "6 4\n"

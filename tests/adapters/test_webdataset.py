@@ -1,0 +1,362 @@
+"""WebDataset as it is: shards on the disk, its own stages, torch's DataLoader over them."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata.adapters.webdataset import ShardIndex, prune
+from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from tests.adapters.shard_helpers import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
+from tests.adapters.torch_helpers import losses_of
+
+wds = pytest.importorskip("webdataset")
+
+MORE_WORKERS_THAN_CORES = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return ShardIndex.scan(write_shards(tmp_path_factory.mktemp("shards"), SIZES))
+
+
+def stages(pruned):
+    return pruned.shuffle(20, seed=1).decode().to_tuple("uid", "cls").map_tuple(int, None)
+
+
+def train(loader, pruner, *, batches=None):
+    """Train to the end, check every id against its sample, and return the ids of each epoch in their order."""
+    epochs = []
+    for epoch in pruner.epochs():
+        epochs.append([])
+        for ids, (uids, labels) in loader:
+            assert ids.tolist() == uids.tolist()
+            assert (ids % 7).tolist() == labels.tolist()
+            pruner.observe(ids, losses_of(ids, epoch.number))
+            epochs[-1] += ids.tolist()
+        assert sorted(epochs[-1]) == np.flatnonzero(epoch.keep).tolist()
+    return epochs
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}, {"num_workers": 2, "in_order": False}],
+    ids=["0", "2", "persistent", "out of order"],
+)
+def test_exactly_the_kept_samples_once_each(index, options):
+    pruner = start()
+    epochs = train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=8, **options), pruner)
+    assert [len(ids) for ids in epochs] == [90, 54, 90, 54, 90]
+    assert sorted(epochs[1]) != sorted(epochs[3])
+
+
+def test_masks_are_those_of_a_run_without_a_loader(index):
+    pruner, plain = start(), start()
+    pairs = DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=SAMPLES)
+    for ids, epoch in zip(train(pairs, pruner), plain.epochs(), strict=True):
+        assert sorted(ids) == np.flatnonzero(epoch.keep).tolist()
+        plain.observe(ids, losses_of(ids, epoch.number))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_made_by_webdataset(index, workers):
+    pruner = start()
+    pruned = stages(prune(dataset(index), pruner, index)).batched(8)
+    train(DataLoader(pruned, batch_size=None, num_workers=workers), pruner)
+
+
+@MORE_WORKERS_THAN_CORES
+def test_more_workers_than_shards(index, monkeypatch):
+    pruner = start()
+    pruned = stages(prune(dataset(index, empty_check=False), pruner, index))
+    train(DataLoader(pruned, batch_size=8, num_workers=5), pruner)
+    monkeypatch.setenv("NUM_WORKERS", "5")  # in this process, as a worker that fails takes seconds to stop
+    monkeypatch.setenv("WORKER", "4")
+    pruner = start()
+    pruner.begin_epoch()
+    with pytest.raises(ValueError, match="empty_check=False"):  # WebDataset's own word for it
+        list(prune(dataset(index), pruner, index))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_worker_and_a_whole_epoch_whose_samples_are_pruned(index, workers):
+    pruner = start(prune=SAMPLES - 1)
+    epochs = train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=8, num_workers=workers), pruner)
+    assert [len(ids) for ids in epochs] == [90, 1, 90, 1, 90]
+
+
+@MORE_WORKERS_THAN_CORES
+def test_an_empty_shard(tmp_path):
+    index = ShardIndex.scan(write_shards(tmp_path, [5, 0, 4]))
+    pruner = start(9)
+    train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=2), pruner)
+    pruner = start(9)
+    pruned = stages(prune(dataset(index, empty_check=False), pruner, index))
+    train(DataLoader(pruned, batch_size=2, num_workers=3), pruner)
+
+
+def test_nodes_split_the_shards(index, monkeypatch):
+    """Each node sees its own part; together they see what is kept, and the index says beforehand who sees how many."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    pruner = start(prune=0.4)
+    for epoch in range(4):
+        keep = pruner.begin_epoch().keep
+        seen = []
+        for rank in (0, 1):
+            monkeypatch.setenv("RANK", str(rank))
+            whole = dataset(index, nodesplitter=wds.split_by_node)
+            pairs = list(stages(prune(whole, pruner, index)))
+            assert len(pairs) == index.kept_by_shard(keep)[rank::2].sum()
+            seen += [number for number, _ in pairs]
+        assert sorted(seen) == np.flatnonzero(keep).tolist()
+        pruner.observe(seen, losses_of(seen, epoch))
+        pruner.end_epoch()
+    pruner.begin_epoch()
+    with pytest.raises(ValueError, match="nodesplitter"):  # WebDataset's own word
+        list(prune(dataset(index), pruner, index))
+
+
+def test_detshuffle_gives_each_epoch_its_order_of_shards(index):
+    def orders(**options):
+        pruner = start(prune=1)
+        pruned = prune(dataset(index, **options), pruner, index)
+        found = []
+        for _ in range(4):
+            urls = [sample["__url__"] for _, sample in one_epoch(pruned, pruner)]
+            found.append(tuple(dict.fromkeys(urls)))
+            pruner.end_epoch()
+        return found
+
+    assert len(set(orders())) > 1
+    assert len(set(orders(detshuffle=False))) == 1  # the trap that the documentation names
+
+
+def untouched(sample):
+    return sample
+
+
+def test_ids_survive_the_stages(index):
+    def odd(sample):
+        return int(sample["uid"]) % 2 == 1
+
+    cases = {
+        "none": lambda p: p,
+        "shuffle": lambda p: p.shuffle(30).shuffle(7, seed=3),
+        "no shuffle": lambda p: p.shuffle(0),
+        "map": lambda p: p.map(untouched).decode(),
+        "rename": lambda p: p.rename(uid="uid", label="cls").map_dict(uid=int),
+        "compose": lambda p: p.compose(wds.shuffle(9), wds.detshuffle(9), wds.map(untouched)),
+        "extract": lambda p: p.rename_keys(("uid", "uid"), ("label", "cls")),
+        "with_length": lambda p: p.with_length(5, silent=True),
+    }
+    for name, apply in cases.items():
+        pruner = start()
+        pairs = one_epoch(apply(prune(dataset(index), pruner, index)), pruner)
+        assert len(pairs) == SAMPLES, name
+        assert all(number == int(sample["uid"]) for number, sample in pairs), name
+    pruner = start()
+    pairs = one_epoch(prune(dataset(index), pruner, index).shuffle(30).select(odd).to_tuple("uid"), pruner)
+    assert [number for number, _ in pairs] == [int(uid) for (uid,) in pairs_of(pairs)]
+    assert len(pairs) == SAMPLES // 2
+    with pytest.raises(SkippedSamples, match="45 that were not"):
+        pruner.end_epoch()
+
+
+def pairs_of(pairs):
+    return [sample for _, sample in pairs]
+
+
+def test_batched_and_listed(index):
+    pruner = start()
+    tuples = prune(dataset(index), pruner, index).to_tuple("uid").map_tuple(int)
+    pruner.begin_epoch()
+    for pruned, size in ((tuples.batched(8), 12), (tuples.batched(8, partial=False), 11), (tuples.listed(8), 12)):
+        batches = list(pruned)
+        assert len(batches) == size
+        for ids, found in batches:
+            assert ids.dtype == np.int64
+            plain = [uid for (uid,) in found] if isinstance(found, list) and isinstance(found[0], tuple) else found[0]
+            assert ids.tolist() == list(plain)
+    mapped = list(tuples.batched(8).map(lambda batch: batch[0] * 2).shuffle(4, seed=1))
+    assert all((ids * 2 == doubled).all() for ids, doubled in mapped)
+    with pytest.raises(PrunedataError, match="batch once"):
+        tuples.batched(8).batched(2)
+
+
+def test_pruned_samples_are_never_decoded(index):
+    pruner, decoded = start(), []
+    pruned = prune(dataset(index), pruner, index).map(lambda sample: decoded.append(int(sample["uid"])) or sample)
+    for epoch in pruner.epochs():
+        decoded.clear()
+        ids = [number for number, _ in pruned]
+        assert sorted(decoded) == np.flatnonzero(epoch.keep).tolist()
+        pruner.observe(ids, losses_of(ids, epoch.number))
+
+
+# -- what cannot give each sample once
+
+ENDLESS = {
+    "resampled": lambda index: wds.WebDataset(index.urls, resampled=True, shardshuffle=False),
+    "repeat": lambda index: dataset(index).repeat(2),
+    "with_epoch": lambda index: dataset(index).with_epoch(10),
+    "by hand": lambda index: wds.DataPipeline(
+        wds.SimpleShardList(index.urls), wds.resampled(9), wds.tarfile_to_samples()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_datasets_that_repeat_samples_are_refused(index, name):
+    with pytest.raises(PrunedataError, match="once in a pass"):
+        prune(ENDLESS[name](index), start(), index)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("repeat", "pruner.epochs"), ("with_epoch", "pruner.epochs"), ("mcached", "first epoch"), ("lmdb_cached", "first")]
+    + [(name, "batch once, at the end") for name in ("unbatched", "unlisted")]
+    + [("rsample", "let the pruner choose")],
+)
+def test_stages_that_repeat_keep_or_drop_samples_are_refused(index, name, why):
+    with pytest.raises(PrunedataError, match=rf"{name}\(\): .*{why}"):
+        getattr(prune(dataset(index), start(), index), name)()
+    composed = {"mcached": wds.Cached(), "unbatched": wds.unbatched(), "unlisted": wds.filters.unlisted()}
+    if name in composed:
+        with pytest.raises(PrunedataError, match="once each"):
+            prune(dataset(index), start(), index).compose(composed[name])
+
+
+@pytest.mark.parametrize("after", ["shuffle", "decode", "to_tuple", "mcached", "batched"])
+def test_stages_before_prune_are_refused(index, after):
+    arguments = {"shuffle": (5,), "to_tuple": ("uid",), "batched": (5,)}.get(after, ())
+    with pytest.raises(PrunedataError, match=r"call prune\(\) first"):
+        prune(getattr(dataset(index), after)(*arguments), start(), index)
+
+
+def holds_back(samples):
+    yield from reversed(list(samples))
+
+
+def gives_twice(samples):
+    for sample in samples:
+        yield sample
+        yield sample
+
+
+@pytest.mark.parametrize("stage", [holds_back, gives_twice])
+def test_a_stage_that_loses_track_is_noticed(index, stage):
+    pruner = start()
+    pruned = prune(dataset(index), pruner, index).compose(stage)
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=rf"{stage.__name__}.* nobody knows which is which"):
+        list(pruned)
+
+
+def test_other_arguments_are_refused(index):
+    with pytest.raises(PrunedataError, match=r"Expected a WebDataset\. Got list"):
+        prune([1], start(), index)
+    with pytest.raises(PrunedataError, match=r"an index of 7 samples, as the Pruner\. Got one of 90"):
+        prune(dataset(index), start(7), index)
+
+
+def test_a_pipeline_put_together_by_hand(index):
+    pruner = start()
+    whole = wds.DataPipeline(wds.SimpleShardList(index.urls), wds.split_by_worker, wds.tarfile_to_samples())
+    train(DataLoader(stages(prune(whole, pruner, index)), batch_size=8, num_workers=2), pruner)
+
+
+# -- shards and index
+
+
+def test_shards_other_than_the_index_has_are_refused(index):
+    for urls, said in ((index.urls[:2], "002.tar"), ([*index.urls, "x.tar"], "x.tar"), (index.urls * 2, "twice")):
+        with pytest.raises(PrunedataError, match=rf"the 4 shards of the index, each once\. Got {len(urls)};.*{said}"):
+            prune(wds.WebDataset(urls, shardshuffle=False), start(), index)
+
+
+def test_shards_that_changed_since_the_index_are_refused(tmp_path):
+    urls = write_shards(tmp_path, [5, 5])
+    index = ShardIndex.scan(urls)
+    write_tar(urls[1], [(f"s{n:04d}.uid", b"other") for n in range(5)])
+    with pytest.raises(PrunedataError, match=r"1 that have changed: .*001\.tar"):
+        prune(dataset(index), start(10), index)
+
+
+def test_a_key_that_is_not_in_the_index_is_refused(tmp_path):
+    urls = write_shards(tmp_path, [5])
+    index, pruner = ShardIndex.scan(urls), start(5)
+    pruned = prune(dataset(index), pruner, index)
+    write_tar(urls[0], [("new.uid", b"0")])  # behind the back of the check
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=r"Got 'new' in .*000\.tar.*scan again"):
+        list(pruned)
+
+
+def test_pipes_and_file_urls(tmp_path):
+    for form in ("pipe:cat {}", "file:{}"):
+        index = ShardIndex.scan([form.format(url) for url in write_shards(tmp_path, [5, 4])])
+        pruner = start(9)
+        train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=2, num_workers=1), pruner)
+
+
+# -- going on in the middle of an epoch
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stop", [(0, 3), (1, 4)], ids=str)
+def test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed(index, kind, workers, stop):
+    def load(pruner):
+        pruned = prune(dataset(index), pruner, index).shuffle(20).to_tuple("uid", "cls").map_tuple(int, int)
+        return kind(pruned, batch_size=8, num_workers=workers)
+
+    first, seen = start(), []
+    loader = load(first)
+    for epoch in first.epochs():
+        for ids, _ in loader:
+            first.observe(ids, losses_of(ids, epoch.number))
+            if epoch.number == stop[0]:
+                seen += ids.tolist()
+                if len(seen) == 8 * stop[1]:
+                    break
+        if seen:
+            break
+    states = first.state_dict(), loader.state_dict() if kind is StatefulDataLoader else None
+
+    second = start()
+    second.load_state_dict(states[0])
+    loader = load(second)
+    if states[1] is not None:
+        loader.load_state_dict(states[1])
+    for epoch in second.epochs():
+        rest = []
+        for ids, (uids, _) in loader:
+            assert torch.equal(ids, uids)
+            second.observe(ids, losses_of(ids, epoch.number))
+            rest += ids.tolist()
+        own = seen if epoch.number == stop[0] else []
+        assert sorted(own + rest) == np.flatnonzero(epoch.keep).tolist()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_pruned_by_the_adapter_of_data_loaders_takes_the_ids_off(index, batched, workers):
+    from prunedata.adapters.torch import prune as prune_loader
+
+    pruner, plain = start(), start()
+    pruned = prune(dataset(index), pruner, index).shuffle(20, seed=1).to_tuple("uid", "cls").map_tuple(int, int)
+    pruned = pruned.batched(8) if batched else pruned
+    loader = prune_loader(DataLoader(pruned, batch_size=None if batched else 8, num_workers=workers), pruner)
+    for epoch, other in zip(pruner.epochs(), plain.epochs(), strict=True):
+        ids = []
+        for uids, _ in loader:
+            loader.observe(losses_of(uids, epoch.number))
+            plain.observe(uids, losses_of(uids, epoch.number))  # in the same batches, by which hits are told
+            ids += uids.tolist()
+        assert sorted(ids) == np.flatnonzero(epoch.keep).tolist() == np.flatnonzero(other.keep).tolist()
+
+
+def test_outside_of_an_epoch_nothing_is_given(index):
+    with pytest.raises(NotInEpoch):
+        list(prune(dataset(index), start(), index))
