@@ -6,7 +6,7 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
 
-from prunedata import Pruner, PrunedataError, Schedule
+from prunedata import PrunedataError, Pruner, Schedule
 from prunedata.adapters.torch import prune
 
 SAMPLES = 103
