@@ -1,5 +1,6 @@
 """PyTorch samplers over the kept samples: our own order, or the user's with the pruned samples left out."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -34,6 +35,8 @@ class Walk:
         self.drop_uneven = dealt and sampler.drop_last
         self.keep = self.remaining = np.zeros(0, dtype=np.bool_)
         self.excused = 0
+        self.most = math.inf
+        """Samples that can be delivered in this pass; a user's own sampler may repeat some."""
         self._epoch: Epoch | None = None
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
@@ -230,9 +233,15 @@ def _is_plain(sampler: Any, *names: str) -> bool:
 class StreamWalk(Walk):
     """A pruned stream, which chooses its samples itself, wherever its workers are."""
 
+    resumable = False
+
     def __init__(self, loader: DataLoader[Any], pruner: Pruner) -> None:
         super().__init__(pruner, None, loader.batch_size or 1, loader.drop_last)
         self.workers = max(1, loader.num_workers)
+
+    def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
+        super().begin(epoch, whole=whole)
+        self.most = int(np.count_nonzero(self.remaining))
 
     def _left_out(self) -> int:
         """Known only at the end."""

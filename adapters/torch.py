@@ -207,6 +207,11 @@ class _PrunedLoader:
     def _deliver(self, batches: Iterator[tuple[Ids, Any]], observed: int) -> Iterator[Any]:
         for ids, batch in batches:
             self._delivered += len(ids)
+            if self._delivered > self._walk.most:
+                raise LossError(
+                    f"Expected a stream to deliver {self._walk.most} samples of this epoch, each once. Got more: "
+                    "do several workers, or ranks, read all of the raw samples instead of a share each?"
+                )
             self._note(observed)
             if self._with_ids:
                 yield ids, batch

@@ -107,7 +107,9 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
         if run.get("measured_over_predicted") is not None
     ]
     seconds = ", ".join(f"{name} {run['seconds']:.1f} s" for name, run in result["runs"].items())
-    remarks = [f"Training alone, tests apart: {seconds}; median batch {1e3 * result['batch_seconds']:.1f} ms."]
+    remarks = [
+        f"Training alone, tests apart, in processor seconds: {seconds}; median batch {1e3 * result['batch_seconds']:.1f} ms."
+    ]
     if ratios:
         remarks.append(
             "Measured over predicted saving: " + ", ".join(ratios) + "; in brackets by medians of paired epochs."

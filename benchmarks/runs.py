@@ -1,4 +1,8 @@
-"""Training runs at one setting and seed, regular or pruned, interleaved epoch by epoch."""
+"""Training runs at one setting and seed, regular or pruned, interleaved epoch by epoch.
+
+Seconds are the processor's: training here keeps one core busy all the time, so they are those of the clock, without
+what other programs on the machine took.
+"""
 
 import itertools
 import statistics
@@ -64,7 +68,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch of a run: samples trained on, seconds of training, mean losses, test accuracy (0 to 1)."""
+    """One epoch of a run: samples trained on, processor seconds of training, mean losses, test accuracy (0 to 1)."""
 
     number: int
     pruned: bool
@@ -114,7 +118,7 @@ def pruned_run(setting: Setting, policy: Policy) -> Run:
 def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> Iterator[Epoch]:
     loader = setting.loader()
     for number in range(setting.schedule.epochs):
-        begun, visits, total = time.perf_counter(), 0, torch.zeros(())
+        begun, visits, total = time.process_time(), 0, torch.zeros(())
         last = begun
         for images, labels in loader:
             loss = F.cross_entropy(learner.model(images), labels)
@@ -123,17 +127,17 @@ def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> It
             learner.optimizer.step()
             visits += len(labels)
             total += loss.detach() * len(labels)
-            now = time.perf_counter()
+            now = time.process_time()
             batch_times.append(now - last)
             last = now
         learner.rate.step()
-        yield Epoch(number, False, visits, time.perf_counter() - begun, float(total) / visits)
+        yield Epoch(number, False, visits, time.process_time() - begun, float(total) / visits)
 
 
 def _pruned(setting: Setting, learner: Learner, pruner: Pruner) -> Iterator[Epoch]:
     loader = prune(setting.loader(), pruner)
     # Counting from here charges the run with all that the pruner does between epochs: selection and commit.
-    begun = time.perf_counter()
+    begun = time.process_time()
     for epoch in pruner.epochs():
         visits, total = 0, torch.zeros(())
         for images, labels in loader:
@@ -145,8 +149,8 @@ def _pruned(setting: Setting, learner: Learner, pruner: Pruner) -> Iterator[Epoc
             visits += len(labels)
             total += loss.detach() * len(labels)
         learner.rate.step()
-        yield Epoch(epoch.number, epoch.pruned, visits, time.perf_counter() - begun, float(total) / visits)
-        begun = time.perf_counter()
+        yield Epoch(epoch.number, epoch.pruned, visits, time.process_time() - begun, float(total) / visits)
+        begun = time.process_time()
 
 
 def interleave(runs: Mapping[str, Run], epochs: int, test: ImageSet, tick: Callable[[Epoch], object]) -> None:
@@ -185,10 +189,10 @@ def batch_seconds(setting: Setting, batches: int = 20) -> float:
     """
     learner, times = Learner(setting), list[float]()
     for images, labels in itertools.islice(setting.loader(), batches):
-        begun = time.perf_counter()
+        begun = time.process_time()
         F.cross_entropy(learner.model(images), labels).backward()
         learner.optimizer.step()
-        times.append(time.perf_counter() - begun)
+        times.append(time.process_time() - begun)
     return statistics.median(times)
 
 
