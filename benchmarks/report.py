@@ -108,7 +108,8 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
     ]
     seconds = ", ".join(f"{name} {run['seconds']:.1f} s" for name, run in result["runs"].items())
     remarks = [
-        f"Training alone, tests apart, in processor seconds: {seconds}; median batch {1e3 * result['batch_seconds']:.1f} ms."
+        f"Training alone, tests apart, in processor seconds: {seconds}; "
+        f"median batch {1e3 * result['batch_seconds']:.1f} ms."
     ]
     if ratios:
         remarks.append(
