@@ -1,5 +1,6 @@
 # make demo | test | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
-#   make demo DATA=path/to/cifar10 EPOCHS=60     make test ARGS="-k schedule"     make PYTHON=python3.12 test
+#   make demo DATA=path/to/cifar10 EPOCHS=60     make demo FRAMEWORK=webdataset
+#   make test ARGS="-k schedule"                  make PYTHON=python3.12 test
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,13 +19,14 @@ export NO_MKDOCS_2_WARNING := 1
 
 help:
 	@echo "make demo   train LeNet three ways on real images and show the time saved (DATA=folder EPOCHS=n)"
+	@echo "          FRAMEWORK=webdataset|tensorflow|iterable: from a stream, beside the same images map-style"
 	@echo "make test   run every test (ARGS='-k name' to choose)"
 	@echo "make check  linters, types, import rules, docs"
 	@echo "make docs   build the documentation into site/"
 	@echo "make clean  remove .venv and everything built"
 
-demo: $(VENV)/.demo
-	$(RUN) -m benchmarks.demo $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS))
+demo: $(VENV)/.demo$(FRAMEWORK)
+	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS))
 
 # One thread a worker: the workers already fill the cores. loadscope keeps a class, and what it builds, on one
 # worker; loadgroup would be finer, but pytest-xdist 3.8 groups nothing under pytest 9.2.
@@ -50,6 +52,11 @@ clean:
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Installing prunedata and what the demo needs into $(VENV) (some minutes the first time) ..."
 	@$(PIP) --editable ".[demo]"
+	@touch $@
+
+$(VENV)/.demo%: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "Installing prunedata and what the demo needs of $* into $(VENV) (some minutes the first time) ..."
+	@$(PIP) --editable ".[demo-$*]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt

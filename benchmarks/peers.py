@@ -31,9 +31,9 @@ class InfoBatch:
         self.version = _commit(checkout)
         self._class = _load(file).InfoBatch
 
-    def wrap(self, samples: int) -> Any:
-        """An InfoBatch over a dataset of ``samples`` samples, all of weight 1."""
-        return self._class(range(samples), num_epochs=200)
+    def wrap(self, samples: int, epochs: int = 200, prune_ratio: float = 0.5, delta: float = 0.875) -> Any:
+        """An InfoBatch over a dataset of ``samples`` samples, all of weight 1; the defaults are its own."""
+        return self._class(range(samples), num_epochs=epochs, prune_ratio=prune_ratio, delta=delta)
 
 
 def _load(file: Path) -> Any:

@@ -1,0 +1,103 @@
+"""The matrix of runs behind the tables: stopped at any time, it goes on with the runs that have no result yet.
+
+python -m benchmarks.matrix --data FOLDER --infobatch CHECKOUT --jobs 2
+"""
+
+import argparse
+import json
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks.recipe import LabelNoise, Recipe
+from benchmarks.train import RESULTS, Options, train
+
+__all__ = ["main", "recipes"]
+
+SEEDS = (0, 1, 2)
+CLEAN, RANDOM20, RANDOM40 = LabelNoise(), LabelNoise("random", 0.2), LabelNoise("random", 0.4)
+CONFUSABLE = LabelNoise("confusable", 0.2)
+CONTROLS = ("random", "fewer-epochs", "infobatch")
+PAPER = ("dropping-count", *CONTROLS)
+RUN = ("dropping-count-run", "random-run", "fewer-epochs", "infobatch")
+PARTS = (
+    # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
+    (RANDOM40, 0.34, RUN),
+    (CLEAN, 0.25, PAPER),
+    (RANDOM20, 0.25, ("dropping-count-run", *PAPER)),
+    (CONFUSABLE, 0.25, ("dropping-count-run", *PAPER)),
+    (RANDOM40, 0.25, PAPER),
+    (CLEAN, 0.14, PAPER),
+    (CLEAN, 0.40, PAPER),
+    (RANDOM20, 0.14, PAPER),
+    (RANDOM20, 0.40, PAPER),
+    (RANDOM40, 0.14, PAPER),
+    (RANDOM40, 0.40, ("dropping-count-run", *PAPER)),
+    (CONFUSABLE, 0.14, PAPER),
+    (CONFUSABLE, 0.40, PAPER),
+)
+
+
+def recipes(base: Recipe, seeds: Sequence[int] = SEEDS) -> list[Recipe]:
+    """Return all runs of the matrix, what decides most first."""
+    found: dict[str, Recipe] = {}
+    for (noise, saving, arms), seed in product(PARTS, seeds):
+        mine = replace(base, noise=noise, seed=seed)
+        for recipe in (mine, *(replace(mine, arm=arm, saving=saving) for arm in arms)):
+            found.setdefault(recipe.name, recipe)
+    return list(found.values())
+
+
+def _run(task: tuple[Recipe, Options, Path]) -> str:
+    recipe, options, out = task
+    if not out.exists():
+        facts = train(recipe, options)
+        part = out.with_suffix(".part")
+        part.write_text(json.dumps(facts, separators=(",", ":")) + "\n")
+        part.replace(out)
+    return recipe.name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with command-line `arguments`; return the exit status."""
+    given = _parser().parse_args(arguments)
+    base = Recipe(given.network, samples=given.samples, epochs=given.epochs)
+    given.results.mkdir(parents=True, exist_ok=True)
+    tasks = []
+    for recipe in recipes(base):
+        arrays = given.arrays and given.arrays / f"{recipe.name}.npz"
+        checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt"
+        options = Options(given.data, given.infobatch, given.device, 1, False, checkpoint, arrays, every=10)
+        tasks.append((recipe, options, given.results / f"{recipe.name}.json"))
+    if given.infobatch is None:
+        tasks = [task for task in tasks if task[0].arm != "infobatch"]
+    todo = [task for task in tasks if not task[2].exists()]
+    print(f"{len(tasks)} runs, {len(tasks) - len(todo)} of them done.")
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool, tqdm(total=len(todo), unit=" runs") as bar:
+        for name in pool.imap_unordered(_run, todo):
+            bar.set_postfix_str(name)
+            bar.update()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.matrix", description="The runs behind the tables.")
+    add = parser.add_argument
+    add("--data", type=Path, metavar="FOLDER", required=True, help="train-*.parquet and test-*.parquet")
+    add("--network", default="lenet", help="default: %(default)s")
+    add("--samples", type=int, default=10_000, help="a fixed part of the images; default: %(default)s")
+    add("--epochs", type=int, default=120, help="default: %(default)s")
+    add("--infobatch", type=Path, metavar="CHECKOUT", help="without it the arm infobatch is left out")
+    add("--device", default="cpu", help="cpu or cuda; default: %(default)s")
+    add("--jobs", type=int, default=1, help="runs at once, one core each; default: %(default)s")
+    add("--arrays", type=Path, metavar="FOLDER", help="write what each sample of each run went through")
+    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

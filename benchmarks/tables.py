@@ -1,0 +1,151 @@
+"""The paper's two tables from recorded runs, with the controls that it lacks, and a picture of accuracy by saving.
+
+    python -m benchmarks.tables [--json] [--picture PNG]
+
+Reads what benchmarks.train and benchmarks.matrix wrote. Differences are paired: a run's accuracy less that of
+regular training with the same seed, labels, network and epochs.
+"""
+
+import argparse
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.train import RESULTS
+
+__all__ = ["PAPER", "main", "read_results", "table_of_accuracy", "table_of_time"]
+
+PAPER = {
+    "lenet": (11.80, 75.15, 74.72),
+    "vgg13": (7.40, 93.92, 93.56),
+    "vgg16": (7.56, 93.79, 93.44),
+    "vgg19": (7.65, 93.35, 93.30),
+    "resnet18": (12.76, 91.25, 91.16),
+    "resnet34": (13.43, 92.86, 92.85),
+    "resnet50": (13.92, 93.75, 93.46),
+    "wrn10": (13.73, 92.13, 91.78),
+    "wrn16": (13.81, 94.22, 94.20),
+    "wrn22": (14.29, 95.08, 94.71),
+}
+"""Speedup in percent (Table 1), accuracy of regular and of pruned training in percent (Table 2)."""
+
+Facts = dict[str, Any]
+Group = tuple[str, str, int, int, str, float, str]
+
+
+def read_results(folder: Path) -> list[Facts]:
+    """Return the facts of every run recorded in a folder, ordered by file name."""
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+
+
+def _setting(facts: Facts) -> tuple[str, str, int, int, str]:
+    return facts["network"], facts["data"], facts["samples"], facts["epochs"], facts["noise"]
+
+
+def _grouped(results: Iterable[Facts]) -> dict[Group, list[tuple[Facts, Facts]]]:
+    """Pair every run with the regular one of its seed, and group the pairs by all but the seed."""
+    results = list(results)
+    regular = {(*_setting(facts), facts["seed"]): facts for facts in results if facts["policy"] == "regular"}
+    groups: dict[Group, list[tuple[Facts, Facts]]] = defaultdict(list)
+    for facts in results:
+        own = regular.get((*_setting(facts), facts["seed"]))
+        if own is not None:
+            groups[(*_setting(facts), facts["saving"], facts["policy"])].append((facts, own))
+    return {group: sorted(groups[group], key=lambda pair: pair[0]["seed"]) for group in sorted(groups)}
+
+
+def _spread(values: Sequence[float]) -> float:
+    return round(statistics.stdev(values), 3) if len(values) > 1 else 0.0
+
+
+def table_of_accuracy(results: Iterable[Facts]) -> list[Facts]:
+    """Table 2 and its controls: a row for each network, kind of labels, saving and policy.
+
+    ``gain`` is the mean over seeds of final accuracy less regular training's, in points; ``spread`` is the standard
+    deviation of these differences, and ``gains`` are they themselves, by seed.
+    """
+    rows = []
+    for (network, data, samples, epochs, noise, saving, policy), pairs in _grouped(results).items():
+        gains = [round(facts["accuracy_final"] - own["accuracy_final"], 3) for facts, own in pairs]
+        rows.append(
+            {
+                "network": network, "data": data, "samples": samples, "epochs": epochs, "labels": noise,
+                "saving": saving, "policy": policy, "seeds": len(pairs),
+                "visits_saved_percent": round(statistics.mean(facts["visits_saved_percent"] for facts, _ in pairs), 2),
+                "accuracy_best3": round(statistics.mean(facts["accuracy_best3"] for facts, _ in pairs), 2),
+                "accuracy_final": round(statistics.mean(facts["accuracy_final"] for facts, _ in pairs), 2),
+                "gain": round(statistics.mean(gains), 2), "spread": _spread(gains), "gains": gains,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def table_of_time(results: Iterable[Facts]) -> list[Facts]:
+    """Table 1: seconds of regular and of pruned training, overhead, and the percentage saved with it."""
+    rows = []
+    for (network, data, samples, epochs, noise, saving, policy), pairs in _grouped(results).items():
+        if policy == "regular":
+            continue
+        saved = [100 * (1 - facts["seconds"] / own["seconds"]) for facts, own in pairs]
+        rows.append(
+            {
+                "network": network, "data": data, "samples": samples, "epochs": epochs, "labels": noise,
+                "saving": saving, "policy": policy, "seeds": len(pairs),
+                "regular_seconds": round(statistics.mean(own["seconds"] for _, own in pairs), 1),
+                "pruned_seconds": round(statistics.mean(facts["seconds"] for facts, _ in pairs), 1),
+                "overhead_seconds": round(statistics.mean(facts["overhead_seconds"] for facts, _ in pairs), 2),
+                "saved_percent": round(statistics.median(saved), 2),
+                "visits_saved_percent": round(statistics.mean(facts["visits_saved_percent"] for facts, _ in pairs), 2),
+                "paper_percent": PAPER.get(network, (None,))[0],
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _markdown(rows: Sequence[Facts], columns: Sequence[str]) -> str:
+    def cell(value: Any) -> str:
+        if isinstance(value, list):
+            return " ".join(f"{item:+.2f}" for item in value)
+        return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+    body = [[cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *body, strict=True)]
+    lines = [
+        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |"
+        for line in ([*columns], *body)
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with command-line `arguments`; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description="The study's tables.")
+    add = parser.add_argument
+    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    add("--network", action="append", help="only these; may be given several times")
+    add("--json", action="store_true", help="print one JSON object instead of the tables")
+    given = parser.parse_args(arguments)
+    results = [facts for facts in read_results(given.results) if not given.network or facts["network"] in given.network]
+    if not results:
+        parser.error(f"Expected results of benchmarks.train in {given.results}. Got none.")
+    accuracy, seconds = table_of_accuracy(results), table_of_time(results)
+    if given.json:
+        print(json.dumps({"accuracy": accuracy, "time": seconds}, indent=2))
+        return 0
+    shared = ("network", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")
+    print("Accuracy on the test set, percent; gains against regular training of the same seed, points\n")
+    print(_markdown(accuracy, (*shared, "accuracy_best3", "accuracy_final", "gain", "spread", "gains")))
+    print("\nSeconds of training\n")
+    print(_markdown(seconds, (*shared, "regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent")))
+    for network in sorted({row["network"] for row in accuracy}):
+        if network in PAPER:
+            speedup, regular, pruned = PAPER[network]
+            print(f"\nThe paper, {network}: {regular} % regular, {pruned} % pruned, {speedup} % of the time saved.")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

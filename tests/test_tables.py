@@ -1,0 +1,59 @@
+"""The study's tables: pairing, spread, and what the page shows."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks import tables
+
+
+def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
+    return {
+        "network": "lenet", "data": "cifar10", "samples": 100, "epochs": 10, "noise": "clean", "policy": policy,
+        "saving": saved / 100, "seed": seed, "visits_saved_percent": saved, "seconds": seconds,
+        "overhead_seconds": 0.5, "accuracy_best3": final + 1, "accuracy_final": final, **other,
+    }  # fmt: skip
+
+
+RESULTS = [
+    run("regular", 0, 60.0),
+    run("regular", 1, 62.0),
+    run("random", 0, 61.0, 75.0, 25.0),
+    run("random", 1, 65.0, 80.0, 25.0),
+    run("random", 2, 90.0, 80.0, 25.0),  # its regular run is not there yet
+    run("random", 0, 10.0, 80.0, 25.0, noise="random40"),
+]
+
+
+def test_a_gain_is_that_over_the_regular_run_of_the_same_seed():
+    regular, random = tables.table_of_accuracy(RESULTS)
+    assert (regular["policy"], regular["gains"], regular["spread"]) == ("regular", [0, 0], 0)
+    assert (random["seeds"], random["gains"], random["gain"]) == (2, [1.0, 3.0], 2.0)
+    assert random["spread"] == pytest.approx(2**0.5, abs=1e-3)
+    assert random["accuracy_final"] == 63.0
+    assert random["accuracy_best3"] == 64.0
+
+
+def test_time_is_paired_too():
+    (random,) = tables.table_of_time(RESULTS)
+    assert random["saved_percent"] == 22.5
+    assert random["paper_percent"] == 11.8
+
+
+def test_the_command_prints_tables_that_align(tmp_path, capsys):
+    for number, facts in enumerate(RESULTS):
+        (tmp_path / f"{number}.json").write_text(json.dumps(facts))
+    assert tables.main(["--results", str(tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len({len(line) for line in lines[:4]}) == 1
+    assert any("+1.00 +3.00" in line for line in lines)
+    assert tables.main(["--results", str(tmp_path), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "time"}
+
+
+def test_no_results_are_explained(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tables.main(["--results", str(tmp_path)])
+    assert "Expected results" in capsys.readouterr().err
