@@ -1,6 +1,6 @@
 """A stream that a DataLoader takes: the same one, as an IterableDataset."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,9 @@ class TorchStream(Stream, IterableDataset[Any]):
 
     def _items(self) -> Iterable[Any]:
         worker = get_worker_info()
-        if worker is None or not isinstance(self.raw, Sequence):
-            return self.raw
-        # A list knows nothing of workers: each would give all of it.
-        return islice(self.raw, worker.id, None, worker.num_workers)
+        raw = self.raw
+        has_places = hasattr(raw, "__getitem__") and hasattr(raw, "__len__") and not isinstance(raw, IterableDataset)
+        if worker is None or not has_places:
+            return raw
+        # A list, an array or a map-style dataset knows nothing of workers: each would give all of it.
+        return islice(raw, worker.id, None, worker.num_workers)

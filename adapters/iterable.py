@@ -29,7 +29,8 @@ def prune(
     raw : iterable
         Gives the same samples in every pass, in any order: a list, an object with ``__iter__``, a torch
         ``IterableDataset``, a Hugging Face ``IterableDataset``. Not an iterator: it can be passed over only once.
-        In a DataLoader with several workers it gives each worker its own samples; a list is split for you.
+        In a DataLoader with several workers it gives each worker its own samples. What has a length and places, as
+        a list or a map-style dataset, is split for you.
     pruner : Pruner
         The run. Iterate the stream inside ``for epoch in pruner.epochs():``.
     id : str or callable

@@ -146,6 +146,9 @@ class _PrunedLoader:
     def observe(self, losses: torch.Tensor, ids: Ids | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
+        Where the policy weighs samples (:attr:`Epoch.weights`), the mean is of the weighted losses; those recorded
+        are as they came.
+
         Parameters
         ----------
         losses : Tensor, shape (n,)
@@ -160,7 +163,8 @@ class _PrunedLoader:
             As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
             were fetched ahead or left unobserved.
         """
-        started, before = perf_counter(), self._pruner.overhead
+        meter = self._pruner.meter
+        started = perf_counter() - meter.overhead
         if ids is None:
             if len(self._pending) != 1:
                 raise LossError(self._ambiguous())
@@ -169,8 +173,11 @@ class _PrunedLoader:
             self._recorder.add(ids, losses)
         finally:  # a loop that leaves a bad batch out goes on with the next
             self._pending.clear()
-        # The core has charged what it spent itself.
-        self._pruner.charge(perf_counter() - started - (self._pruner.overhead - before))
+        weights = self._pruner.current.weights
+        if weights is not None:
+            losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+        # What the core has charged itself lies within.
+        meter.overhead = perf_counter() - started
         return losses.mean()
 
     def _ambiguous(self) -> str:

@@ -74,6 +74,13 @@ _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
 
 
+# Stages of WebDataset that give at most one sample for each that they take, before they take the next one.
+_ONE_FOR_ONE = frozenset(
+    getattr(filters, name)
+    for name in ("_associate", "_decode", "_map", "_map_dict", "_map_tuple", "_rename", "_select", "_to_tuple")
+)
+
+
 def _check_stages(dataset: wds.DataPipeline) -> None:
     if dataset.repetitions != 1 or any(
         isinstance(stage, _ENDLESS) or _function(stage) is shardlists.resampled_ for stage in dataset.pipeline
@@ -135,8 +142,10 @@ class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # typ
             self.pipeline.append(_Batched(*stage.args, **stage.kw))
         elif kind in (filters._unbatched, filters._unlisted) or isinstance(stage, (filters.Cached, filters.LMDBCached)):
             raise PrunedataError(f"Expected stages that pass one epoch's samples on, once each. Got {stage!r}.")
+        elif isinstance(before := self.pipeline[-1], _Lifted) and _function(before.stages[-1]) in _ONE_FOR_ONE:
+            self.pipeline[-1] = _Lifted([*before.stages, stage])  # pairs are taken apart once for both
         else:
-            self.pipeline.append(_Lifted(stage))
+            self.pipeline.append(_Lifted([stage]))
 
     _endless = "a second pass would be of the next epoch under this one's mask; loop over pruner.epochs()"
     _cached = "it would keep the samples of the first epoch; cache shards, by cache_dir= of the WebDataset"
@@ -182,26 +191,30 @@ class _Keep:
 
 
 class _Lifted:
-    """A stage over pairs. Stages are generators: when one yields, what it took last is what it made that of."""
+    """Stages over pairs. Stages are generators: when one yields, what it took last is what it made that of."""
 
-    def __init__(self, stage: Any) -> None:
-        self.stage = stage
+    def __init__(self, stages: list[Any]) -> None:
+        self.stages = stages
 
     def __call__(self, pairs: Pairs) -> Pairs:
-        waiting: list[Any] = []
+        waiting: Any = None
 
         def samples() -> Iterator[Any]:
-            for number, sample in pairs:
-                waiting[:] = [number]
+            nonlocal waiting
+            for waiting, sample in pairs:  # noqa: B007 (read where the stages give)
                 yield sample
 
-        for made in wds.DataPipeline().invoke(self.stage, samples()):
-            if not waiting:
+        made: Any = samples()
+        for stage in self.stages:
+            made = wds.DataPipeline().invoke(stage, made)
+        for sample in made:
+            if waiting is None:
                 raise PrunedataError(
-                    f"Expected a stage that takes a sample for each that it gives. Got {self.stage!r}, which gives "
-                    "more or holds samples back, so that nobody knows which is which. To shuffle, use shuffle()."
+                    f"Expected a stage that takes a sample for each that it gives. Got {self.stages[-1]!r}, which "
+                    "gives more or holds samples back, so that nobody knows which is which. To shuffle, use shuffle()."
                 )
-            yield waiting.pop(), made
+            number, waiting = waiting, None
+            yield number, sample
 
 
 class _Batched:

@@ -1,4 +1,4 @@
-"""What tests share: random schedules, batches and losses, and the paper's algorithms as plain loops over dicts."""
+"""What tests share beside prunedata.testing: batches in every form, and the paper's algorithms as plain loops."""
 
 import warnings
 from collections import Counter
@@ -8,48 +8,37 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, NeverPrunesWarning, Pruner, Random, Schedule
+from prunedata import NeverPrunesWarning, Pruner, Random
+from prunedata.testing import strategies as made
+from prunedata.testing.strategies import LOSSES, SEEDS, policies, schedules
 
-SEEDS = st.integers(0, 2**32 - 1)
-# 0.1 and 0.3 are no binary fractions: a batch of equal losses need not have that loss as its mean.
-LOSSES = st.one_of(
-    st.sampled_from([0.0, -0.0, 0.1, 0.3, 1.0, -0.1, -1.0, 1e-300, 1e16, 3.0]), st.floats(-1e6, 1e6, allow_nan=False)
-)
+__all__ = [
+    "FORMS",
+    "LOSSES",
+    "SEEDS",
+    "Feed",
+    "PlainRun",
+    "batches",
+    "feeds",
+    "in_form",
+    "largest",
+    "plain_hash",
+    "plain_keep",
+    "plain_mean",
+    "policies",
+    "pruner",
+    "schedules",
+]
+
 FORMS = ("float64", "float32", "list")
 
 _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
-@st.composite
-def schedules(draw, max_epochs=12, readings=("aligned", "printed")):
-    """Short schedules of either reading, with even and uneven windows; some prune nothing."""
-    epochs, block = draw(st.integers(1, max_epochs)), draw(st.integers(1, 4))
-    reading = draw(st.sampled_from(readings))
-    window = draw(st.integers(1, max_epochs + 2))
-    if reading == "aligned" and draw(st.booleans()):
-        window = tuple(draw(st.lists(st.integers(1, 5), min_size=epochs, max_size=epochs)))
-    start, pruned = draw(st.integers(1, 4)), draw(st.integers(0, block) | st.just(block))
-    return Schedule(epochs, window, start, block, pruned, draw(st.sampled_from([1.0, 2.0])), reading)
-
-
-def policies():
-    tolerances = st.sampled_from([0.0, 0.0, 0.1, 0.5, 2.0])
-    return st.builds(DroppingCount, tolerances, st.sampled_from(["window", "run"])) | st.just(Random())
-
-
-@st.composite
-def batches(draw, samples, max_size=10, max_batches=6):
-    """A list of (ids, losses), as Python lists: sizes from 1 up, ids that repeat, losses that tie."""
-    sizes = draw(st.lists(st.integers(1, max_size), max_size=max_batches))
-    ids = st.integers(0, samples - 1)
-    some = []
-    for size in sizes:
-        values = draw(st.sampled_from([LOSSES, st.just(draw(LOSSES)), st.sampled_from([0.1, 0.3])]))
-        some.append(
-            (draw(st.lists(ids, min_size=size, max_size=size)), draw(st.lists(values, min_size=size, max_size=size)))
-        )
-    return some
+def batches(samples, max_size=10, max_batches=6):
+    """A list of (ids, losses), as Python lists."""
+    return made.batches(samples, max_size, max_batches).map(lambda some: [(a.tolist(), b.tolist()) for a, b in some])
 
 
 def in_form(ids, losses, form):

@@ -1,0 +1,61 @@
+"""Our own adapters, over the real frameworks, held to the contract that prunedata.testing holds others to."""
+
+from functools import partial
+
+import pytest
+
+from prunedata.adapters import iterable
+from prunedata.testing import CLAUSES, BrokenContract, Case
+from tests.adapters.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of, parse
+
+TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
+
+
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def case(request, tmp_path_factory):
+    framework = framework_of(request.param, tmp_path_factory.mktemp("shards"))
+
+    def make(pruner, workers):
+        return framework.make(pruner, workers, BATCH)
+
+    plain = partial(make, None) if framework.plain else None
+    return Case(make, SAMPLES, framework.workers, framework.read, plain)
+
+
+@TWO_WORKERS
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_our_adapters_keep_their_contract(case, clause):
+    CLAUSES[clause](case)
+
+
+@TWO_WORKERS
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
+    data = pytest.importorskip("torch.utils.data")
+    from tests.adapters.torch_sources import StaleMask
+
+    def make(pruner, workers):
+        dataset = StaleMask(SAMPLES)
+        pruner.listeners.append(lambda epoch: setattr(dataset, "keep", epoch.remaining))
+        return data.DataLoader(dataset, batch_size=BATCH, num_workers=workers, persistent_workers=workers > 0)
+
+    case = Case(make, SAMPLES, (workers,))
+    if workers == 0:
+        CLAUSES["masks"](case)
+    else:
+        with pytest.raises(BrokenContract, match="only what epoch 1 with 2 workers keeps"):
+            CLAUSES["masks"](case)
+
+
+@TWO_WORKERS
+def test_the_kit_finds_ids_that_real_workers_count():
+    data = pytest.importorskip("torch.utils.data")
+    from tests.adapters.torch_sources import Positions
+
+    def make(pruner, workers):
+        stream = iterable.prune(Positions(SAMPLES), pruner, id="uid", then=parse)
+        return data.DataLoader(stream, batch_size=BATCH, num_workers=workers)
+
+    CLAUSES["ids"](Case(make, SAMPLES, (0,)))
+    with pytest.raises(BrokenContract, match="Clause 'ids'"):
+        CLAUSES["ids"](Case(make, SAMPLES, (2,)))

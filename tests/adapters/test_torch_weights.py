@@ -1,0 +1,96 @@
+"""A policy that weighs samples: what observe() returns, and what several processes know of it."""
+
+import json
+import multiprocessing
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+from prunedata import LossRanked
+from prunedata.adapters.iterable import prune as prune_stream
+from prunedata.adapters.torch import prune
+from tests.adapters.torch_helpers import BATCH, SAMPLES, Items, losses_of, make_pruner
+
+WORLD = 2
+
+
+def run_of():
+    return make_pruner(policy=LossRanked(), classes=2)
+
+
+def by_the_core():
+    """Each epoch's mask and weights, and the arrays at the end, of a run without a loader."""
+    run, epochs = run_of(), []
+    for epoch in run.epochs():
+        epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
+        for ids in epoch.batches(BATCH):
+            run.observe(ids, losses_of(ids, epoch.number).numpy())
+    return epochs, {name: array.tolist() for name, array in run.arrays.items()}
+
+
+@pytest.mark.parametrize("kind", ["map-style", "stream"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_observe_returns_the_weighted_mean_and_records_the_losses_as_they_are(kind, dtype):
+    run = run_of()
+    items = [{"n": number} for number in range(SAMPLES)]
+    loader = DataLoader(Items(), batch_size=BATCH, shuffle=True)
+    if kind == "stream":
+        loader = DataLoader(prune_stream(items, run, id="n", then=lambda item: (0, item["n"])), batch_size=BATCH)
+    loader, weighted = prune(loader, run), 0
+    for number in range(run.schedule.epochs):
+        epoch = run.begin_epoch()
+        for _, ids in loader:
+            losses = losses_of(ids, epoch.number).to(dtype).requires_grad_()
+            mean = loader.observe(losses)
+            expected = torch.ones(len(ids), dtype=dtype)
+            if epoch.weights is not None:
+                expected = torch.from_numpy(epoch.weights[ids.numpy()])  # of float32 also beside losses of bfloat16
+            assert mean.item() == pytest.approx((expected * losses).mean().item())
+            mean.backward()
+            assert torch.allclose(losses.grad, (expected / len(ids)).to(dtype))
+            weighted += bool((expected > 1).any())
+        kept = np.flatnonzero(epoch.keep)
+        run.end_epoch()
+        recorded = losses_of(kept, epoch.number).to(dtype).double()
+        assert run.history[number]["mean_loss"] == pytest.approx(recorded.mean().item())
+        assert run.arrays["loss"][kept].tolist() == recorded.tolist()
+    assert weighted > 5
+
+
+def work(rank, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting",
+        rank=rank,
+        world_size=WORLD,
+        timeout=timedelta(seconds=60),
+    )
+    run, epochs = run_of(), []
+    sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
+    loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
+    for epoch in run.epochs():
+        epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
+        for _, ids in loader:
+            loader.observe(losses_of(ids, epoch.number))
+    torch.distributed.destroy_process_group()
+    found = [epochs, {name: array.tolist() for name, array in run.arrays.items()}]
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+def test_all_ranks_select_and_weigh_as_one_process_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=work, args=(rank, tmp_path)) for rank in range(WORLD)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(200)
+        process.kill()
+    assert [process.exitcode for process in processes] == [0] * WORLD
+    expected = json.loads(json.dumps(by_the_core()))
+    for rank in range(WORLD):
+        assert json.loads((tmp_path / f"{rank}.json").read_text()) == expected
