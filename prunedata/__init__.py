@@ -22,7 +22,7 @@ from prunedata.errors import (
     SkippedSamples,
     StoreError,
 )
-from prunedata.policy import DroppingCount, Policy, Random
+from prunedata.policy import DroppingCount, EasyPruning, Known, LossRanked, Policy, Random, Watcher, Weigher
 from prunedata.pruner import Pruner
 from prunedata.schedule import Schedule
 from prunedata.selection import keep_mask
@@ -36,9 +36,12 @@ __all__ = [
     "CostModel",
     "DamagedStore",
     "DroppingCount",
+    "EasyPruning",
     "Epoch",
     "ForeignStore",
+    "Known",
     "LossError",
+    "LossRanked",
     "NeverPrunesWarning",
     "NotInEpoch",
     "Policy",
@@ -50,6 +53,8 @@ __all__ = [
     "ScheduleError",
     "SkippedSamples",
     "StoreError",
+    "Watcher",
+    "Weigher",
     "__version__",
     "keep_mask",
 ]

@@ -66,9 +66,14 @@ def find_hits(losses: Losses, sizes: Sizes, means: Means, tolerance: float = 0.0
         paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
     """
     limits = means + tolerance * np.abs(means) if tolerance else means
-    if (sizes == sizes[0]).all():
-        return np.asarray(losses.reshape(len(sizes), -1) > limits[:, np.newaxis]).ravel()
-    return np.asarray(losses > np.repeat(limits, sizes))
+    size, last = int(sizes[0]), len(sizes) - 1
+    if not (sizes[:last] == size).all():
+        return np.asarray(losses > np.repeat(limits, sizes))
+    # All batches but the last are of one size: as many rows.
+    hits, cut = np.empty(losses.size, dtype=np.bool_), size * last
+    np.greater(losses[:cut].reshape(last, size), limits[:last, np.newaxis], out=hits[:cut].reshape(last, size))
+    np.greater(losses[cut:], limits[last], out=hits[cut:])
+    return hits
 
 
 class Tally:
@@ -115,10 +120,11 @@ class Tally:
 
 def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
     """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""
-    largest = np.iinfo(total.dtype).max
-    for first in range(0, total.size, CHUNK):
-        part = slice(first, first + CHUNK)
-        total[part] = np.minimum(total[part].astype(np.uint64) + more[part], largest)
+    largest = total.dtype.type(np.iinfo(total.dtype).max)
+    step = CHUNK // 2  # small enough that what is between costs no new memory of the system
+    for first in range(0, total.size, step):
+        part = total[first : first + step]
+        part += np.minimum(more[first : first + step], largest - part).astype(total.dtype)
 
 
 class SampleCounts:

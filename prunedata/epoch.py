@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.counts import Tally
-from prunedata.errors import SkippedSamples
+from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.order import cut_batches, epoch_order
+from prunedata.policy import Array, Known, Mask, Policy, Weigher
+from prunedata.selection import keep_mask
 
-__all__ = ["Delivery", "Epoch"]
+__all__ = ["Delivery", "Epoch", "Mask", "Weights", "read_only", "select"]
 
-Mask = npt.NDArray[np.bool_]
+Some = TypeVar("Some", bound=np.generic)
+Weights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +37,9 @@ class Epoch:
         ``keep``; in a run that was resumed in the middle of this epoch, without the samples observed before.
     seed : int
         The run's seed, which with the number decides the order.
+    weights : ndarray of float32, shape (samples,), or None
+        How much the loss of each sample counts, by the policy; 0 for pruned samples. None if all count alike. Train on
+        the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
     """
 
     number: int
@@ -41,6 +48,7 @@ class Epoch:
     kept: int
     remaining: Mask
     seed: int
+    weights: Weights | None = None
 
     def order(self, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the remaining ids in this epoch's order, in arrays of shape (n,)."""
@@ -51,6 +59,30 @@ class Epoch:
     ) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the remaining ids in this epoch's order, in arrays of ``batch_size``, the last perhaps smaller."""
         return cut_batches(self.order(shuffle=shuffle), batch_size, drop_last=drop_last)
+
+
+def select(policy: Policy, known: Known, *, seed: int, epoch: int) -> tuple[Mask, Weights | None]:
+    """Ask a policy which samples a pruned epoch keeps, and what their losses weigh. Both are read-only."""
+    scores = _one_a_sample("scores", policy.scores(known), known)
+    keep = read_only(keep_mask(scores, known.pruned, seed=seed, epoch=epoch))
+    if not isinstance(policy, Weigher):
+        return keep, None
+    weights = _one_a_sample("weights", policy.weights(keep, known), known)
+    return keep, read_only(np.array(weights, dtype=np.float32))
+
+
+def _one_a_sample(name: str, array: Array, known: Known) -> Array:
+    if np.shape(array) != known.counts.shape:
+        raise PrunedataError(
+            f"Expected {name} of shape {known.counts.shape} from the policy, one a sample. Got shape {np.shape(array)}."
+        )
+    return array
+
+
+def read_only(array: npt.NDArray[Some]) -> npt.NDArray[Some]:
+    """The same array, which from now on cannot be changed."""
+    array.flags.writeable = False
+    return array
 
 
 @dataclass

@@ -24,7 +24,9 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
     -------
     dict
         ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``: what the run was given (the
-        schedule as it stands now); ``epoch``, ``open``: the epoch that is open, or else the next;
+        schedule as it stands now); ``observe_only``, ``classes``: the options, False and None where not in use;
+        ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
+        epochs, otherwise None; ``epoch``, ``open``: the epoch that is open, or else the next;
         ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
         ``counts_histogram``: samples by count; ``most_pruned``: the samples left out most often, with their
         ``hits`` and ``visits`` of the run and their ``count`` of the window.
@@ -45,14 +47,20 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
     pruned = np.maximum(len(state["history"]) - visits.astype(np.int64), 0)
     most = np.lexsort((-hits.astype(np.int64), -pruned))[:top]
     values, numbers = np.unique(counts, return_counts=True)
+    history = state["history"]
+    observe_only = run.get("observe_only", False)
+    would_prune = sum(record.get("would_prune", 0) for record in history)
     return {
         **run,
+        "observe_only": observe_only,
+        "classes": run.get("classes"),
+        "would_save_percent": 100 * would_prune / max(1, len(history) * samples) if observe_only else None,
         "schedule": state["schedule"],
         "epoch": state["epoch"],
         "open": state["open"],
         "generation": store.generation,
         "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(arrays.items())],
-        "history": state["history"],
+        "history": history,
         "counts_histogram": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
         "most_pruned": [
             {

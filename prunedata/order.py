@@ -15,9 +15,13 @@ from prunedata.checks import whole
 __all__ = ["cut_batches", "epoch_order"]
 
 WINDOW = 1 << 21
-"""Samples shuffled at once: up to here the whole epoch. The permutation then takes at most 16 MB."""
+"""Samples shuffled together: up to here the whole epoch."""
 BLOCK = 256
 """Neighbours that stay in one window when an epoch is larger than a window."""
+CACHED = 1 << 18
+"""Samples that can be shuffled where memory is fastest."""
+BUCKETS = 8
+"""At most so many: each costs another pass over the window."""
 
 _ORDER_STREAM = 0x0BDE5
 
@@ -52,19 +56,36 @@ def epoch_order(
         return
     word = (1 << 64) - 1
     random = np.random.Generator(np.random.SFC64([_ORDER_STREAM, seed & word, epoch & word]))
-    # 64 bits although 32 would do: numpy shuffles what is as wide as a pointer a third faster.
+    everything = bool(keep.all())
     if samples <= WINDOW:
-        order = np.arange(samples, dtype=np.int64)
-        random.shuffle(order)
-        yield order.compress(keep.take(order))
+        for ids in _permuted(random, samples):
+            yield ids if everything else ids.compress(keep.take(ids))
         return
     blocks = np.arange(-(-samples // BLOCK), dtype=np.int64)
     random.shuffle(blocks)
     for first in range(0, blocks.size, WINDOW // BLOCK):
-        ids = (blocks[first : first + WINDOW // BLOCK, None] * BLOCK + np.arange(BLOCK)).ravel()
-        ids = ids[ids < samples]
-        random.shuffle(ids)
-        yield ids.compress(keep.take(ids))
+        window = (blocks[first : first + WINDOW // BLOCK, None] * BLOCK + np.arange(BLOCK)).ravel()
+        window = window[window < samples]
+        for places in _permuted(random, window.size):
+            ids = window.take(places)
+            yield ids if everything else ids.compress(keep.take(ids))
+
+
+def _permuted(random: np.random.Generator, size: int) -> Iterator[npt.NDArray[np.int64]]:
+    """A uniform random permutation of ``range(size)``, in pieces.
+
+    A shuffle goes to and fro over all that it shuffles, and waits for memory where that outgrows a cache. So each
+    number is thrown into a bucket, and each bucket shuffled by itself.
+    """
+    # 64 bits although 32 would do: numpy shuffles what is as wide as a pointer a third faster.
+    buckets = 1
+    while buckets < BUCKETS and size > buckets * CACHED:
+        buckets *= 2
+    thrown = np.frombuffer(random.bytes(size), dtype=np.uint8) & np.uint8(buckets - 1) if buckets > 1 else None
+    for bucket in range(buckets):
+        piece = np.arange(size) if thrown is None else np.flatnonzero(thrown == bucket)
+        random.shuffle(piece)
+        yield piece
 
 
 def cut_batches(

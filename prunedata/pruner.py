@@ -6,18 +6,17 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.block import Block
 from prunedata.checks import whole
 from prunedata.cost import number_kept, number_pruned
 from prunedata.counts import Counts, Ids, Losses, Means, SampleCounts, Sizes, Tally, find_hits
-from prunedata.epoch import Delivery, Epoch, Mask
+from prunedata.epoch import Delivery, Epoch, Weights, read_only, select
 from prunedata.errors import NotInEpoch, PrunedataError
+from prunedata.extras import Extras, High
 from prunedata.meter import Meter
-from prunedata.policy import DroppingCount, Policy, describe
+from prunedata.policy import Array, DroppingCount, Known, Policy, Watcher, describe
 from prunedata.schedule import Schedule
-from prunedata.selection import keep_mask
 from prunedata.state import check_same_run, pack, unpack, warn_if_idle
 from prunedata.store import RunStore, StoreLike
 
@@ -45,6 +44,11 @@ class Pruner:
         Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
     resume : bool
         Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error.
+    observe_only : bool
+        Prune nothing, and keep all counts as ever: to see on a live run, without risk, what pruning would save.
+    classes : int, optional
+        Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
+        ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
 
     Raises
     ------
@@ -54,7 +58,7 @@ class Pruner:
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything.
+        If schedule and amount never prune anything, and nobody said ``observe_only``.
 
     Examples
     --------
@@ -79,6 +83,8 @@ class Pruner:
         seed: int = 0,
         batch_size: int | None = None,
         resume: bool = False,
+        observe_only: bool = False,
+        classes: int | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise PrunedataError(f"Expected a Schedule. Got {schedule!r}.")
@@ -90,22 +96,29 @@ class Pruner:
         self.policy = policy
         self._kept_when_pruned = number_kept(self.samples, self.prune, self.batch_size)
         self._original = self._schedule = schedule
-        warn_if_idle(schedule, self.samples, self._kept_when_pruned)
+        self.observe_only = bool(observe_only)
+        self.classes = None if classes is None else whole("classes", classes, 2)
+        if not self.observe_only:
+            warn_if_idle(schedule, self.samples, self._kept_when_pruned)
 
         self.history: list[dict[str, Any]] = []
         """A record of each finished epoch: ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of
-        training, ``mean_loss``, and ``overhead``, the seconds spent in this library."""
+        training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
+        ``would_prune``, the samples that would have been pruned."""
         self.sources: list[Callable[[], None]] = []
         """For adapters that hold losses back: each is called before the losses so far are reckoned with."""
         self.listeners: list[Callable[[Epoch], None]] = []
         """For adapters whose readers live in other processes: each is called with every epoch that is begun."""
-        self.exchange: Callable[[Tally], None] | None = None
-        """For adapters of several processes: merges the epoch's tally over all of them, in place."""
+        self.exchange: Callable[[Tally, dict[str, Array]], None] | None = None
+        """For adapters of several processes: merges over all of them, in place, the epoch's tally and the arrays of
+        policies by name, each of shape (samples,)."""
 
         self._known = SampleCounts(self.samples, schedule.longest_window, schedule.epochs)
+        high = [] if self.classes is None else [High(self.classes, schedule.epochs)]
+        self._extras = Extras(self.samples, [*high, *([policy] if isinstance(policy, Watcher) else [])])
         self._tally = Tally(self.samples)
         self._block = Block(self.samples, self._work)
-        self._everything = _read_only(np.ones(self.samples, dtype=np.bool_))
+        self._everything = read_only(np.ones(self.samples, dtype=np.bool_))
         self._next = 0
         self._current: Epoch | None = None
         self._record: Callable[[Any, Any], None] = self._refuse
@@ -153,6 +166,14 @@ class Pruner:
         """How often each sample was observed in all finished epochs, shape (samples,). A copy."""
         return self._known.visits.copy()
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """What else is kept of each sample, after all finished epochs: arrays of shape (samples,) by name. Copies.
+
+        Those of the policy, as ``loss``, and with ``classes`` the array ``high``: visits with a high loss.
+        """
+        return {name: array.copy() for name, array in self._extras.arrays.items()}
+
     def epochs(self) -> Iterator[Epoch]:
         """Yield the epochs of the run, from where it stands. Each is committed when the loop advances.
 
@@ -173,11 +194,12 @@ class Pruner:
         if self._current is not None:
             self._flush()
             unseen = self._current.keep & (self._tally.visits == 0)
-            self._current = replace(self._current, remaining=_read_only(unseen))
+            self._current = replace(self._current, remaining=read_only(unseen))
         else:
             if self._next >= self._schedule.epochs:
                 raise NotInEpoch(f"Expected one of {self._schedule.epochs} epochs to begin. Got none: all are done.")
             self._tally.clear()
+            self._extras.begin()
             self._meter = Meter()
             self._current = self._plan()
         self._delivery = Delivery()
@@ -223,10 +245,11 @@ class Pruner:
         self._flush()
         own = self._tally.observed
         if self.exchange is not None:
-            self.exchange(self._tally)
+            self.exchange(self._tally, self._extras.open)
         self._tally.check()
         self._delivery.check(epoch, self._tally, needs_losses=self.policy.needs_losses)
         self._known.add(self._tally, reset=self._schedule.resets(epoch.number))
+        self._extras.finish()
         record = {
             "number": epoch.number,
             "pruned": epoch.pruned,
@@ -236,6 +259,9 @@ class Pruner:
             "mean_loss": self._meter.loss_sum / own if own else None,
             "overhead": self._meter.overhead + perf_counter() - started,
         }
+        if self.observe_only:
+            would = self._schedule.prunes(epoch.number)
+            record["would_prune"] = self.samples - self._kept_when_pruned if would else 0
         self.history.append(record)
         self._current, self._record = None, self._refuse
         self._next += 1
@@ -267,9 +293,10 @@ class Pruner:
         """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run."""
         self._restore(*unpack(state))
 
-    def _snapshot(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, Array]]:
         self._flush()
-        arrays: dict[str, npt.NDArray[Any]] = dict(vars(self._known))
+        arrays: dict[str, Array] = dict(vars(self._known))
+        arrays |= self._extras.standing(within=self._current is not None)
         if self._current is not None:
             arrays["tally"] = self._tally.packed
         state = {
@@ -285,14 +312,15 @@ class Pruner:
         }
         return state, arrays
 
-    def _restore(self, state: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        check_same_run(state, arrays, self._describe())
+    def _restore(self, state: dict[str, Any], arrays: dict[str, Array]) -> None:
+        check_same_run(state, arrays, self._describe(), self._extras.wanted(within=state["open"]))
         # What can be refused is made first: a state that is refused changes nothing.
         schedule, meter = Schedule.from_dict(state["schedule"]), Meter(**state["meter"])
         self._next = whole("the state's epoch", state["epoch"], 0, schedule.epochs - state["open"])
         self._schedule, self._meter = schedule, meter
         for name in vars(self._known):
             setattr(self._known, name, arrays[name].copy())
+        self._extras.restore(arrays, within=state["open"])
         self.history = [dict(record) for record in state["history"]]
         self._delivery = Delivery(excused=state["excused"], exhausted=state["complete"])
         self._record = _discard
@@ -317,10 +345,12 @@ class Pruner:
         elif store.generation:
             self._restore(*found)
         else:  # created, but stopped before its first epoch was done
-            check_same_run(found[0], None, self._describe())
+            check_same_run(found[0], None, self._describe(), {})
         return store
 
     def _describe(self) -> dict[str, Any]:
+        # Named only where they are in use: a run recorded before they were known is the same run without them.
+        options = {"observe_only": self.observe_only, "classes": self.classes}
         return {
             "samples": self.samples,
             "schedule": self._original.to_dict(),
@@ -328,13 +358,14 @@ class Pruner:
             "policy": describe(self.policy),
             "seed": self.seed,
             "batch_size": self.batch_size,
+            **{name: value for name, value in options.items() if value},
         }
 
     # -- for adapters
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` trains on; known before it begins."""
-        return self._kept_when_pruned if self._schedule.prunes(epoch) else self.samples
+        return self._kept_when_pruned if self._prunes(epoch) else self.samples
 
     def excuse(self, samples: int) -> None:
         """Say how many kept samples the loader will not deliver by the user's own settings, as ``drop_last``."""
@@ -355,23 +386,29 @@ class Pruner:
         """Seconds spent in this library in the open or last epoch so far."""
         return self._meter.overhead
 
-    def charge(self, seconds: float) -> None:
-        """Add to the overhead what an adapter spent."""
-        self._meter.overhead += seconds
+    @property
+    def meter(self) -> Meter:
+        """The running sums of the open or last epoch, for adapters to charge their own overhead to."""
+        return self._meter
 
     # -- the epoch
 
+    def _prunes(self, epoch: int) -> bool:
+        return not self.observe_only and self._schedule.prunes(epoch)
+
     def _plan(self) -> Epoch:
         number, keep = self._next, self._everything
-        pruned = self._schedule.prunes(number)
-        if pruned and self._kept_when_pruned < self.samples:
-            scores = self.policy.scores(self._known.counts, self._known.hits, self._known.visits)
-            keep = _read_only(keep_mask(scores, self.samples - self._kept_when_pruned, seed=self.seed, epoch=number))
-        return Epoch(number, pruned, keep, self.kept_in(number), keep, self.seed)
+        weights: Weights | None = None
+        pruned, amount = self._prunes(number), self.samples - self._kept_when_pruned
+        if pruned and amount:
+            known = Known(**vars(self._known), arrays=self._extras.arrays, pruned=amount)
+            keep, weights = select(self.policy, known, seed=self.seed, epoch=number)
+        return Epoch(number, pruned, keep, self.kept_in(number), keep, self.seed, weights)
 
     def _work(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
         started = perf_counter()
         self._tally.add(ids, find_hits(losses, sizes, means, self.policy.tolerance))
+        self._extras.add(ids, losses)
         # One after the other: the sum must not depend on where the blocks were cut.
         self._meter.loss_sum = float(np.cumsum(np.append(self._meter.loss_sum, means * sizes))[-1])
         self._meter.overhead += perf_counter() - started
@@ -393,8 +430,3 @@ class Pruner:
 
 def _discard(ids: Any, losses: Any) -> None:
     """Record nothing."""
-
-
-def _read_only(mask: Mask) -> Mask:
-    mask.flags.writeable = False
-    return mask

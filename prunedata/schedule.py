@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
+from numbers import Real
 from typing import Any, Literal, cast
 
 from prunedata.checks import real, whole
@@ -40,6 +43,9 @@ class Schedule:
         The start is divided by it after the first window; at least 1, which leaves it alone.
     reading : {"aligned", "printed"}
         Which reading of Algorithm 2 holds.
+    anneal : int or float
+        Annealing: the last epochs of the run, so many or that fraction of all rounded up, are not pruned, so that
+        training ends on all samples. By keyword only; kept as an int. 0, the paper, anneals none.
 
     Raises
     ------
@@ -54,6 +60,7 @@ class Schedule:
     pruned_per_block: int
     attenuation: float = 1.0
     reading: Literal["aligned", "printed"] = "aligned"
+    anneal: int | float = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         positive = ("epochs", "start", "block")
@@ -61,6 +68,7 @@ class Schedule:
         plain["pruned_per_block"] = whole("pruned_per_block", self.pruned_per_block, 0)
         plain["attenuation"] = real("attenuation", self.attenuation, 1.0)
         plain["window"] = self._plain_window()
+        plain["anneal"] = self._plain_anneal()
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         if self.pruned_per_block > self.block:
@@ -83,6 +91,16 @@ class Schedule:
             return tuple(whole("each window", length, 1) for length in self.window)
         return whole("window", self.window, 1)
 
+    def _plain_anneal(self) -> int:
+        if isinstance(self.anneal, Real) and not hasattr(self.anneal, "__index__"):
+            if not 0 <= float(self.anneal) < 1:
+                raise ScheduleError(
+                    f"Expected anneal to be a fraction from 0 to 1, or an int of epochs. Got {self.anneal!r}."
+                )
+            # Up, else a short run would not anneal; of the decimal as written, as prune.
+            return math.ceil(int(self.epochs) * Fraction(str(self.anneal)))
+        return whole("anneal, where not a fraction,", self.anneal, 0, int(self.epochs))
+
     @classmethod
     def from_milestones(
         cls,
@@ -92,6 +110,8 @@ class Schedule:
         block: int,
         pruned_per_block: int,
         attenuation: float = 1.0,
+        *,
+        anneal: int | float = 0,
     ) -> Schedule:
         """Return the aligned schedule with a window per plateau of a learning rate dropping at `milestones`.
 
@@ -102,7 +122,7 @@ class Schedule:
         if any(a >= b for a, b in pairwise(edges)):
             raise ScheduleError(f"Expected milestones that rise within {last} epochs. Got {edges[1:-1]}.")
         lengths = tuple(b - a for a, b in pairwise(edges))
-        return cls(last, lengths, start, block, pruned_per_block, attenuation)
+        return cls(last, lengths, start, block, pruned_per_block, attenuation, anneal=anneal)
 
     @cached_property
     def windows(self) -> tuple[tuple[int, int], ...]:
@@ -150,13 +170,19 @@ class Schedule:
         return self._window_at(epoch)[1] == epoch
 
     def prunes(self, epoch: int) -> bool:
-        """Return whether `epoch` trains on pruned data (Algorithm 2, lines 5-6)."""
+        """Return whether `epoch` trains on pruned data (Algorithm 2, lines 5-6, but for annealing)."""
         start, epoch = self.start_at(epoch), int(epoch)
+        if epoch >= self._annealed_from:
+            return False
         if self.reading == "printed":
             number = epoch + 1
             return number % cast(int, self.window) >= start and number % self.block < self.pruned_per_block
         past = epoch - self._window_at(epoch)[1] - start
         return past >= 0 and past % self.block < self.pruned_per_block
+
+    @property
+    def _annealed_from(self) -> int:
+        return self.epochs - cast(int, self.anneal)
 
     @cached_property
     def pruned_epochs(self) -> tuple[int, ...]:
@@ -180,7 +206,7 @@ class Schedule:
         edges = [*(first for first in self._firsts if first < epoch), epoch]
         edges += range(epoch + window, self.epochs + window, window)
         lengths = tuple(b - a for a, b in pairwise(edges))
-        return Schedule(self.epochs, lengths, self.start, self.block, self.pruned_per_block, self.attenuation)
+        return replace(self, window=lengths)
 
     def _one_window(self) -> int:
         if isinstance(self.window, tuple):
@@ -195,7 +221,7 @@ class Schedule:
         """Formula 3 as printed: n_prune = (floor((w - a) / r) * c + (w - a) mod r) * floor(n / w).
 
         Floor and mod as Python's ``//`` and ``%``. It counts the whole remainder as pruned, and knows no
-        attenuation. An int window only.
+        attenuation and no annealing. An int window only.
         """
         w, a, r, c = self._one_window(), self.start, self.block, self.pruned_per_block
         return ((w - a) // r * c + (w - a) % r) * (self.epochs // w)
@@ -224,22 +250,25 @@ class Schedule:
     def formula_corrected(self) -> int:
         """Formulas 3 and 4 put right: remainder as min(rem, c), no negative tail, each window's own start.
 
-        Equals ``len(pruned_epochs)`` for every aligned schedule, attenuation and uneven windows included.
+        Equals ``len(pruned_epochs)`` for every aligned schedule; attenuation, uneven windows and annealing included.
         """
         if self.reading == "printed":
             raise ScheduleError("Expected reading='aligned'. Got 'printed': use len(pruned_epochs).")
         r, c = self.block, self.pruned_per_block
-        past = (max(0, length - start) for (_, length), start in zip(self.windows, self._starts, strict=True))
+        last = self._annealed_from
+        past = (max(0, min(n, last - first) - a) for (first, n), a in zip(self.windows, self._starts, strict=True))
         return sum(p // r * c + min(p % r, c) for p in past)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict that JSON can hold; windows of given lengths as a list."""
-        return asdict(self) | {"window": list(self.window) if isinstance(self.window, tuple) else self.window}
+        """Return the fields as a dict that JSON can hold; windows of given lengths as a list, ``anneal`` if not 0."""
+        found = asdict(self) | {"window": list(self.window) if isinstance(self.window, tuple) else self.window}
+        # A run recorded before annealing was known is the same run without it.
+        return {name: value for name, value in found.items() if name != "anneal" or value}
 
     @classmethod
     def from_dict(cls, stored: object) -> Schedule:
         """Return the schedule that :meth:`to_dict` gave; anything else raises :class:`ScheduleError`."""
         names = {field.name for field in fields(cls)}
-        if not isinstance(stored, Mapping) or set(stored) != names:
+        if not isinstance(stored, Mapping) or {*stored, "anneal"} != names:
             raise ScheduleError(f"Expected a mapping with the keys {sorted(names)}. Got {stored!r}.")
         return cls(**stored)

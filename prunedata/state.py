@@ -45,22 +45,31 @@ def unpack(packed: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
         raise PrunedataError(f"Expected what state_dict() returned. Got {type(packed).__name__}: {error!r}.") from error
 
 
-def check_same_run(state: dict[str, Any], arrays: Arrays | None, run: dict[str, Any]) -> None:
-    """Raise :class:`ForeignStore` if a state is of another run than ``run`` describes, saying what differs."""
+def check_same_run(
+    state: dict[str, Any], arrays: Arrays | None, run: dict[str, Any], extras: dict[str, np.dtype[Any]]
+) -> None:
+    """Raise :class:`ForeignStore` if a state is of another run than ``run`` describes, saying what differs.
+
+    ``extras`` are the dtypes of the arrays that it must have beside the run's own.
+    """
     there = state.get("run", {})
-    differ = [name for name in run if there.get(name) != run[name]]
+    differ = [name for name in {**run, **there} if there.get(name) != run.get(name)]
     if differ:
-        told = "; ".join(f"{name}: expected {run[name]!r}, got {there.get(name)!r}" for name in differ)
+        told = "; ".join(f"{name}: expected {run.get(name)!r}, got {there.get(name)!r}" for name in differ)
         raise ForeignStore(
             f"Expected the state of this run. Got that of another ({told}). "
             "Give the run the arguments it began with, or another store."
         )
     if arrays is None:
         return
-    for name in ("counts", "hits", "visits", *(("tally",) if state["open"] else ())):
-        if name not in arrays or arrays[name].shape != (run["samples"],) or arrays[name].dtype.kind != "u":
-            found = f"shape {arrays[name].shape}, dtype {arrays[name].dtype}" if name in arrays else "none"
-            raise PrunedataError(f"Expected an array {name} of shape ({run['samples']},), unsigned. Got {found}.")
+    counting = ("counts", "hits", "visits", *(("tally",) if state["open"] else ()))  # of any unsigned dtype
+    for name, kind in {**dict.fromkeys(counting), **extras}.items():
+        array = arrays.get(name)
+        found = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
+        alike = array is not None and (array.dtype.kind == "u" if kind is None else array.dtype == kind)
+        if array is None or array.shape != (run["samples"],) or not alike:
+            wanted = "unsigned" if kind is None else str(kind)
+            raise PrunedataError(f"Expected an array {name} of shape ({run['samples']},), {wanted}. Got {found}.")
 
 
 def warn_if_idle(schedule: Schedule, samples: int, kept: int) -> None:

@@ -18,11 +18,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, StorePath
 
-from prunedata.durable import StoreLike, open_location
+from prunedata.durable import StoreLike, open_location, read_bytes, write_bytes
 from prunedata.errors import DamagedStore, ForeignStore, RunExists, StoreError
 
 __all__ = ["Arrays", "RunStore", "State", "StoreLike"]
@@ -142,8 +141,7 @@ class RunStore:
         return pointer
 
     def _get_raw(self) -> bytes | None:
-        buffer = sync(self._store.get("zarr.json", prototype=default_buffer_prototype()))
-        return None if buffer is None else buffer.to_bytes()
+        return read_bytes(self._store, "zarr.json")
 
     def _refuse_leftovers(self) -> None:
         """Without a pointer, anything but a first write that was cut short is not ours to begin a run on."""
@@ -171,10 +169,12 @@ class RunStore:
             "arrays": arrays,
             "state": state,
         }
-        pointer["digest"] = _pointer_digest(pointer)
+        body = json.dumps(pointer)
+        pointer["digest"] = zlib.crc32(body.encode())
+        signed = f'{body[:-1]}, "digest": {pointer["digest"]}}}'  # a long history takes a while to encode twice
         # The document of a zarr group, written as one value: zarr's own update reads, merges and writes it.
-        raw = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {ATTRIBUTE: pointer}}).encode()
-        sync(self._store.set("zarr.json", default_buffer_prototype().buffer.from_bytes(raw)))
+        raw = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": {signed}}}}}'.encode()
+        write_bytes(self._store, "zarr.json", raw)
         self._raw, self._pointer = raw, pointer
 
     def _write_array(self, name: str, generation: int, values: npt.NDArray[Any]) -> dict[str, Any]:
@@ -191,14 +191,17 @@ class RunStore:
                 chunks=(min(max(values.size, 1), CHUNK),),
                 compressors=None,
                 # A missing chunk reads as this value; zeros would look like a fresh run.
-                fill_value=np.iinfo(values.dtype).max,
+                fill_value=np.nan if values.dtype.kind == "f" else np.iinfo(values.dtype).max,
                 overwrite=True,
                 config={"write_empty_chunks": True},
             )
-        for first in range(0, values.size, CHUNK):
-            # A copy: a store in memory keeps the very buffer, and the run goes on counting in its own.
-            array[first : first + CHUNK] = values[first : first + CHUNK].copy()
-        return {"shape": list(values.shape), "dtype": values.dtype.str, "crc32": _digest(values)}
+        digest, (size,) = 0, array.chunks
+        for number, first in enumerate(range(0, values.size, size)):
+            # What zarr would write, in a third of its time: the bytes, and all chunks of one size.
+            chunk = _bytes(values[first : first + size])
+            digest = zlib.crc32(chunk, digest)
+            write_bytes(self._store, f"{place}/c/{number}", chunk.ljust(size * values.itemsize, b"\0"))
+        return {"shape": list(values.shape), "dtype": values.dtype.str, "crc32": digest}
 
     def _read_array(self, name: str, generation: int, about: dict[str, Any]) -> npt.NDArray[Any]:
         place = f"{name}-{generation % 2}"
@@ -228,8 +231,12 @@ def _is_first_write(name: str) -> bool:
 def _digest(values: npt.NDArray[Any]) -> int:
     digest = 0
     for first in range(0, values.size, CHUNK):
-        digest = zlib.crc32(values[first : first + CHUNK].tobytes(), digest)
+        digest = zlib.crc32(_bytes(values[first : first + CHUNK]), digest)
     return digest
+
+
+def _bytes(values: npt.NDArray[Any]) -> bytes:
+    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def _is_group(node: dict[str, Any]) -> bool:
@@ -238,4 +245,4 @@ def _is_group(node: dict[str, Any]) -> bool:
 
 def _pointer_digest(pointer: dict[str, Any]) -> int:
     body = {key: value for key, value in pointer.items() if key != "digest"}
-    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    return zlib.crc32(json.dumps(body).encode())

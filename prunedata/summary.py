@@ -28,6 +28,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("batch size", "-" if found["batch_size"] is None else str(found["batch_size"])),
         ("state", state),
         ("commits", f"{found['generation']:,}"),
+        *_observed_only(found),
     ]
     return [
         *table(rows, left=(0, 1)),
@@ -40,6 +41,14 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
             [[f"{m[k]:,}" for k in ("id", "pruned", "hits", "visits", "count")] for m in found["most_pruned"]],
             (),
         ),
+    ]
+
+
+def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not found.get("observe_only"):
+        return []
+    return [
+        ("observes only", f"nothing is pruned; pruning would have saved {found['would_save_percent']:.2f} % of visits")
     ]
 
 

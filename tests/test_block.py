@@ -153,8 +153,8 @@ def test_an_empty_batch_is_nothing(given):
     assert log.batches == [([0, 1], [1.0, 1.0])]
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64, ">i4"])
-@pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, ">f4", np.int32])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.longlong, np.uint64, ">i4"])
+@pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32])
 def test_all_dtypes_of_numbers_are_taken(kind, of):
     log = Log()
     log.block.start()
@@ -162,6 +162,46 @@ def test_all_dtypes_of_numbers_are_taken(kind, of):
         log.block.add(np.arange(5).astype(kind), np.arange(5).astype(of))
     log.block.flush()
     assert log.batches == [(list(range(5)), [0.0, 1.0, 2.0, 3.0, 4.0])] * 2
+
+
+@given(st.lists(st.sampled_from([np.float16, np.float32, np.float64, list]), min_size=1, max_size=12))
+def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
+    """A block is no narrower than what is in it."""
+    log, expected = Log(), []
+    log.block.start()
+    for number, kind in enumerate(kinds):
+        losses = (np.arange(3) + number) / 3
+        losses = losses.tolist() if kind is list else losses.astype(kind)
+        log.block.add(np.arange(3), losses)
+        expected.append(([0, 1, 2], np.asarray(losses, np.float64).tolist()))
+    log.block.flush()
+    assert log.batches == expected
+
+
+@pytest.mark.parametrize(
+    ("ids", "losses"),
+    [
+        (np.arange(4), np.ones(3)),
+        (np.arange(4), np.ones((4, 1), np.float32)),
+        (np.arange(4), np.ones((1, 4), np.float32)),
+        (np.arange(4).reshape(4, 1), np.ones(4, np.float32)),
+        (np.arange(4), np.float32(1)),
+        (np.arange(4.0), np.ones(4, np.float32)),
+        (np.ones(4, np.bool_), np.ones(4, np.float32)),
+        (np.arange(4), np.ones(4, np.complex64)),
+        (np.arange(4), b"1234"),
+    ],
+)
+@pytest.mark.parametrize("first", [np.float32, np.float64])
+def test_what_is_no_batch_is_refused_at_once_and_leaves_no_trace(ids, losses, first):
+    log = Log()
+    log.block.start()
+    for _ in range(2):
+        log.block.add(np.arange(2), np.ones(2, first))
+        with pytest.raises(LossError, match="Expected"):
+            log.block.add(ids, losses)
+    log.block.flush()
+    assert log.batches == [([0, 1], [1.0, 1.0])] * 2
 
 
 def test_views_with_strides_are_taken():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import prunedata.durable
 from prunedata.store import RunStore
 
 
@@ -43,3 +44,42 @@ def test_a_file_is_safe_before_it_has_its_name_and_its_folders_before_the_pointe
     assert ("safe", run) in happened[: chunk + 1]  # counts-1 is in it
     assert ("safe", f"{run}/counts-1") in happened[happened.index(("named", f"{run}/counts-1/zarr.json")) + 2 : chunk]
     assert pointer == len(happened) - 2
+
+
+def test_a_chunk_is_written_in_its_place_and_safe_before_the_pointer(tmp_path, monkeypatch):
+    """Its slot is not in use: no new name is needed, and none is made safe."""
+    store, happened = RunStore(tmp_path), []
+    store.create({})
+    for number in range(2):
+        store.write({}, {"counts": np.full(5, number, dtype=np.uint8)})
+    chunk = tmp_path / "counts-1" / "c" / "0"
+    where, other = chunk.stat().st_ino, (tmp_path / "counts-0" / "c" / "0").read_bytes()
+
+    def seen(kind):
+        def sync_bytes(descriptor):
+            happened.append((kind, os.fstat(descriptor).st_ino, chunk.read_bytes()))
+            os.fsync(descriptor)
+
+        return sync_bytes
+
+    pointer = tmp_path / "zarr.json"
+    before = pointer.read_bytes()
+    monkeypatch.setattr(prunedata.durable, "_sync_bytes", seen("bytes"))
+    store.write({}, {"counts": np.full(5, 7, dtype=np.uint8)})
+    assert happened == [("bytes", where, bytes([7] * 5))]
+    assert chunk.stat().st_ino == where
+    assert pointer.read_bytes() != before
+    assert (tmp_path / "counts-0" / "c" / "0").read_bytes() == other
+
+
+@pytest.mark.parametrize("torn", [b"", b"12", b"12345678"])
+def test_a_chunk_that_was_left_torn_is_replaced(tmp_path, torn):
+    store = RunStore(tmp_path)
+    store.create({})
+    for _ in range(2):
+        store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
+    (tmp_path / "counts-1" / "c" / "0").write_bytes(torn)
+    store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
+    found = RunStore(tmp_path).read()
+    assert found is not None
+    assert found[1]["counts"].tolist() == [0, 1, 2, 3, 4]

@@ -1,5 +1,7 @@
 """The order of an epoch: a permutation, of which pruning takes samples away and nothing else."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,14 +14,15 @@ from tests.strategies import SEEDS
 
 MASKS = hnp.arrays(np.bool_, st.integers(0, 300))
 INTEGERS = SEEDS | st.integers(-5, 5) | st.integers(2**63, 2**64 - 1)
-# (window, block): the module's own, in which a small epoch is one permutation, and some that are soon outgrown.
-WINDOWS = st.sampled_from([(order.WINDOW, order.BLOCK), (64, 4), (16, 16), (8, 1), (32, 8)])
+# (window, block, cached): the module's own, in which a small epoch is one permutation, and some that are soon outgrown.
+OWN = (order.WINDOW, order.BLOCK, order.CACHED)
+WINDOWS = st.sampled_from([OWN, (64, 4, 64), (64, 4, 9), (16, 16, 5), (8, 1, 100), (32, 8, 1), (1000, 10, 50)])
 
 
-def drawn(keep, windows=(order.WINDOW, order.BLOCK), **how):
+def drawn(keep, windows=OWN, **how):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "WINDOW", windows[0])
-        patch.setattr(order, "BLOCK", windows[1])
+        for name, value in zip(("WINDOW", "BLOCK", "CACHED"), windows, strict=True):
+            patch.setattr(order, name, value)
         return list(epoch_order(keep, **how))
 
 
@@ -53,7 +56,9 @@ def test_orders_differ_by_epoch_and_by_seed(samples, windows, seed, epoch):
     assert tuple(range(samples)) not in orders
 
 
-def test_every_sample_is_as_likely_at_every_place():
+@pytest.mark.parametrize("cached", [order.CACHED, 5, 1])
+def test_every_sample_is_as_likely_at_every_place(cached, monkeypatch):
+    monkeypatch.setattr(order, "CACHED", cached)  # one bucket, two, and as many as there may be
     samples, draws = 10, 5000
     keep, table = np.ones(samples, dtype=np.bool_), np.zeros((samples, samples))
     for seed in range(draws):
@@ -63,8 +68,17 @@ def test_every_sample_is_as_likely_at_every_place():
     assert 46.5 < chi_squared < 126.1  # quantiles 0.001 and 0.999 with 81 degrees of freedom
 
 
+@pytest.mark.parametrize("cached", [order.CACHED, 2, 1])
+def test_every_permutation_is_as_likely(cached, monkeypatch):
+    monkeypatch.setattr(order, "CACHED", cached)
+    keep, often = np.ones(4, dtype=np.bool_), dict.fromkeys(itertools.permutations(range(4)), 0)
+    for seed in range(4800):
+        often[tuple(ids_of(epoch_order(keep, seed=seed, epoch=0)))] += 1
+    assert sum((n - 200) ** 2 / 200 for n in often.values()) < 49.7  # 0.999 quantile with 23 degrees of freedom
+
+
 def test_beyond_a_window_blocks_are_permuted_and_mixed():
-    samples, windows = 4000, (400, 10)
+    samples, windows = 4000, (400, 10, 400)
     keep = np.ones(samples, dtype=np.bool_)
     firsts, apart = np.zeros(10), []
     for seed in range(300):
@@ -83,9 +97,17 @@ def test_beyond_a_window_blocks_are_permuted_and_mixed():
 
 def test_a_window_is_where_it_is_said_to_be():
     at, beyond = (np.ones(n, dtype=np.bool_) for n in (order.WINDOW, order.WINDOW + 1))
-    assert [p.size for p in epoch_order(at, seed=0, epoch=0)] == [order.WINDOW]
+    pieces = list(epoch_order(at, seed=0, epoch=0))
+    assert len(pieces) == order.BUCKETS
+    whole = np.concatenate(pieces)
+    assert (np.bincount(whole) == 1).all()
+    # Whoever is in a piece may come from anywhere, and stand anywhere in it.
+    for piece in pieces:
+        assert abs(piece.size - order.WINDOW / order.BUCKETS) < 2500  # 5 standard deviations
+        assert abs(piece.mean() / order.WINDOW - 1 / 2) < 0.003
+        assert abs(np.corrcoef(piece, np.arange(piece.size))[0, 1]) < 0.01
     pieces = list(epoch_order(beyond, seed=0, epoch=0))
-    assert len(pieces) == 2
+    assert len(pieces) == order.BUCKETS + 1
     seen = np.concatenate(pieces)
     assert seen.size == order.WINDOW + 1
     assert (np.bincount(seen) == 1).all()

@@ -26,7 +26,7 @@ def hacked(self):
 _BaseDataLoaderIter.__next__ = hacked
 
 class InfoBatch:
-    def __init__(self, dataset, num_epochs):
+    def __init__(self, dataset, num_epochs, prune_ratio=0.5, delta=0.875):
         self.scores = [3.0] * len(dataset)
 
     def set_active_indices(self, ids):

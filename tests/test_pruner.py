@@ -1,7 +1,6 @@
 """A run: its epochs are what the schedule says, and stopping it anywhere changes nothing."""
 
 import copy
-import io
 import math
 import pickle
 from dataclasses import FrozenInstanceError
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, LossError, PrunedataError, Pruner, Random, Schedule
+from prunedata import DroppingCount, LossError, LossRanked, PrunedataError, Pruner, Random, Schedule
 from prunedata.errors import ForeignStore
 from tests.strategies import SEEDS, PlainRun, feeds, policies, pruner, schedules
 
@@ -20,14 +19,6 @@ SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
 
 def by_pickle(state):
     return pickle.loads(pickle.dumps(state))
-
-
-def by_torch(state):
-    torch = pytest.importorskip("torch")
-    file = io.BytesIO()
-    torch.save({"pruner": state, "weights": torch.zeros(2)}, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)["pruner"]
 
 
 @given(schedules(), policies(), st.integers(1, 60), st.none() | st.integers(1, 70), SEEDS, st.data())
@@ -100,67 +91,6 @@ def test_the_mean_loss_and_the_visits_are_recorded():
     run.observe([3, 3], [10.0, 0.5])
     run.end_epoch()
     assert (run.history[0]["mean_loss"], run.history[0]["observed"]) == (pytest.approx(19.5 / 5), 5)
-
-
-class Stopped:
-    """Walks a run to its end, in `batches` of one size; at each of `stops`, leaves the loop and comes back."""
-
-    def __init__(self, make, feed, size, stops=(), through=None):
-        self.run, self.log, self.masks, self.steps = make(), [], {}, 0
-        self.feed, self.size, self.stops = feed, size, set(stops)
-        while not self._walk():
-            if through is not None:
-                state = through(self.run.state_dict())
-                self.run = make()
-                self.run.load_state_dict(state)
-
-    def _step(self):
-        self.steps += 1
-        return self.steps in self.stops
-
-    def _walk(self):
-        for epoch in self.run.epochs():
-            self.masks.setdefault(epoch.number, []).append(epoch.keep.tolist())
-            if self._step():
-                return False
-            for ids in epoch.batches(self.size):
-                self.run.observe(ids, self.feed.losses(ids, epoch.number))
-                self.log.append((epoch.number, ids.tolist()))
-                if self._step():
-                    return False
-        return True
-
-    def outcome(self):
-        known = [array.tolist() for array in (self.run.counts, self.run.hits, self.run.visits)]
-        told = [{k: v for k, v in r.items() if k not in ("seconds", "overhead")} for r in self.run.history]
-        return self.log, known, told
-
-
-@pytest.mark.parametrize("through", [None, by_pickle, by_torch, copy.deepcopy])
-@given(
-    schedules(max_epochs=6),
-    policies(),
-    st.integers(1, 40),
-    st.integers(1, 12),
-    st.lists(st.integers(1, 80), max_size=6),
-    SEEDS,
-    st.data(),
-)
-def test_a_run_that_was_stopped_at_any_batch_equals_one_that_was_not(
-    through, schedule, policy, samples, size, stops, seed, data
-):
-    prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples))
-    rounded = data.draw(st.none() | st.just(size))
-
-    def make():
-        return pruner(samples, schedule, prune=prune, policy=policy, seed=seed, batch_size=rounded)
-
-    whole, stopped = Stopped(make, feed, size), Stopped(make, feed, size, stops, through)
-    assert stopped.outcome() == whole.outcome()
-    for number, masks in stopped.masks.items():
-        assert all(mask == whole.masks[number][0] for mask in masks)
-    assert whole.masks.keys() >= stopped.masks.keys()
-    assert not stops or min(stops) > whole.steps or stopped.steps >= whole.steps
 
 
 @given(schedules(max_epochs=8, readings=("aligned",)), st.integers(1, 9), st.integers(0, 7), SEEDS)
@@ -293,6 +223,10 @@ def arguments():
         ("seed", 4),
         ("batch_size", 5),
         ("batch_size", None),
+        ("schedule", Schedule(6, window=3, start=1, block=1, pruned_per_block=1, anneal=1)),
+        ("policy", LossRanked()),
+        ("observe_only", True),
+        ("classes", 10),
     ],
 )
 def test_the_state_of_another_run_is_refused_and_changes_nothing(name, value):

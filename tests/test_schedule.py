@@ -1,11 +1,13 @@
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prunedata.cli import main
 from prunedata.errors import PrunedataError, ScheduleError
 from prunedata.schedule import Schedule
 
@@ -288,3 +290,74 @@ def test_from_dict_refuses_what_is_no_schedule(stored):
 def test_a_schedule_that_never_prunes_is_still_a_schedule():
     assert Schedule(10, 10, 50, 5, 4).pruned_epochs == ()
     assert Schedule(200, 60, 20, 5, 0).pruned_epochs == ()
+
+
+# -- annealing
+
+
+@given(
+    st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()),
+    st.sampled_from(["aligned", "printed"]),
+    st.data(),
+)
+def test_the_last_epochs_are_not_pruned_and_nothing_else_changes(s, reading, data):
+    if reading == "printed" and isinstance(s.window, int):
+        s = replace(s, reading=reading)
+    anneal = data.draw(st.integers(0, s.epochs))
+    new = replace(s, anneal=anneal)
+    assert new.pruned_epochs == tuple(e for e in s.pruned_epochs if e < s.epochs - anneal)
+    assert facts(new)[1:] == facts(s)[1:]
+    assert new.windows == s.windows
+    assert new.pruned_epochs_printed == s.pruned_epochs_printed
+    if s.reading == "aligned":
+        assert new.formula_corrected == len(new.pruned_epochs)
+        assert new.rewindow(s.epochs - 1, 3).anneal == anneal
+    assert Schedule.from_dict(json.loads(json.dumps(new.to_dict()))) == new
+    assert (new == s) == (anneal == 0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "anneal", "expected"),
+    [
+        (200, 0.125, 25),
+        (200, 25, 25),
+        (10, 0.125, 2),
+        (6, 0.1, 1),
+        (100, 0.29, 29),
+        (10, 0.0, 0),
+        (10, 10, 10),
+        (10, 1, 1),
+    ],
+)
+def test_a_fraction_is_of_all_epochs_and_rounded_up(epochs, anneal, expected):
+    s = Schedule(epochs, 5, 1, 2, 1, anneal=anneal)
+    assert (s.anneal, type(s.anneal)) == (expected, int)
+    assert s == Schedule(epochs, 5, 1, 2, 1, anneal=expected)
+    assert Schedule.from_milestones(epochs, [epochs // 2], 1, 2, 1, anneal=anneal).anneal == expected
+    assert not any(s.prunes(e) for e in range(epochs - expected, epochs))
+
+
+@pytest.mark.parametrize("anneal", [-1, 201, 1.0, 1.5, -0.1, float("nan"), True, None, "0.1"])
+def test_annealing_that_makes_no_sense_is_refused(anneal):
+    with pytest.raises(ScheduleError, match=r"Expected anneal.* Got"):
+        Schedule(*PAPER, anneal=anneal)
+
+
+def test_annealing_is_recorded_only_where_there_is_some():
+    """So runs recorded before it was known stay the same runs."""
+    assert "anneal" not in Schedule(*PAPER).to_dict()
+    assert Schedule(*PAPER, anneal=0.125).to_dict()["anneal"] == 25
+    with pytest.raises(TypeError):
+        Schedule(*PAPER, 1.0, "aligned", 25)
+
+
+def test_annealing_is_in_the_cost_and_in_the_plan(capsys):
+    options = "--samples 1000 --epochs 40 --window 10 --start 2 --block 2 --pruned-per-block 1 --prune 0.5"
+    assert (
+        main(["plan", *options.split(), "--batch-size", "10", "--batch-time", "1", "--anneal", "0.25", "--json"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert found["pruned_epoch_numbers"] == [e for e in Schedule(40, 10, 2, 2, 1).pruned_epochs if e < 30]
+    assert found["pruned_epochs"] == 12
+    assert found["visits_saved_percent"] == pytest.approx(100 * 12 * 0.5 / 40)
+    assert found["schedule"]["anneal"] == 10
