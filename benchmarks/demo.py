@@ -2,12 +2,14 @@
 
     python -m benchmarks.demo                      scikit-learn's digits, about a minute
     python -m benchmarks.demo --data FOLDER        any image data set in the hub's parquet layout, as CIFAR-10
+    python -m benchmarks.demo --framework NAME     on a stream, beside map-style: do accuracies agree? A minute
 
-The table goes to stdout, all else to stderr; a picture of the loss curves is written as PNG.
+The table goes to stdout, all else to stderr; without --framework a picture of the loss curves is written as PNG.
 """
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +23,7 @@ from benchmarks.parquet import DataFolderError
 from benchmarks.picture import draw
 from benchmarks.report import facts, table
 from benchmarks.runs import Setting, batch_seconds, interleave, pruned_run, regular_run
+from benchmarks.stream_demo import FRAMEWORKS, compare, stream_table
 from prunedata import CostModel, DroppingCount, PrunedataError, Random, Schedule
 
 __all__ = ["main"]
@@ -31,10 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        result = _demo(options)
-    except (DataFolderError, PrunedataError) as error:
+        result = _on_stream(options) if options.framework else _demo(options)
+    except (DataFolderError, PrunedataError, ImportError) as error:
         parser.error(str(error))
-    print(json.dumps(result, indent=2) if options.json else table(result))
+    show = stream_table if options.framework else table
+    print(json.dumps(result, indent=2) if options.json else show(result))
     return 0
 
 
@@ -67,10 +71,23 @@ def _demo(options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def _on_stream(options: argparse.Namespace) -> dict[str, Any]:
+    torch.set_num_threads(options.threads)
+    setting = _setting(options)
+    seeds = options.seeds or (5 if options.data is None else 3)
+    train, test = len(setting.data.train), len(setting.data.test)
+    print(
+        f"LeNet on {setting.data.name}: {train:,} images to train on, {test:,} to test with, "
+        f"{setting.schedule.epochs} epochs, {seeds} seeds, map-style and by {options.framework}.",
+        file=sys.stderr,
+    )
+    return compare(setting, options.framework, seeds) | {"noise": options.noise, "threads": options.threads}
+
+
 def _setting(options: argparse.Namespace) -> Setting:
     """Fill in what was not given."""
     small = options.data is None
-    epochs = options.epochs or (60 if small else 15)
+    epochs = options.epochs or ((20 if options.framework else 60) if small else 15)
     window = options.window or max(2, epochs // 3)
     start = options.start or max(1, round(0.3 * window))
     # Checked before the data are read, which may take long.
@@ -133,7 +150,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of training labels made wrong at random",
     )
-    add("--epochs", type=_positive, help="default: 60 on digits, else 15")
+    add("--framework", choices=FRAMEWORKS, help="train on a stream by it, and map-style by torch")
+    add("--seeds", type=_positive, help="of --framework: how many, from --seed on; default: 5 on digits, else 3")
+    add("--epochs", type=_positive, help="default: 60 on digits, 20 with --framework, else 15")
     add("--window", type=_positive, help="epochs after which counts start anew; default: a third of all")
     add(
         "--start",
@@ -154,4 +173,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     raise SystemExit(main())

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ __all__ = [
     "Setting",
     "batch_seconds",
     "interleave",
+    "new_pruner",
     "paired_percent",
     "pruned_run",
     "regular_run",
@@ -101,9 +103,17 @@ def regular_run(setting: Setting) -> Run:
     return Run(learner, _regular(setting, learner, batch_times), batch_times=batch_times)
 
 
-def pruned_run(setting: Setting, policy: Policy) -> Run:
-    """Return a run that prunes by `policy`."""
-    pruner = Pruner(
+def pruned_run(setting: Setting, policy: Policy, load: Callable[[Pruner], Any] | None = None) -> Run:
+    """Return a run that prunes by `policy`; `load` makes its loader, of the setting's if it is not given."""
+    pruner = new_pruner(setting, policy)
+    learner = Learner(setting)
+    loader = prune(setting.loader(), pruner) if load is None else load(pruner)
+    return Run(learner, _pruned(loader, learner, pruner), pruner)
+
+
+def new_pruner(setting: Setting, policy: Policy) -> Pruner:
+    """Return the pruner of a run."""
+    return Pruner(
         len(setting.data.train),
         setting.schedule,
         prune=setting.prune,
@@ -111,8 +121,6 @@ def pruned_run(setting: Setting, policy: Policy) -> Run:
         seed=setting.seed,
         batch_size=setting.batch_size,
     )
-    learner = Learner(setting)
-    return Run(learner, _pruned(setting, learner, pruner), pruner)
 
 
 def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> Iterator[Epoch]:
@@ -134,8 +142,7 @@ def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> It
         yield Epoch(number, False, visits, time.process_time() - begun, float(total) / visits)
 
 
-def _pruned(setting: Setting, learner: Learner, pruner: Pruner) -> Iterator[Epoch]:
-    loader = prune(setting.loader(), pruner)
+def _pruned(loader: Any, learner: Learner, pruner: Pruner) -> Iterator[Epoch]:
     # Counting from here charges the run with all that the pruner does between epochs: selection and commit.
     begun = time.process_time()
     for epoch in pruner.epochs():

@@ -1,0 +1,56 @@
+"""Passes side by side: all are advanced a little in turn, so that a busy moment of the machine hits them alike."""
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+__all__ = ["Entrant", "race"]
+
+TURNS = 40
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A pass: what makes its batches, and how many those are."""
+
+    make: Callable[[], Iterable[Any]]
+    batches: int
+
+
+def race(entrants: Mapping[str, Entrant], repeats: int, tick: Callable[[], object]) -> dict[str, list[float]]:
+    """Return the processor's seconds of each pass, one a repeat, after one repeat to warm up.
+
+    Raises
+    ------
+    RuntimeError
+        If a pass gives another number of batches than it said.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in entrants}
+    for repeat in range(repeats + 1):
+        gc.collect()
+        for name, took in _once(entrants).items():
+            if repeat:
+                seconds[name].append(took)
+        tick()
+    return seconds
+
+
+def _once(entrants: Mapping[str, Entrant]) -> dict[str, float]:
+    """Run each pass once. After turn t of T each has gone t/T of its way, and who goes first rotates."""
+    names, seconds, under_way = list(entrants), dict.fromkeys(entrants, 0.0), dict[str, Iterator[Any]]()
+    for turn in range(TURNS):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            begun, total = time.process_time(), entrants[name].batches
+            if turn == 0:
+                under_way[name] = iter(entrants[name].make())
+            steps = total * (turn + 1) // TURNS - total * turn // TURNS
+            got = sum(1 for _ in islice(under_way[name], steps))
+            over = turn == TURNS - 1 and next(under_way[name], None) is not None
+            seconds[name] += time.process_time() - begun
+            if got < steps or over:
+                raise RuntimeError(f"Expected {total} batches of the pass {name}. Got {'more' if over else 'fewer'}.")
+    return seconds

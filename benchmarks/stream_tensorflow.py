@@ -1,0 +1,81 @@
+"""The passes of :mod:`benchmarks.stream_passes` by tf.data: TFRecord files of the same JPEG images."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from benchmarks.stream_passes import BATCH, Batches, Passes
+from benchmarks.stream_shards import Shards
+from prunedata import Pruner
+from prunedata.adapters.tensorflow import prune
+
+__all__ = ["FEATURES", "over_records", "write_records"]
+
+FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+def over_records(shards: Shards) -> Passes:
+    """tf.data: shuffle, parse, decode, batch; in one thread and without reading ahead."""
+    files = write_records(shards)
+
+    def raw() -> Any:
+        return tf.data.TFRecordDataset(files)
+
+    def load(make: Callable[[], Any]) -> Batches:
+        dataset = make().batch(BATCH).with_options(_one_thread())
+        return lambda: dataset
+
+    def pruned(pruner: Pruner) -> Batches:
+        pairs = prune(raw(), pruner)
+        return load(lambda: pairs.shuffle(1000, seed=1).map(lambda number, record: (number, _decode(record))))
+
+    def after(keep: NDArray[np.bool_]) -> Batches:
+        mask = tf.constant(keep)
+
+        def numbered(number: Any, record: Any) -> Any:
+            return number, _decode(record)
+
+        def kept(number: Any, _: Any) -> Any:
+            return tf.gather(mask, number)
+
+        return load(lambda: raw().enumerate().shuffle(1000, seed=1).map(numbered).filter(kept))
+
+    return Passes(load(lambda: raw().shuffle(1000, seed=1).map(_decode)), pruned, after)
+
+
+def _decode(record: Any) -> Any:
+    """Parse and decode a record: floats from 0 to 1, shape (height, width, 3)."""
+    found = tf.io.parse_single_example(record, FEATURES)
+    return tf.cast(tf.io.decode_jpeg(found["image"], channels=3), tf.float32) / 255, found["label"]
+
+
+def _one_thread() -> Any:
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    options.threading.max_intra_op_parallelism = 1
+    # Both would work on in other threads, while the time of another pass is taken: tf.data prefetches, and fuses map
+    # and batch into what does.
+    options.experimental_optimization.apply_default_optimizations = False
+    options.experimental_optimization.inject_prefetch = False
+    options.autotune.enabled = False
+    return options
+
+
+def write_records(shards: Shards) -> list[str]:
+    """Write a TFRecord file beside each shard, of Examples with ``image`` (bytes) and ``label``; list them in order."""
+    files = []
+    for table in shards.tables:
+        files.append(str(Path(table).with_suffix(".tfrecord")))
+        with tf.io.TFRecordWriter(files[-1]) as writer:
+            for row in pq.read_table(table).to_pylist():
+                feature = {
+                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row["image"]])),
+                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["label"]])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    return files

@@ -1,0 +1,171 @@
+"""What pruning saves of reading and decoding a stream, and whether ten million samples are too many.
+
+    python -m benchmarks.streams                       digits as JPEG, some minutes
+    python -m benchmarks.streams --data FOLDER         any image data set in the hub's parquet layout, as CIFAR-10
+    python -m benchmarks.streams --scale 10000000      10,000 shards of 1,000 tiny samples: index, mask, one pass
+
+A ratio is processor time of the plain pass over that of the pruned one: the median over the repeats. The passes run
+in one thread and take turns, and all of them decode what they give.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from benchmarks import data
+from benchmarks.parquet import DataFolderError
+from benchmarks.stream_passes import BATCH, Passes, over_parquet, over_tars
+from benchmarks.stream_race import Entrant, race
+from benchmarks.stream_scale import SHARD, measure
+from benchmarks.stream_shards import Shards, write_shards
+from benchmarks.timing import machine
+from prunedata import PrunedataError, Pruner, Random, Schedule
+
+__all__ = ["main"]
+
+PRUNED = (0.0, 0.2, 0.5)
+FEWER = 5
+"""Images larger than 64 px take as much longer: so many times fewer of them are measured."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    try:
+        rows = list(_scale(options) if options.scale else _throughput(options))
+    except (DataFolderError, PrunedataError) as error:
+        parser.error(str(error))
+    print(json.dumps(rows, indent=2) if options.json else _table(rows))
+    return 0
+
+
+def _throughput(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    images = data.folder(options.data, progress=True) if options.data else data.digits()
+    for pixels in options.pixels:
+        samples = options.samples if pixels <= 64 else max(1, options.samples // FEWER)
+        with TemporaryDirectory(dir=options.disk) as folder:
+            shards = write_shards(Path(folder), images, pixels, samples)
+            for adapter in options.adapters:
+                yield from _compare(adapter, shards, images.name, options.repeats)
+
+
+def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[dict[str, Any]]:
+    passes = ADAPTERS[adapter](shards)
+    for share in PRUNED:
+        pruner = _open_epoch(shards.samples, share)
+        keep = pruner.current.keep
+        every, fewer = -(-shards.samples // BATCH), -(-int(keep.sum()) // BATCH)
+        entrants = {
+            "plain": Entrant(passes.plain, every),
+            "pruned": Entrant(passes.pruned(pruner), fewer),
+            "after_decode": Entrant(passes.after_decode(keep), fewer),
+        }
+        title = f"{adapter}, {shards.pixels} px, {share:.0%} pruned"
+        with tqdm(total=repeats + 1, desc=title, unit=" passes", leave=False) as bar:
+            seconds = race(entrants, repeats, bar.update)
+        ratios = [_ratios(seconds["plain"], seconds[way]) for way in ("pruned", "after_decode")]
+        yield {
+            "adapter": adapter,
+            "pixels": shards.pixels,
+            "pruned": share,
+            "ratio": median(ratios[0]),
+            "ratio_min": min(ratios[0]),
+            "ratio_max": max(ratios[0]),
+            "ratio_after_decode": median(ratios[1]),
+            "n": repeats,
+            "samples": shards.samples,
+            "data": name,
+            **{f"{way}_us_a_sample": 1e6 * median(took) / shards.samples for way, took in seconds.items()},
+            "hardware": machine(),
+        }
+
+
+def _ratios(plain: list[float], other: list[float]) -> list[float]:
+    return [ours / theirs for ours, theirs in zip(plain, other, strict=True)]
+
+
+def _open_epoch(samples: int, share: float) -> Pruner:
+    """Return a pruner in an epoch that prunes so many of the samples, drawn at random."""
+    pruner = Pruner(samples, Schedule(2, 2, 1, 1, 1), prune=share or 1, policy=Random())
+    pruner.begin_epoch()
+    if share:
+        pruner.observe(np.arange(samples), np.ones(samples))
+        pruner.end_epoch()
+        pruner.begin_epoch()
+    return pruner
+
+
+def _over_records(shards: Shards) -> Passes:
+    from benchmarks.stream_tensorflow import over_records  # noqa: PLC0415 (TensorFlow takes seconds to import)
+
+    return over_records(shards)
+
+
+ADAPTERS: dict[str, Callable[[Shards], Passes]] = {
+    "webdataset": over_tars,
+    "tensorflow": _over_records,
+    "iterable": over_parquet,
+}
+
+
+def _scale(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for samples in options.scale:
+        with TemporaryDirectory(dir=options.disk) as folder:
+            yield measure(Path(folder), samples) | {"hardware": machine()}
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """A Markdown table of all that is told of each row but the machine, which is named once."""
+    names = [name for name in rows[0] if name != "hardware"]
+    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    about = ", ".join(f"{name} {value}" for name, value in rows[0]["hardware"].items())
+    return "\n".join([about, "", *(f"| {' | '.join(cells)} |" for cells in lines)])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"Expected an integer of at least 1. Got {text}.")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.streams",
+        description="Measure what pruning saves of reading and decoding a stream; or index and read a very long one.",
+    )
+    here = [name for name in ADAPTERS if name != "tensorflow" or find_spec("tensorflow")]
+    add = parser.add_argument
+    add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add("--adapters", nargs="+", choices=list(ADAPTERS), default=here, help="default: those installed")
+    add("--pixels", type=_positive, nargs="+", default=[32, 224], help="default: 32 224")
+    add("--samples", type=_positive, default=10_000, help=f"default: %(default)s; above 64 px 1/{FEWER} of them")
+    add("--repeats", type=_positive, default=7, help="default: %(default)s")
+    add("--scale", type=_positive, nargs="+", metavar="SAMPLES", help=f"measure made shards of {SHARD:,} instead")
+    add("--disk", type=Path, metavar="FOLDER", help="where shards are made; default: the temporary folder")
+    add("--json", action="store_true", help="print a JSON list instead of a table")
+    return parser
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    raise SystemExit(main(sys.argv[1:]))
