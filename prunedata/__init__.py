@@ -8,6 +8,7 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
+from prunedata.advice import Advice, advise
 from prunedata.cost import CostModel
 from prunedata.epoch import Epoch
 from prunedata.errors import (
@@ -22,7 +23,8 @@ from prunedata.errors import (
     SkippedSamples,
     StoreError,
 )
-from prunedata.policy import DroppingCount, EasyPruning, Known, LossRanked, Policy, Random, Watcher, Weigher
+from prunedata.loss_policies import EasyPruning, LossRanked, RunningLoss
+from prunedata.policy import DroppingCount, Known, Policy, Random, Watcher, Weigher
 from prunedata.pruner import Pruner
 from prunedata.schedule import Schedule
 from prunedata.selection import keep_mask
@@ -33,6 +35,7 @@ except _NotInstalled:  # run from a source tree that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "Advice",
     "CostModel",
     "DamagedStore",
     "DroppingCount",
@@ -49,6 +52,7 @@ __all__ = [
     "Pruner",
     "Random",
     "RunExists",
+    "RunningLoss",
     "Schedule",
     "ScheduleError",
     "SkippedSamples",
@@ -56,5 +60,6 @@ __all__ = [
     "Watcher",
     "Weigher",
     "__version__",
+    "advise",
     "keep_mask",
 ]

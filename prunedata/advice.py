@@ -11,15 +11,18 @@ import numpy.typing as npt
 
 from prunedata.cost import number_pruned
 from prunedata.errors import PrunedataError
-from prunedata.policy import DroppingCount, Policy, describe
+from prunedata.loss_policies import RunningLoss
+from prunedata.policy import Policy, describe
 from prunedata.schedule import Schedule
 from prunedata.suspects import check_counts
 from prunedata.wrong_labels import Estimate, by_high, by_hits
 
-__all__ = ["Advice", "advise"]
+__all__ = ["ADVISED_POLICY", "Advice", "advise"]
 
 Array = npt.NDArray[Any]
 
+ADVISED_POLICY = RunningLoss()
+"""What is advised wherever pruning is."""
 WATCHED_PART = 6
 """Watch a sixth of the run: after it the signs were calibrated, and from there on pruning was measured."""
 FEWEST_VISITS = 10
@@ -80,6 +83,19 @@ class Advice:
         plain["policy"] = None if self.policy is None else describe(self.policy)
         plain["schedule"] = None if self.schedule is None else self.schedule.to_dict()
         return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Advice":
+        """Return what :meth:`to_dict` was called on."""
+        return cls(
+            **{
+                **plain,
+                "policy": None if plain["policy"] is None else ADVISED_POLICY,
+                "schedule": None if plain["schedule"] is None else Schedule.from_dict(plain["schedule"]),
+                "wrong_labels_range": plain["wrong_labels_range"] and tuple(plain["wrong_labels_range"]),
+                "evidence": tuple(plain["evidence"]),
+            }
+        )
 
 
 def advise(
@@ -159,7 +175,7 @@ def _prune(schedule: Schedule, samples: int, first: int, estimate: Estimate, whe
     saving = 100 * pruned * (epochs - first) / (epochs * samples)
     return Advice(
         verdict="prune",
-        policy=DroppingCount(tolerance=1.0, rank="run"),
+        policy=ADVISED_POLICY,
         prune=pruned,
         schedule=advised,
         saving_percent=saving,

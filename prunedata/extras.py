@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prunedata.counts import Ids, Losses, smallest_unsigned
+from prunedata.counts import Ids, Losses, Means, Sizes, smallest_unsigned
 from prunedata.errors import PrunedataError
 from prunedata.policy import Array, Watcher
 
@@ -32,7 +32,7 @@ class High:
         """``high``."""
         return {"high": np.zeros(samples, self._dtype)}
 
-    def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses) -> None:
+    def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
         """Count the visits of a block."""
         high, which = arrays["high"], ids[losses > self.limit]
         before = high[which]
@@ -80,10 +80,12 @@ class Extras:
         """Begin an epoch."""
         self.open = {name: array.copy() for name, array in self.arrays.items()}
 
-    def add(self, ids: Ids, losses: Losses) -> None:
-        """Take over a block of the open epoch."""
-        for watcher, names in self._watchers:
-            watcher.update({name: self.open[name] for name in names}, ids, losses)
+    def add(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
+        """Take over a block of the open epoch: batches of such sizes and mean losses, one after the other."""
+        if self._watchers:
+            of_batch = np.repeat(means, sizes)
+            for watcher, names in self._watchers:
+                watcher.update({name: self.open[name] for name in names}, ids, losses, of_batch)
 
     def finish(self) -> None:
         """The epoch is done."""

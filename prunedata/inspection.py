@@ -25,6 +25,7 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
     dict
         ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``: what the run was given (the
         schedule as it stands now); ``observe_only``, ``classes``: the options, False and None where not in use;
+        ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``epoch``, ``open``: the epoch that is open, or else the next;
         ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
@@ -54,6 +55,7 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
         **run,
         "observe_only": observe_only,
         "classes": run.get("classes"),
+        "advice": state.get("advice"),
         "would_save_percent": 100 * would_prune / max(1, len(history) * samples) if observe_only else None,
         "schedule": state["schedule"],
         "epoch": state["epoch"],

@@ -1,6 +1,7 @@
 """The state of a run as something that can be saved, and the checks before a run goes on from it."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError
 from prunedata.schedule import Schedule
 
-__all__ = ["check_same_run", "pack", "unpack", "warn_if_idle"]
+__all__ = ["check_same_run", "pack", "unpack", "warn_if_idle", "warn_of_advice"]
 
 FORMAT = 1
 Arrays = dict[str, npt.NDArray[Any]]
@@ -80,4 +81,13 @@ def warn_if_idle(schedule: Schedule, samples: int, kept: int) -> None:
         why = f"pruned epochs keep all {samples} samples: raise prune, or lower batch_size"
     else:
         return
-    warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=3)
+    warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=4)
+
+
+def warn_of_advice(evidence: Sequence[str]) -> None:
+    """Warn that nothing will be pruned because the run was advised not to."""
+    warnings.warn(
+        f"Expected a run that gains by pruning. Got one that saves better by fewer epochs: {' '.join(evidence)}",
+        NeverPrunesWarning,
+        stacklevel=4,
+    )

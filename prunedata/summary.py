@@ -29,6 +29,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("state", state),
         ("commits", f"{found['generation']:,}"),
         *_observed_only(found),
+        *_advice(found.get("advice"), found["samples"]),
     ]
     return [
         *table(rows, left=(0, 1)),
@@ -50,6 +51,16 @@ def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("observes only", f"nothing is pruned; pruning would have saved {found['would_save_percent']:.2f} % of visits")
     ]
+
+
+def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, str]]:
+    if advice is None:
+        return []
+    if advice["verdict"] != "prune":
+        return [("advice", f"prune nothing; save by training {advice['epochs']} epochs")]
+    wrong = f"about {advice['wrong_labels']:.0%} of the labels seem wrong"
+    first = advice["schedule"]["start"]
+    return [("advice", f"prune {advice['prune']:,} of {samples:,} samples from epoch {first}, as {wrong}")]
 
 
 def _plain(value: object) -> str:

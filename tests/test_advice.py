@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from prunedata import CostModel, DroppingCount, PrunedataError, Schedule
-from prunedata.advice import FEWEST_VISITS, PRUNE_MOST, USUAL_SAVING, advise
+from prunedata import CostModel, PrunedataError, Schedule
+from prunedata.advice import ADVISED_POLICY, FEWEST_VISITS, PRUNE_MOST, USUAL_SAVING, Advice, advise
+from prunedata.policy import describe
 from prunedata.wrong_labels import CERTAIN_ENOUGH, HIGHEST, LIKELY_CURVES, PRUNE_FROM, WRONG, by_high, by_hits
 
 SAMPLES = 1000
@@ -91,7 +92,7 @@ def test_pruning_never_takes_more_than_seems_wrong(share, epochs):
     assume(found.verdict == "prune")
     assert 0 < found.prune <= min(PRUNE_MOST, found.wrong_labels) * SAMPLES + 1e-9
     assert found.wrong_labels >= PRUNE_FROM
-    assert found.policy == DroppingCount(tolerance=1.0, rank="run")
+    assert found.policy == ADVISED_POLICY
     assert found.schedule.pruned_epochs == tuple(range(done, epochs))
     planned = CostModel(SAMPLES, 10, 1.0).predict(found.schedule, found.prune)
     assert found.saving_percent == pytest.approx(planned.visits_saved_percent)
@@ -164,7 +165,8 @@ def test_advice_as_json_says_all(found):
     plain = found.to_dict()
     assert json.loads(json.dumps(plain)).keys() == plain.keys()
     if found.verdict == "prune":
-        assert plain["policy"] == {"name": "DroppingCount", "tolerance": 1.0, "rank": "run"}
+        assert Advice.from_dict(json.loads(json.dumps(plain))) == found
+        assert plain["policy"] == describe(ADVISED_POLICY)
         assert Schedule.from_dict(plain["schedule"]) == found.schedule
     else:
         assert (plain["policy"], plain["schedule"]) == (None, None)

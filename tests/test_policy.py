@@ -221,7 +221,7 @@ class Steep:
     def arrays(self, samples):
         return {"before": np.zeros(samples), "rise": np.zeros(samples, dtype=np.float32)}
 
-    def update(self, arrays, ids, losses):
+    def update(self, arrays, ids, losses, means):
         arrays["rise"][ids] = losses - arrays["before"][ids]
         arrays["before"][ids] = losses
 
