@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.peers import InfoBatch
 from benchmarks.recipe import Recipe
-from prunedata import DroppingCount, Policy, Pruner, Random
+from prunedata import DroppingCount, EasyPruning, LossRanked, Policy, Pruner, Random, RunningLoss
 from prunedata.adapters._torch_losses import Recorder
 
 __all__ = ["Arm", "Plan", "build_arm"]
@@ -49,7 +50,7 @@ class Arm(Protocol):
         """Go on from there."""
 
 
-def build_arm(recipe: Recipe, samples: int, infobatch: Path | None = None) -> Arm:
+def build_arm(recipe: Recipe, samples: int, classes: int, infobatch: Path | None = None) -> Arm:
     """Return the arm of a recipe; ``infobatch`` is the checkout of that peer."""
     if recipe.arm in ("regular", "fewer-epochs"):
         return Everything(recipe, samples)
@@ -57,13 +58,17 @@ def build_arm(recipe: Recipe, samples: int, infobatch: Path | None = None) -> Ar
         if infobatch is None:
             raise ValueError("Expected the path of InfoBatch's checkout for the arm infobatch. Got none.")
         return Peer(recipe, samples, infobatch)
-    policies: dict[str, Policy] = {
+    policies: dict[str, Policy | Literal["auto"]] = {
+        "auto": "auto",
+        "running-loss": RunningLoss(),
+        "loss-ranked": LossRanked(),
+        "easy": EasyPruning(),
         "random": Random(),
         "random-run": Random(),
         "dropping-count": DroppingCount(),
         "dropping-count-run": DroppingCount(tolerance=1, rank="run"),
     }
-    return Pruned(recipe, samples, policies[recipe.arm])
+    return Pruned(recipe, samples, policies[recipe.arm], classes)
 
 
 class Everything:
@@ -93,10 +98,16 @@ class Everything:
 class Pruned:
     """Train on what a pruner keeps."""
 
-    def __init__(self, recipe: Recipe, samples: int, policy: Policy) -> None:
+    def __init__(self, recipe: Recipe, samples: int, policy: Policy | Literal["auto"], classes: int) -> None:
         self._batch_size = recipe.batch_size
         self.pruner = Pruner(
-            samples, recipe.schedule, prune=recipe.prune, policy=policy, seed=recipe.seed, batch_size=recipe.batch_size
+            samples,
+            recipe.schedule,
+            prune=recipe.prune,
+            policy=policy,
+            seed=recipe.seed,
+            batch_size=recipe.batch_size,
+            classes=classes,
         )
         self._recorder = Recorder(self.pruner)
 
@@ -110,7 +121,10 @@ class Pruned:
 
     def reduce(self, ids: Ids, losses: Tensor) -> Tensor:
         self._recorder.add(ids, losses)
-        return losses.mean()
+        weights = self.pruner.current.weights
+        if weights is None:
+            return losses.mean()
+        return (torch.from_numpy(weights[ids]).to(losses.device) * losses).mean()
 
     def state_dict(self) -> dict[str, Any]:
         return self.pruner.state_dict()
@@ -122,13 +136,12 @@ class Pruned:
 class Peer:
     """InfoBatch as its own file has it, driven without its hook into DataLoader, which torch 2.13 breaks."""
 
-    overhead = 0.0
     DELTA = 0.875
     BELOW_MEAN = 0.6
     """About this share of losses lies below their mean, of which it prunes; its own visits are what is reported."""
 
     def __init__(self, recipe: Recipe, samples: int, checkout: Path) -> None:
-        self._recipe, self._next = recipe, 0
+        self._recipe, self._next, self.overhead = recipe, 0, 0.0
         ratio = min(0.9, recipe.saving / (self.DELTA * self.BELOW_MEAN))
         self._peer = InfoBatch(checkout).wrap(samples, recipe.epochs, ratio, self.DELTA)
         self._sampler = self._peer.sampler  # this draws once; each epoch draws anew
@@ -136,21 +149,27 @@ class Peer:
 
     def epochs(self) -> Iterator[Plan]:
         while self._next < self._recipe.epochs:
+            started = perf_counter()
             self._sampler.iterations = self._next
             order = np.fromiter(iter(self._sampler), dtype=np.int64)
+            self.overhead += perf_counter() - started
             yield Plan(self._next, len(order) < len(self._peer), _cut(order, self._recipe.batch_size))
             self._next += 1
 
     def reduce(self, ids: Ids, losses: Tensor) -> Tensor:
+        # It scales the tensor that it is given in place, and takes the mean, as we do outside of what we charge to us.
+        own = losses.clone()
+        started = perf_counter()
         self._peer.set_active_indices(torch.from_numpy(ids))
-        # It scales the tensor that it is given in place.
-        return torch.as_tensor(self._peer.update(losses.clone()))
+        mean = torch.as_tensor(self._peer.update(own))
+        self.overhead += perf_counter() - started
+        return mean
 
     def state_dict(self) -> dict[str, Any]:
-        return {"next": self._next + 1, "scores": self._peer.scores.clone()}
+        return {"next": self._next + 1, "scores": self._peer.scores.clone(), "overhead": self.overhead}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._next = state["next"]
+        self._next, self.overhead = state["next"], state["overhead"]
         self._peer.scores.copy_(state["scores"])
 
 

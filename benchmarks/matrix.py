@@ -1,6 +1,8 @@
 """The matrix of runs behind the tables: stopped at any time, it goes on with the runs that have no result yet.
 
 python -m benchmarks.matrix --data FOLDER --infobatch CHECKOUT --jobs 2
+python -m benchmarks.matrix --data FOLDER --infobatch CHECKOUT --jobs 2 --samples 50000 --epochs 60 --parts 1
+python -m benchmarks.matrix --jobs 2
 """
 
 import argparse
@@ -19,33 +21,47 @@ from benchmarks.train import RESULTS, Options, train
 __all__ = ["main", "recipes"]
 
 SEEDS = (0, 1, 2)
+TRACED = 32
+"""Samples whose losses are kept epoch by epoch where arrays are written."""
+Part = tuple[LabelNoise, float, tuple[str, ...]]
 CLEAN, RANDOM20, RANDOM40 = LabelNoise(), LabelNoise("random", 0.2), LabelNoise("random", 0.4)
 CONFUSABLE = LabelNoise("confusable", 0.2)
 CONTROLS = ("random", "fewer-epochs", "infobatch")
 PAPER = ("dropping-count", *CONTROLS)
-RUN = ("dropping-count-run", "random-run", "fewer-epochs", "infobatch")
+LATE = ("running-loss", "dropping-count-run", "random-run", "fewer-epochs", "infobatch")
 PARTS = (
     # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
-    (RANDOM40, 0.34, RUN),
+    (RANDOM40, 0.34, LATE),
     (CLEAN, 0.25, PAPER),
-    (RANDOM20, 0.25, ("dropping-count-run", *PAPER)),
-    (CONFUSABLE, 0.25, ("dropping-count-run", *PAPER)),
-    (RANDOM40, 0.25, PAPER),
+    (RANDOM20, 0.25, ("running-loss", *PAPER)),
+    (CONFUSABLE, 0.25, ("running-loss", *PAPER)),
+    (RANDOM40, 0.34, ("auto",)),
+    (RANDOM20, 0.34, ("auto",)),
+    (CLEAN, 0.34, ("auto",)),
+    (CONFUSABLE, 0.34, ("auto",)),
+    (RANDOM40, 0.25, ("running-loss", *PAPER)),
     (CLEAN, 0.14, PAPER),
     (CLEAN, 0.40, PAPER),
-    (RANDOM20, 0.14, PAPER),
-    (RANDOM20, 0.40, PAPER),
-    (RANDOM40, 0.14, PAPER),
-    (RANDOM40, 0.40, ("dropping-count-run", *PAPER)),
+    (RANDOM20, 0.14, ("running-loss", *PAPER)),
+    (RANDOM20, 0.40, ("running-loss", *PAPER)),
+    (RANDOM40, 0.14, ("running-loss", *PAPER)),
+    (RANDOM40, 0.40, ("running-loss", *PAPER)),
     (CONFUSABLE, 0.14, PAPER),
     (CONFUSABLE, 0.40, PAPER),
+    (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy")),
+    (RANDOM20, 0.25, ("dropping-count-run", "loss-ranked", "easy")),
 )
+DIGITS = tuple(
+    (noise, 0.3, ("auto", "running-loss", "random-run", "fewer-epochs"))
+    for noise in (CLEAN, CONFUSABLE, RANDOM20, RANDOM40)
+)
+"""On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""
 
 
-def recipes(base: Recipe, seeds: Sequence[int] = SEEDS) -> list[Recipe]:
+def recipes(base: Recipe, seeds: Sequence[int] = SEEDS, parts: Sequence[Part] = PARTS) -> list[Recipe]:
     """Return all runs of the matrix, what decides most first."""
     found: dict[str, Recipe] = {}
-    for (noise, saving, arms), seed in product(PARTS, seeds):
+    for (noise, saving, arms), seed in product(parts, seeds):
         mine = replace(base, noise=noise, seed=seed)
         for recipe in (mine, *(replace(mine, arm=arm, saving=saving) for arm in arms)):
             found.setdefault(recipe.name, recipe)
@@ -65,13 +81,18 @@ def _run(task: tuple[Recipe, Options, Path]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
     given = _parser().parse_args(arguments)
-    base = Recipe(given.network, samples=given.samples, epochs=given.epochs)
+    if given.data is None:
+        base = Recipe(given.network, samples=None, epochs=given.epochs // 2, batch_size=32, augment=False)
+    else:
+        base = Recipe(given.network, samples=given.samples, epochs=given.epochs)
     given.results.mkdir(parents=True, exist_ok=True)
     tasks = []
-    for recipe in recipes(base):
+    for recipe in recipes(base, parts=(DIGITS if given.data is None else PARTS)[: given.parts]):
         arrays = given.arrays and given.arrays / f"{recipe.name}.npz"
         checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt"
-        options = Options(given.data, given.infobatch, given.device, 1, False, checkpoint, arrays, every=10)
+        options = Options(
+            given.data, given.infobatch, given.device, 1, False, checkpoint, arrays, 10, TRACED if arrays else 0
+        )
         tasks.append((recipe, options, given.results / f"{recipe.name}.json"))
     if given.infobatch is None:
         tasks = [task for task in tasks if task[0].arm != "infobatch"]
@@ -87,10 +108,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.matrix", description="The runs behind the tables.")
     add = parser.add_argument
-    add("--data", type=Path, metavar="FOLDER", required=True, help="train-*.parquet and test-*.parquet")
+    add(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="train-*.parquet and test-*.parquet; default: digits, half the epochs",
+    )
     add("--network", default="lenet", help="default: %(default)s")
     add("--samples", type=int, default=10_000, help="a fixed part of the images; default: %(default)s")
     add("--epochs", type=int, default=120, help="default: %(default)s")
+    add("--parts", type=int, metavar="N", help="only the first N kinds of labels and savings; default: all")
     add("--infobatch", type=Path, metavar="CHECKOUT", help="without it the arm infobatch is left out")
     add("--device", default="cpu", help="cpu or cuda; default: %(default)s")
     add("--jobs", type=int, default=1, help="runs at once, one core each; default: %(default)s")

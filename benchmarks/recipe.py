@@ -17,10 +17,16 @@ ARMS = {
     "random": "the paper's schedule, samples drawn at random",
     "dropping-count": "the paper's rule and schedule",
     "dropping-count-run": "hits over visits of the whole run, tolerance 1, every epoch after the first sixth",
+    "running-loss": "the averaged excess of each loss over its batch's mean, every epoch after the first sixth",
     "random-run": "samples drawn at random, every epoch after the first sixth",
+    "loss-ranked": "InfoBatch's rule as our own policy, on the paper's schedule",
+    "easy": "the lowest last losses, on the paper's schedule",
+    "auto": "what the run is advised after its first sixth, pruning as much as the saving asks for at most",
     "infobatch": "InfoBatch itself, from its checkout",
 }
 """Every way to choose samples, and what it does."""
+AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "random-run", "auto")
+"""Those that prune every epoch from there on; the others follow the paper's schedule on the rate's plateaus."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Recipe:
     @property
     def schedule(self) -> Schedule:
         """When the arm prunes: the paper's rule on the rate's plateaus, or every epoch after the first sixth."""
-        if self.arm.endswith("-run"):
+        if self.arm in AFTER_A_SIXTH:
             return Schedule(self.epochs, self.epochs, max(1, self.epochs // 6), 1, 1)
         start = max(1, round(self.milestones[0] / 3))
         return Schedule.from_milestones(self.epochs, self.milestones, start, 5, 4, attenuation=2)

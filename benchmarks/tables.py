@@ -1,6 +1,6 @@
-"""The paper's two tables from recorded runs, with the controls that it lacks, and a picture of accuracy by saving.
+"""The paper's two tables from recorded runs, with the controls that it lacks. Pictures are benchmarks.figures's.
 
-    python -m benchmarks.tables [--json] [--picture PNG]
+    python -m benchmarks.tables [--json]
 
 Reads what benchmarks.train and benchmarks.matrix wrote. Differences are paired: a run's accuracy less that of
 regular training with the same seed, labels, network and epochs.

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from benchmarks.arms import Arm, Plan, Pruned, build_arm
 from benchmarks.recipe import ARMS, LabelNoise, Recipe
 from benchmarks.study_data import StudyData, study_data
+from benchmarks.trace import Trace
 from benchmarks.trainer import Images, Trainer
 
 __all__ = ["Options", "hardware", "main", "train"]
@@ -47,6 +48,8 @@ class Options:
     arrays: Path | None = None
     every: int = 1
     """Test after every so many epochs, and after each of the last fifth."""
+    trace: int = 0
+    """Of so many samples keep each epoch's loss, and counts of all, in the arrays."""
 
 
 def train(
@@ -56,18 +59,21 @@ def train(
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     data = study_data(recipe, options.data)
-    arm = build_arm(recipe, len(data.train), options.infobatch)
+    arm = build_arm(recipe, len(data.train), data.classes, options.infobatch)
     trainer = Trainer(recipe, data.channels, data.classes, device, options.compiled)
     shown, test = Images(data.train, device), Images(data.test, device)
     curves: list[dict[str, Any]] = []
+    trace = Trace(data, recipe.trained_epochs, options.trace, device) if options.trace else None
     if options.checkpoint is not None and options.checkpoint.exists():
         saved = torch.load(options.checkpoint, weights_only=False)
         trainer.load_state_dict(saved["trainer"])
         arm.load_state_dict(saved["arm"])
         curves = saved["curves"]
+        if trace is not None:
+            trace.load_state_dict(saved.get("trace"))
     begun = trainer.clock()
     for plan in arm.epochs():
-        visits, mean_loss = _epoch(trainer, arm, plan, shown)
+        visits, mean_loss = _epoch(trainer, arm, plan, shown, trace)
         trainer.end_epoch()
         point = {"epoch": plan.number, "pruned": plan.pruned, "visits": visits, "loss": round(mean_loss, 5)}
         point["seconds"] = round(trainer.clock() - begun, 4)
@@ -76,15 +82,16 @@ def train(
             point |= {"test_loss": round(test_loss, 5), "accuracy": round(accuracy, 5)}
         curves.append(point)
         if options.checkpoint is not None:
-            _save(options.checkpoint, {"trainer": trainer.state_dict(), "arm": arm.state_dict(), "curves": curves})
+            state = {"trainer": trainer.state_dict(), "arm": arm.state_dict(), "curves": curves}
+            _save(options.checkpoint, state | ({"trace": trace.state_dict()} if trace else {}))
         tick(point)
         begun = trainer.clock()
     if options.arrays is not None:
-        _save_arrays(options.arrays, arm, trainer, shown, data)
+        _save_arrays(options.arrays, arm, trainer, shown, data, trace)
     return _facts(recipe, data, arm, curves, options)
 
 
-def _epoch(trainer: Trainer, arm: Arm, plan: Plan, images: Images) -> tuple[int, float]:
+def _epoch(trainer: Trainer, arm: Arm, plan: Plan, images: Images, trace: Trace | None) -> tuple[int, float]:
     trainer.begin_epoch(plan.number)
     visits, total = 0, torch.zeros((), device=trainer.device)
     for ids in plan.batches:
@@ -93,8 +100,13 @@ def _epoch(trainer: Trainer, arm: Arm, plan: Plan, images: Images) -> tuple[int,
             return arm.reduce(ids, losses)
 
         where = torch.from_numpy(ids.astype(np.int64)).to(trainer.device, non_blocking=True)
-        total += trainer.step(*images.batch(where), reduce).sum()
+        losses = trainer.step(*images.batch(where), reduce)
+        if trace is not None:
+            trace.add(where, losses)
+        total += losses.sum()
         visits += len(ids)
+    if trace is not None:
+        trace.end_epoch(plan.number)
     return visits, float(total) / visits
 
 
@@ -109,15 +121,17 @@ def _save(path: Path, state: dict[str, Any]) -> None:
     part.replace(path)  # a kill leaves the one before or this one, never half of one
 
 
-def _save_arrays(path: Path, arm: Arm, trainer: Trainer, images: Images, data: StudyData) -> None:
+def _save_arrays(path: Path, arm: Arm, trainer: Trainer, images: Images, data: StudyData, trace: Trace | None) -> None:
     """What each sample went through, for the study of bad data."""
     arrays: dict[str, Any] = {
         "wrong": data.wrong,
         "labels": data.train.labels.numpy(),
         "scores": trainer.scores(images).half().numpy(),
     }
+    if trace is not None:
+        arrays |= trace.arrays()
     if isinstance(arm, Pruned):
-        arrays |= {"hits": arm.pruner.hits, "visits": arm.pruner.visits}
+        arrays |= {"hits": arm.pruner.hits, "visits": arm.pruner.visits, **arm.pruner.arrays}
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
 
@@ -140,11 +154,17 @@ def _facts(recipe: Recipe, data: StudyData, arm: Arm, curves: list[dict[str, Any
         "overhead_seconds": round(arm.overhead, 4),
         "accuracy_best3": round(100 * statistics.mean(sorted(accuracies)[-BEST:]), 3),
         "accuracy_final": round(100 * statistics.mean(accuracies[-LAST:]), 3),
+        "advice": _advice(arm),
         "recipe": recipe.as_dict(),
         "hardware": hardware(options.device, options.threads),
         "versions": {name: version(name) for name in ("torch", "numpy")},
         "curves": curves,
     }
+
+
+def _advice(arm: Arm) -> dict[str, Any] | None:
+    advice = arm.pruner.advice if isinstance(arm, Pruned) else None
+    return None if advice is None else advice.to_dict()
 
 
 def hardware(device: str, threads: int) -> str:
@@ -170,16 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipe = _recipe(given)
         out = given.results / f"{recipe.name}.json"
         checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt" if given.checkpoint else None
-        options = Options(
-            given.data,
-            given.infobatch,
-            given.device,
-            given.threads,
-            given.compile,
-            checkpoint,
-            given.arrays,
-            given.every,
-        )
+        where = (given.data, given.infobatch, given.device, given.threads, given.compile, checkpoint)
+        options = Options(*where, given.arrays, given.every, given.trace)
         with tqdm(total=recipe.trained_epochs, desc=recipe.name, unit=" epochs") as bar:
             facts = train(recipe, options, lambda _: bar.update())
     except (ValueError, OSError) as error:
@@ -231,6 +243,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--every", type=int, default=1, help="test after every so many epochs; default: %(default)s")
     add("--infobatch", type=Path, metavar="CHECKOUT", help="for the arm infobatch")
     add("--arrays", type=Path, metavar="NPZ", help="write what each sample went through")
+    add("--trace", type=int, default=0, metavar="N", help="also the losses of N samples in every epoch")
     add("--no-checkpoint", dest="checkpoint", action="store_false", help="don't save after each epoch")
     add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
     return parser

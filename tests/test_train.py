@@ -103,6 +103,7 @@ def test_as_many_labels_are_wrong_as_asked(kind):
     assert np.array_equal(study_data(recipe, None).train.labels, data.train.labels)
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")  # six epochs are too few for advice
 @pytest.mark.parametrize("arm", ["regular", "fewer-epochs", *PRUNING])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(arm, tmp_path):
     recipe = replace(SMALL, arm=arm, saving=0.0 if arm == "regular" else 0.25)
@@ -164,4 +165,4 @@ def test_infobatch_trains_and_saves_visits():
 
 def test_an_arm_that_is_a_peer_needs_its_checkout():
     with pytest.raises(ValueError, match="checkout"):
-        build_arm(replace(SMALL, arm="infobatch", saving=0.3), 300)
+        build_arm(replace(SMALL, arm="infobatch", saving=0.3), 300, 10)

@@ -1,0 +1,97 @@
+"""How well a watched run finds planted wrong labels, from recorded runs: counts beside the final loss and cleanlab.
+
+    python -m benchmarks.found --arrays FOLDER [--arm regular] [--json]
+
+Reads what benchmarks.matrix --arrays wrote. A row for each kind of wrong labels and way to rank, over all seeds.
+"""
+
+import argparse
+import json
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.detection import by_cleanlab, by_counts, found
+from prunedata.text import table
+
+__all__ = ["main", "rankings", "rows"]
+
+Array = npt.NDArray[Any]
+NOISE = re.compile(r"-((?:random|confusable)[\d.]+)-")
+
+
+def rankings(arrays: dict[str, Array]) -> dict[str, Array]:
+    """Every way to rank the samples of one recorded run: name to score, shape (samples,)."""
+    scores = arrays["scores"].astype(np.float64)
+    scores -= scores.max(axis=1, keepdims=True)
+    probabilities = np.exp(scores)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    own = probabilities[np.arange(len(scores)), arrays["labels"]]
+    return {
+        "hits over visits": by_counts(arrays["hits"], arrays["visits"]),
+        "hits and high over visits": by_counts(arrays["hits"], arrays["visits"], arrays["high"]),
+        "loss of the final network": -np.log(np.maximum(own, np.finfo(np.float64).tiny)),
+        "cleanlab": by_cleanlab(arrays["labels"], probabilities),
+    }
+
+
+def rows(folder: Path, arm: str) -> list[dict[str, Any]]:
+    """Precision and AUC of each ranking, a mean over the seeds of each kind of wrong labels, with the least."""
+    judged: dict[tuple[str, str], list[dict[str, float | None]]] = defaultdict(list)
+    for file in sorted(folder.glob(f"*-{arm}*.npz")):
+        kind = NOISE.search(file.stem)
+        with np.load(file) as loaded:
+            arrays = dict(loaded)
+        if kind is None or not {"hits", "high", "visits", "scores"} <= arrays.keys():
+            continue
+        for name, scores in rankings(arrays).items():
+            judged[kind[1], name].append(found(scores, arrays["wrong"]).to_dict())
+    told = []
+    for (labels, name), runs in judged.items():
+        row: dict[str, Any] = {"labels": labels, "ranked_by": name, "seeds": len(runs)}
+        for figure in ("precision_at_100", "precision_at_tenth", "precision_at_wrong", "auc"):
+            values = [float(run[figure] or 0) for run in runs]
+            row |= {figure: round(statistics.mean(values), 4), f"{figure}_least": round(min(values), 4)}
+        told.append(row)
+    return told
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with command-line `arguments`; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.found", description="Wrong labels found by a run.")
+    parser.add_argument("--arrays", type=Path, required=True, metavar="FOLDER", help="of the recorded runs")
+    parser.add_argument("--arm", default="regular", help="of which runs; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
+    given = parser.parse_args(arguments)
+    told = rows(given.arrays, given.arm)
+    if not told:
+        parser.error(f"Expected runs of {given.arm} with wrong labels in {given.arrays}. Got none.")
+    print(json.dumps(told) if given.json else "\n".join(_lines(told)))
+    return 0
+
+
+def _lines(told: list[dict[str, Any]]) -> list[str]:
+    head = ["labels", "ranked by", "seeds", "top 100", "top tenth", "least", "as many as wrong", "AUC", "least"]
+    figures = (
+        "precision_at_100",
+        "precision_at_tenth",
+        "precision_at_tenth_least",
+        "precision_at_wrong",
+        "auc",
+        "auc_least",
+    )
+    body = [
+        [row["labels"], row["ranked_by"], str(row["seeds"]), *(f"{row[figure]:.3f}" for figure in figures)]
+        for row in told
+    ]
+    return table([head, *body], left=(0, 1))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
