@@ -55,16 +55,19 @@ def prune(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     ------
     PrunedataError
         If the dataset is batched, endless, of another number of samples, or if its order is not the same in every
-        pass, as far as that can be seen. At the end of an epoch in which pruned samples were observed, or samples
-        twice: the dataset was cached or repeated behind ``prune``.
+        pass, as far as that can be seen. At the end of an epoch in which the dataset gave pruned samples, or samples
+        twice: it was cached or repeated behind ``prune``. What you observe beside it, or twice in one pass, is counted,
+        as ``pruner.observe`` says.
     """
     check_dataset(dataset, pruner)
     gate, spec = _gate_of(pruner), dataset.element_spec
-    pairs = dataset.enumerate()
     if all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in tf.nest.flatten(spec)):
-        pruned = pairs.batch(_chunk(spec)).map(gate.pass_on).unbatch()
+        # Chunks are numbered, not samples: that spares each sample two stages.
+        chunk = _chunk(spec)
+        chunks = dataset.batch(chunk).enumerate()
+        pruned = chunks.map(lambda number, samples: gate.pass_on(number * chunk, samples)).unbatch()
     else:  # samples of various shapes cannot be stacked
-        pruned = pairs.filter(gate.is_kept)
+        pruned = dataset.enumerate().filter(gate.is_kept)
     pruned.pruner = pruner  # for the adapter of Keras
     return pruned
 
@@ -82,7 +85,7 @@ def _gate_of(pruner: Pruner) -> "_Gate":
     gate = _Gate(pruner.samples)
     pruner.listeners.append(gate.open)
     pruner.sources.append(lambda: pruner.note_delivered(int(gate.passed.numpy())))
-    pruner.exchange = _refuse_strays(pruner, pruner.exchange)
+    pruner.exchange = _refuse_strays(pruner, gate, pruner.exchange)
     with suppress(NotInEpoch):
         gate.open(pruner.current)
     return gate
@@ -102,55 +105,62 @@ class _Gate:
         self.passed.assign(0)
         self.passes.assign(0)
 
-    def pass_on(self, ids: tf.Tensor, samples: Any) -> Any:
-        """Leave the pruned samples of a chunk out."""
-        kept = self._look_up(ids)
-        return tf.nest.map_structure(lambda part: tf.boolean_mask(part, kept), (ids, samples))
+    # Each operation of these functions is paid for whenever a pass begins, so they are few.
+
+    def pass_on(self, first: tf.Tensor, samples: Any) -> Any:
+        """Leave the pruned samples of a chunk out. Its first has the id ``first``."""
+        size = tf.shape(tf.nest.flatten(samples)[0], tf.int64)[0]
+        kept = tf.squeeze(tf.where(self._look_up(tf.range(first, first + size), first, first + size)), 1)
+        return first + kept, tf.nest.map_structure(lambda part: tf.gather(part, kept), samples)
 
     def is_kept(self, number: tf.Tensor, *_: Any) -> tf.Tensor:
         """Whether a sample is kept."""
-        return self._look_up(number[tf.newaxis])[0]
+        return self._look_up(number, number, number + 1)
 
-    def _look_up(self, ids: tf.Tensor) -> tf.Tensor:
-        begins = tf.cast(ids[0] == 0, tf.int64)
-        passes = self.passes.assign_add(begins)
+    def _look_up(self, ids: tf.Tensor, first: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        begins = tf.cast(first == 0, tf.int64)
         checks = [
-            tf.debugging.assert_less(
-                ids[-1],
-                tf.constant(self.samples, tf.int64),
-                f"Expected a dataset of {self.samples} samples, as the Pruner. Got more.",
+            tf.debugging.Assert(
+                end <= self.samples, [f"Expected a dataset of {self.samples} samples, as the Pruner. Got more."]
             ),
-            tf.debugging.assert_less_equal(
-                passes,
-                tf.constant(PASSES, tf.int64),
-                f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() behind prune()? "
-                "Iterate inside `for epoch in pruner.epochs():`, once in each epoch.",
+            tf.debugging.Assert(
+                self.passes.assign_add(begins) <= PASSES,
+                [
+                    f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() behind prune()? "
+                    "Iterate inside `for epoch in pruner.epochs():`, once in each epoch."
+                ],
             ),
         ]
         with tf.control_dependencies(checks):
             # Not self.mask[ids]: that would copy the Variable each time.
             kept = tf.gather(self.mask, ids)
-        self.passed.assign(self.passed * (1 - begins) + tf.math.count_nonzero(kept))
+        self.passed.assign(self.passed * (1 - begins) + tf.reduce_sum(tf.cast(kept, tf.int64)))
         return kept
 
 
-def _refuse_strays(pruner: Pruner, before: Exchange | None) -> Exchange:
-    """Look at the end of each epoch for samples that the gate did not pass on, or once only."""
+def _refuse_strays(pruner: Pruner, gate: _Gate, before: Exchange | None) -> Exchange:
+    """Look at the end of each epoch for samples that did not come through the gate, or came in two passes.
+
+    A sample may be observed though it is pruned, and more than once: the core counts it. What is refused is a
+    dataset that gives such samples, as a cache does, for it would train on them in silence. The two are told apart by
+    what the gate saw: the samples that it passed on are too few for an epoch, or it was passed more than once.
+    """
 
     def check(tally: Tally, arrays: dict[str, Array]) -> None:
         if before is not None:
             before(tally, arrays)
         epoch, seen = pruner.current, tally.visits
         pruned, twice = (int(np.count_nonzero(seen[~epoch.keep])), int(np.count_nonzero(seen[epoch.keep] > 1)))
-        if pruned:
+        if pruned and int(gate.passed.numpy()) < np.count_nonzero(epoch.remaining):
             raise LossError(
-                f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned: is there a "
-                "cache() behind prune(), or an iterator that was made in an earlier epoch? Cache before prune()."
+                f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
+                "was not read from its beginning to its end: is there a cache() behind prune(), or an iterator that "
+                "was made in an earlier epoch? Cache before prune()."
             )
-        if twice:
+        if twice and int(gate.passes.numpy()) > 1:
             raise LossError(
-                f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often: is there a "
-                "repeat() behind prune(), or was the epoch iterated twice?"
+                f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often, in several "
+                "passes: is there a repeat() behind prune(), or was the epoch iterated twice?"
             )
 
     return check

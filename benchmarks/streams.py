@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -35,8 +36,10 @@ from prunedata import PrunedataError, Pruner, Random, Schedule
 __all__ = ["main"]
 
 PRUNED = (0.0, 0.2, 0.5)
-FEWER = 5
-"""Images larger than 64 px take as much longer: so many times fewer of them are measured."""
+FEWER = 2
+"""Images larger than 64 px take much longer: so many times fewer of them are measured. Not fewer still, as a pass of
+tf.data takes some milliseconds to begin, which a pass over a real data set hides."""
+PACKAGES = {"webdataset": "webdataset", "tensorflow": "tensorflow", "iterable": "pyarrow"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +62,13 @@ def _throughput(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         with TemporaryDirectory(dir=options.disk) as folder:
             shards = write_shards(Path(folder), images, pixels, samples)
             for adapter in options.adapters:
-                yield from _compare(adapter, shards, images.name, options.repeats)
+                for row in _compare(adapter, shards, images.name, options.repeats):
+                    yield row | {"hardware": _hardware(options.adapters)}
+
+
+def _hardware(adapters: Sequence[str]) -> dict[str, str]:
+    """The machine, and the versions of what reads. Not by distribution: TensorFlow's has several names."""
+    return machine(**{PACKAGES[name]: import_module(PACKAGES[name]).__version__ for name in adapters})
 
 
 def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[dict[str, Any]]:
@@ -89,7 +98,6 @@ def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[
             "samples": shards.samples,
             "data": name,
             **{f"{way}_us_a_sample": 1e6 * median(took) / shards.samples for way, took in seconds.items()},
-            "hardware": machine(),
         }
 
 
@@ -124,7 +132,7 @@ ADAPTERS: dict[str, Callable[[Shards], Passes]] = {
 def _scale(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for samples in options.scale:
         with TemporaryDirectory(dir=options.disk) as folder:
-            yield measure(Path(folder), samples) | {"hardware": machine()}
+            yield measure(Path(folder), samples) | {"hardware": _hardware(["webdataset"])}
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
