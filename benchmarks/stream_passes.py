@@ -38,11 +38,14 @@ class Passes:
         Makes the batches of what the open epoch of a Pruner keeps.
     after_decode : callable
         Makes the same batches by a filter of the framework's own that stands behind decoding.
+    numbered : callable or None
+        Makes the batches of all samples with their ids, without prunedata: what it costs that ids travel along.
     """
 
     plain: Batches
     pruned: Callable[[Pruner], Batches]
     after_decode: Callable[[NDArray[np.bool_]], Batches]
+    numbered: Batches | None = None
 
 
 def over_tars(shards: Shards) -> Passes:

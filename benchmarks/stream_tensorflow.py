@@ -32,20 +32,21 @@ def over_records(shards: Shards) -> Passes:
 
     def pruned(pruner: Pruner) -> Batches:
         pairs = prune(raw(), pruner)
-        return load(lambda: pairs.shuffle(1000, seed=1).map(lambda number, record: (number, _decode(record))))
+        return load(lambda: pairs.shuffle(1000, seed=1).map(numbered))
+
+    def numbered(number: Any, record: Any) -> Any:
+        return number, _decode(record)
 
     def after(keep: NDArray[np.bool_]) -> Batches:
         mask = tf.constant(keep)
-
-        def numbered(number: Any, record: Any) -> Any:
-            return number, _decode(record)
 
         def kept(number: Any, _: Any) -> Any:
             return tf.gather(mask, number)
 
         return load(lambda: raw().enumerate().shuffle(1000, seed=1).map(numbered).filter(kept))
 
-    return Passes(load(lambda: raw().shuffle(1000, seed=1).map(_decode)), pruned, after)
+    plain = load(lambda: raw().shuffle(1000, seed=1).map(_decode))
+    return Passes(plain, pruned, after, load(lambda: raw().enumerate().shuffle(1000, seed=1).map(numbered)))
 
 
 def _decode(record: Any) -> Any:

@@ -36,6 +36,7 @@ from prunedata import PrunedataError, Pruner, Random, Schedule
 __all__ = ["main"]
 
 PRUNED = (0.0, 0.2, 0.5)
+WAYS = ("plain", "pruned", "after_decode")
 FEWER = 2
 """Images larger than 64 px take much longer: so many times fewer of them are measured. Not fewer still, as a pass of
 tf.data takes some milliseconds to begin, which a pass over a real data set hides."""
@@ -82,22 +83,25 @@ def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[
             "pruned": Entrant(passes.pruned(pruner), fewer),
             "after_decode": Entrant(passes.after_decode(keep), fewer),
         }
+        if passes.numbered is not None:
+            entrants["numbered"] = Entrant(passes.numbered, every)
         title = f"{adapter}, {shards.pixels} px, {share:.0%} pruned"
         with tqdm(total=repeats + 1, desc=title, unit=" passes", leave=False) as bar:
             seconds = race(entrants, repeats, bar.update)
-        ratios = [_ratios(seconds["plain"], seconds[way]) for way in ("pruned", "after_decode")]
+        ratios = {way: _ratios(seconds["plain"], seconds[way]) for way in entrants}
         yield {
             "adapter": adapter,
             "pixels": shards.pixels,
             "pruned": share,
-            "ratio": median(ratios[0]),
-            "ratio_min": min(ratios[0]),
-            "ratio_max": max(ratios[0]),
-            "ratio_after_decode": median(ratios[1]),
+            "ratio": median(ratios["pruned"]),
+            "ratio_min": min(ratios["pruned"]),
+            "ratio_max": max(ratios["pruned"]),
+            "ratio_after_decode": median(ratios["after_decode"]),
+            "ratio_numbered": median(ratios["numbered"]) if "numbered" in ratios else None,
             "n": repeats,
             "samples": shards.samples,
             "data": name,
-            **{f"{way}_us_a_sample": 1e6 * median(took) / shards.samples for way, took in seconds.items()},
+            **{f"{way}_us_a_sample": 1e6 * median(seconds[way]) / shards.samples for way in WAYS},
         }
 
 
@@ -144,6 +148,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -170,6 +170,7 @@ def test_rows_say_what_was_compared(tmp_path, monkeypatch, capsys):
         assert row["ratio_min"] <= row["ratio"] <= row["ratio_max"]
         assert row["ratio"] == pytest.approx(row["plain_us_a_sample"] / row["pruned_us_a_sample"])
         assert row["ratio_after_decode"] == pytest.approx(row["plain_us_a_sample"] / row["after_decode_us_a_sample"])
+        assert row["ratio_numbered"] is None
         assert (row["n"], row["samples"], row["data"]) == (1, 200 if row["pixels"] == 32 else 100, "digits")
         assert {"CPU", "cores", "threads", "webdataset", "pyarrow"} <= set(row["hardware"])
 
@@ -179,6 +180,7 @@ def test_rows_of_tensorflow_name_it(tmp_path, monkeypatch, capsys):
     rows = rows_of(capsys, monkeypatch, tmp_path, "--pixels", "32", "--adapters", "tensorflow")
     assert [(row["adapter"], row["pruned"]) for row in rows] == [("tensorflow", share) for share in (0.0, 0.2, 0.5)]
     assert all(row["hardware"]["tensorflow"] == tf.__version__ for row in rows)
+    assert all(0 < row["ratio_numbered"] < 10 for row in rows)
 
 
 def test_scale_is_told_as_a_table(tmp_path):
