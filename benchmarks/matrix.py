@@ -28,7 +28,7 @@ CLEAN, RANDOM20, RANDOM40 = LabelNoise(), LabelNoise("random", 0.2), LabelNoise(
 CONFUSABLE = LabelNoise("confusable", 0.2)
 CONTROLS = ("random", "fewer-epochs", "infobatch")
 PAPER = ("dropping-count", *CONTROLS)
-LATE = ("running-loss", "dropping-count-run", "random-run", "fewer-epochs", "infobatch")
+LATE = ("dropping-count-run", "running-loss", "random-run", "fewer-epochs", "infobatch")
 PARTS = (
     # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
     (RANDOM40, 0.34, LATE),
