@@ -55,7 +55,7 @@ class Run:
                 'Expected classes, the number of classes, with policy="auto". Got none: without '
                 "them a run cannot tell wrong labels from hard samples, and would never prune."
             )
-        if not self.observe_only:
+        if not (self.observe_only or self._auto):
             warn_if_idle(schedule, self.samples, self._kept_when_pruned)
 
         self.history: list[dict[str, Any]] = []
