@@ -32,8 +32,8 @@ LATE = ("dropping-count-run", "running-loss", "random-run", "fewer-epochs", "inf
 PARTS = (
     # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
     (RANDOM40, 0.34, LATE),
+    (RANDOM20, 0.25, ("dropping-count-run", *PAPER)),
     (CLEAN, 0.25, PAPER),
-    (RANDOM20, 0.25, ("dropping-count-run", "running-loss", *PAPER)),
     (RANDOM40, 0.34, ("auto",)),
     (RANDOM20, 0.34, ("auto",)),
     (CONFUSABLE, 0.25, ("dropping-count-run", *PAPER)),
@@ -49,7 +49,7 @@ PARTS = (
     (CONFUSABLE, 0.14, PAPER),
     (CONFUSABLE, 0.40, PAPER),
     (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy")),
-    (RANDOM20, 0.25, ("loss-ranked", "easy")),
+    (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
 )
 DIGITS = tuple(
     (noise, 0.3, ("auto", "running-loss", "random-run", "fewer-epochs"))
