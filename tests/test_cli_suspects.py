@@ -130,7 +130,7 @@ def test_advice_to_prune(say, store):
     lines = out.splitlines()
     facts = {line[:19].strip(): line[19:].strip() for line in lines[: lines.index("")]}
     assert facts["advice"] == "prune"
-    assert facts["policy"] == "DroppingCount(tolerance=1.0, rank='run')"
+    assert facts["policy"] == "RunningLoss(decay=0.8)"
     assert facts["schedule"] == "every epoch from 10 to 59"
     assert lines[lines.index("") + 1] == "because"
     assert "Seen after 12 of 60 epochs." in out
