@@ -288,7 +288,9 @@ class Run:
         self._tally.add(ids, find_hits(losses, sizes, means, self.policy.tolerance))
         self._extras.add(ids, losses, sizes, means)
         # One after the other: the sum must not depend on where the blocks were cut.
-        self._meter.loss_sum = float(np.cumsum(np.append(self._meter.loss_sum, means * sizes))[-1])
+        sums = means * sizes
+        sums[0] += self._meter.loss_sum
+        self._meter.loss_sum = float(sums.cumsum()[-1])
         self._meter.overhead += perf_counter() - started
 
     def _flush(self) -> None:
