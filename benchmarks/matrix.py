@@ -52,7 +52,7 @@ PARTS = (
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
 )
 DIGITS = tuple(
-    (noise, 0.3, ("auto", "running-loss", "random-run", "fewer-epochs"))
+    (noise, 0.3, ("auto", *LATE, "dropping-count"))
     for noise in (CLEAN, CONFUSABLE, RANDOM20, RANDOM40)
 )
 """On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""
