@@ -13,7 +13,8 @@ from torch import Tensor
 
 from benchmarks.peers import InfoBatch
 from benchmarks.recipe import Recipe
-from prunedata import DroppingCount, EasyPruning, LossRanked, Policy, Pruner, Random, RunningLoss
+from benchmarks.study_data import StudyData
+from prunedata import DroppingCount, EasyPruning, Known, LossRanked, Policy, Pruner, Random, RunningLoss
 from prunedata.adapters._torch_losses import Recorder
 
 __all__ = ["Arm", "Plan", "build_arm"]
@@ -50,8 +51,9 @@ class Arm(Protocol):
         """Go on from there."""
 
 
-def build_arm(recipe: Recipe, samples: int, classes: int, infobatch: Path | None = None) -> Arm:
-    """Return the arm of a recipe; ``infobatch`` is the checkout of that peer."""
+def build_arm(recipe: Recipe, data: StudyData, infobatch: Path | None = None) -> Arm:
+    """Return the arm of a recipe on its data; ``infobatch`` is the checkout of that peer."""
+    samples = len(data.train)
     if recipe.arm in ("regular", "fewer-epochs"):
         return Everything(recipe, samples)
     if recipe.arm == "infobatch":
@@ -61,6 +63,7 @@ def build_arm(recipe: Recipe, samples: int, classes: int, infobatch: Path | None
     policies: dict[str, Policy | Literal["auto"]] = {
         "auto": "auto",
         "running-loss": RunningLoss(),
+        "known-wrong": _known(data.wrong),
         "loss-ranked": LossRanked(),
         "easy": EasyPruning(),
         "random": Random(),
@@ -68,7 +71,19 @@ def build_arm(recipe: Recipe, samples: int, classes: int, infobatch: Path | None
         "dropping-count": DroppingCount(),
         "dropping-count-run": DroppingCount(tolerance=1, rank="run"),
     }
-    return Pruned(recipe, samples, policies[recipe.arm], classes)
+    return Pruned(recipe, samples, policies[recipe.arm], data.classes)
+
+
+def _known(wrong: NDArray[np.bool_]) -> Policy:
+    @dataclass(frozen=True)
+    class KnownWrong:
+        tolerance: float = 0.0
+        needs_losses = False
+
+        def scores(self, known: Known) -> NDArray[np.uint8]:
+            return wrong.view(np.uint8)
+
+    return KnownWrong()
 
 
 class Everything:

@@ -48,11 +48,12 @@ PARTS = (
     (RANDOM40, 0.40, ("running-loss", *PAPER)),
     (CONFUSABLE, 0.14, PAPER),
     (CONFUSABLE, 0.40, PAPER),
+    (RANDOM40, 0.34, ("known-wrong",)),
     (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy")),
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
 )
 DIGITS = tuple(
-    (noise, 0.3, ("auto", *LATE, "dropping-count"))
+    (noise, 0.3, ("auto", *LATE, "dropping-count", *(("known-wrong",) if noise.share else ())))
     for noise in (CLEAN, CONFUSABLE, RANDOM20, RANDOM40)
 )
 """On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""

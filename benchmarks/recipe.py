@@ -18,6 +18,7 @@ ARMS = {
     "dropping-count": "the paper's rule and schedule",
     "dropping-count-run": "hits over visits of the whole run, tolerance 1, every epoch after the first sixth",
     "running-loss": "the averaged excess of each loss over its batch's mean, every epoch after the first sixth",
+    "known-wrong": "the wrong labels, as if they were known: what no policy can beat, from the same epochs on",
     "random-run": "samples drawn at random, every epoch after the first sixth",
     "loss-ranked": "InfoBatch's rule as our own policy, on the paper's schedule",
     "easy": "the lowest last losses, on the paper's schedule",
@@ -25,7 +26,7 @@ ARMS = {
     "infobatch": "InfoBatch itself, from its checkout",
 }
 """Every way to choose samples, and what it does."""
-AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "random-run", "auto")
+AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "known-wrong", "random-run", "auto")
 """Those that prune every epoch from there on; the others follow the paper's schedule on the rate's plateaus."""
 
 

@@ -25,6 +25,7 @@ LOOKS = {
     "loss-ranked": ("#882255", "<"),
     "easy": ("#999933", ">"),
     "auto": ("#332288", "d"),
+    "known-wrong": ("#999999", "*"),
 }
 """Okabe and Ito's palette first, then Tol's: told apart with any colour vision. Markers differ as well."""
 OTHER = "#dd3497", "h"

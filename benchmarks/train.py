@@ -59,7 +59,7 @@ def train(
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     data = study_data(recipe, options.data)
-    arm = build_arm(recipe, len(data.train), data.classes, options.infobatch)
+    arm = build_arm(recipe, data, options.infobatch)
     trainer = Trainer(recipe, data.channels, data.classes, device, options.compiled)
     shown, test = Images(data.train, device), Images(data.test, device)
     curves: list[dict[str, Any]] = []

@@ -165,4 +165,4 @@ def test_infobatch_trains_and_saves_visits():
 
 def test_an_arm_that_is_a_peer_needs_its_checkout():
     with pytest.raises(ValueError, match="checkout"):
-        build_arm(replace(SMALL, arm="infobatch", saving=0.3), 300, 10)
+        build_arm(replace(SMALL, arm="infobatch", saving=0.3), study_data(SMALL, None))
