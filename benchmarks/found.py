@@ -2,7 +2,8 @@
 
     python -m benchmarks.found --arrays FOLDER [--arm regular] [--json]
 
-Reads what benchmarks.matrix --arrays wrote. A row for each kind of wrong labels and way to rank, over all seeds.
+Reads what benchmarks.matrix --arrays wrote. A row for each network and data, kind of wrong labels and way to rank, over
+all seeds.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from prunedata.text import table
 __all__ = ["main", "rankings", "rows"]
 
 Array = npt.NDArray[Any]
-NOISE = re.compile(r"-((?:random|confusable)[\d.]+)-")
+NOISE = re.compile(r"^(?P<runs>.+)-(?P<labels>(?:random|confusable)[\d.]+)-")
 
 
 def rankings(arrays: dict[str, Array]) -> dict[str, Array]:
@@ -42,8 +43,8 @@ def rankings(arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def rows(folder: Path, arm: str) -> list[dict[str, Any]]:
-    """Precision and AUC of each ranking, a mean over the seeds of each kind of wrong labels, with the least."""
-    judged: dict[tuple[str, str], list[dict[str, float | None]]] = defaultdict(list)
+    """Precision and AUC of each ranking, a mean over the seeds of like runs, with the least."""
+    judged: dict[tuple[str, str, str], list[dict[str, float | None]]] = defaultdict(list)
     for file in sorted(folder.glob(f"*-{arm}*.npz")):
         kind = NOISE.search(file.stem)
         with np.load(file) as loaded:
@@ -51,10 +52,10 @@ def rows(folder: Path, arm: str) -> list[dict[str, Any]]:
         if kind is None or not {"hits", "high", "visits", "scores"} <= arrays.keys():
             continue
         for name, scores in rankings(arrays).items():
-            judged[kind[1], name].append(found(scores, arrays["wrong"]).to_dict())
+            judged[kind["runs"], kind["labels"], name].append(found(scores, arrays["wrong"]).to_dict())
     told = []
-    for (labels, name), runs in judged.items():
-        row: dict[str, Any] = {"labels": labels, "ranked_by": name, "seeds": len(runs)}
+    for (of, labels, name), runs in judged.items():
+        row: dict[str, Any] = {"runs": of, "labels": labels, "ranked_by": name, "seeds": len(runs)}
         for figure in ("precision_at_100", "precision_at_tenth", "precision_at_wrong", "auc"):
             values = [float(run[figure] or 0) for run in runs]
             row |= {figure: round(statistics.mean(values), 4), f"{figure}_least": round(min(values), 4)}
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lines(told: list[dict[str, Any]]) -> list[str]:
-    head = ["labels", "ranked by", "seeds", "top 100", "top tenth", "least", "as many as wrong", "AUC", "least"]
+    head = ["runs", "labels", "ranked by", "seeds", "top 100", "top tenth", "least", "as many as wrong", "AUC", "least"]
     figures = (
         "precision_at_100",
         "precision_at_tenth",
@@ -87,10 +88,10 @@ def _lines(told: list[dict[str, Any]]) -> list[str]:
         "auc_least",
     )
     body = [
-        [row["labels"], row["ranked_by"], str(row["seeds"]), *(f"{row[figure]:.3f}" for figure in figures)]
+        [row["runs"], row["labels"], row["ranked_by"], str(row["seeds"]), *(f"{row[figure]:.3f}" for figure in figures)]
         for row in told
     ]
-    return table([head, *body], left=(0, 1))
+    return table([head, *body], left=(0, 1, 2))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def test_a_row_for_each_kind_of_labels_and_ranking_over_all_seeds(folder, capsys
     assert {labels for labels, _ in found} == {"random20", "random40"}
     sharp = found["random20", "hits over visits"]
     assert (sharp["seeds"], sharp["auc"], sharp["precision_at_wrong"]) == (2, 1.0, 1.0)
+    assert sharp["runs"] == "lenet-200x20"
     blunt = found["random40", "hits over visits"]
     assert blunt["seeds"] == 1
     assert blunt["auc"] < 0.7
@@ -66,7 +67,7 @@ def test_the_final_networks_loss_is_that_of_the_given_label():
 def test_people_get_a_table(folder, capsys):
     assert main(["--arrays", str(folder)]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split()[:3] == ["labels", "ranked", "by"]
+    assert head.split()[:4] == ["runs", "labels", "ranked", "by"]
     assert len(lines) == 8
 
 
