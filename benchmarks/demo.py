@@ -19,6 +19,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import data
+from benchmarks.arguments import positive, share
 from benchmarks.parquet import DataFolderError
 from benchmarks.picture import draw
 from benchmarks.report import facts, table
@@ -122,20 +123,6 @@ def _amount(text: str) -> int | float:
     return int(text) if text.isdecimal() else float(text)
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"Expected an integer of at least 1. Got {text}.")
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"Expected a share from 0 to 1. Got {text}.")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.demo",
@@ -145,28 +132,28 @@ def _parser() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
     add(
         "--noise",
-        type=_share,
+        type=share,
         default=0.0,
         metavar="SHARE",
         help="share of training labels made wrong at random",
     )
     add("--framework", choices=FRAMEWORKS, help="train on a stream by it, and map-style by torch")
-    add("--seeds", type=_positive, help="of --framework: how many, from --seed on; default: 5 on digits, else 3")
-    add("--epochs", type=_positive, help="default: 60 on digits, 20 with --framework, else 15")
-    add("--window", type=_positive, help="epochs after which counts start anew; default: a third of all")
+    add("--seeds", type=positive, help="of --framework: how many, from --seed on; default: 5 on digits, else 3")
+    add("--epochs", type=positive, help="default: 60 on digits, 20 with --framework, else 15")
+    add("--window", type=positive, help="epochs after which counts start anew; default: a third of all")
     add(
         "--start",
-        type=_positive,
+        type=positive,
         help="epochs of a window before pruning; default: three tenths of the window",
     )
     add("--block", type=int, default=5, help="default: %(default)s")
     add("--pruned-per-block", type=int, default=4, help="default: %(default)s")
     add("--attenuation", type=float, default=2.0, help="default: %(default)s")
     add("--prune", type=_amount, default=0.25, help="samples or share of them; default: %(default)s")
-    add("--batch-size", type=_positive, help="default: 32 on digits, else 128")
+    add("--batch-size", type=positive, help="default: 32 on digits, else 128")
     add("--learning-rate", type=float, default=0.02, help="default: %(default)s")
     add("--seed", type=int, default=0, help="default: %(default)s")
-    add("--threads", type=_positive, default=1, help="of torch; default: %(default)s")
+    add("--threads", type=positive, default=1, help="of torch; default: %(default)s")
     add("--picture", type=Path, default=Path("prunedata-demo.png"), metavar="PNG", help="default: %(default)s")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     return parser

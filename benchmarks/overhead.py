@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from benchmarks.arguments import positive
 from benchmarks.parts import observe, order, reckoning, selection
 from benchmarks.peers import InfoBatch
 from benchmarks.timing import Row, machine, markdown
@@ -73,13 +74,6 @@ def _measure(options: argparse.Namespace, peer: InfoBatch | None) -> Iterator[Ro
             yield whole
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"Expected an integer of at least 1. Got {text}.")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.overhead",
@@ -88,10 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--infobatch", type=Path, metavar="CHECKOUT", help="folder of a clone of the InfoBatch repository")
     add("--large", action="store_true", help=f"selection and order of {LARGE:,} samples too; needs 3 GB")
-    add("--samples", type=_positive, nargs="+", default=[50_000, 1_280_000], help="default: 50000 1280000")
-    add("--batch-sizes", type=_positive, nargs="+", default=[32, 128, 1024], help="default: 32 128 1024")
-    add("--epochs", type=_positive, default=200, help="of the whole run; default: %(default)s")
-    add("--repeats", type=_positive, default=9, help="default: %(default)s")
+    add("--samples", type=positive, nargs="+", default=[50_000, 1_280_000], help="default: 50000 1280000")
+    add("--batch-sizes", type=positive, nargs="+", default=[32, 128, 1024], help="default: 32 128 1024")
+    add("--epochs", type=positive, default=200, help="of the whole run; default: %(default)s")
+    add("--repeats", type=positive, default=9, help="default: %(default)s")
     add("--disk", type=Path, metavar="FOLDER", help="where to commit to; default: the temporary folder")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON object")

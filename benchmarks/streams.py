@@ -25,6 +25,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import data
+from benchmarks.arguments import positive
 from benchmarks.parquet import DataFolderError
 from benchmarks.stream_passes import BATCH, Passes, over_parquet, over_tars
 from benchmarks.stream_race import Entrant, race
@@ -155,13 +156,6 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"Expected an integer of at least 1. Got {text}.")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.streams",
@@ -171,10 +165,10 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
     add("--adapters", nargs="+", choices=list(ADAPTERS), default=here, help="default: those installed")
-    add("--pixels", type=_positive, nargs="+", default=[32, 224], help="default: 32 224")
-    add("--samples", type=_positive, default=10_000, help=f"default: %(default)s; above 64 px 1/{FEWER} of them")
-    add("--repeats", type=_positive, default=7, help="default: %(default)s")
-    add("--scale", type=_positive, nargs="+", metavar="SAMPLES", help=f"measure made shards of {SHARD:,} instead")
+    add("--pixels", type=positive, nargs="+", default=[32, 224], help="default: 32 224")
+    add("--samples", type=positive, default=10_000, help=f"default: %(default)s; above 64 px 1/{FEWER} of them")
+    add("--repeats", type=positive, default=7, help="default: %(default)s")
+    add("--scale", type=positive, nargs="+", metavar="SAMPLES", help=f"measure made shards of {SHARD:,} instead")
     add("--disk", type=Path, metavar="FOLDER", help="where shards are made; default: the temporary folder")
     add("--json", action="store_true", help="print a JSON list instead of a table")
     return parser

@@ -12,7 +12,7 @@ from typing import Any
 
 import prunedata
 
-__all__ = ["Row", "alternate", "machine", "markdown"]
+__all__ = ["Row", "alternate", "cpu", "machine", "markdown"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def machine(**more: str) -> dict[str, str]:
     """What the times were measured on, and with."""
     packages = {name: version(name) for name in ("numpy", "torch", "zarr")}
     return {
-        "CPU": _cpu(),
+        "CPU": cpu(),
         "cores": str(os.cpu_count()),
         "threads": "1",
         "system": f"{platform.system()} {platform.machine()}",
@@ -118,7 +118,8 @@ def machine(**more: str) -> dict[str, str]:
     }
 
 
-def _cpu() -> str:
+def cpu() -> str:
+    """Name the processor."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -8,7 +8,6 @@ Give --prune, the share of a pruned epoch's samples, instead of --saving, the sh
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from tqdm import tqdm
 from benchmarks.arms import Arm, Plan, Pruned, build_arm
 from benchmarks.recipe import ARMS, LabelNoise, Recipe
 from benchmarks.study_data import StudyData, study_data
+from benchmarks.timing import cpu
 from benchmarks.trace import Trace
 from benchmarks.trainer import Images, Trainer
 
@@ -171,15 +171,7 @@ def hardware(device: str, threads: int) -> str:
     """Name what a run was made on."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {threads} of {os.cpu_count()} cores"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), platform.machine())
+    return f"{cpu()}, {threads} of {os.cpu_count()} cores"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -91,7 +91,9 @@ class Advice:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
-        """Return what :meth:`to_dict` was called on."""
+        """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
+        if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
+            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {plain!r}.")
         return cls(
             **{
                 **plain,

@@ -1,6 +1,7 @@
 """Policies that go by the losses themselves, of which each keeps an array of its own."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from prunedata.policy import Array, Ids, Known, Losses, Mask, check_rank, hit_ra
 __all__ = ["EasyPruning", "LossRanked", "RunningLoss"]
 
 LARGEST = float(np.finfo(np.float32).max)
+EXACT = 1 << 24
+"""Up to here float32 holds every integer."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +49,36 @@ class RunningLoss:
         """Move each sample's average by each of its losses, in the order of observation."""
         excess = np.clip(losses, -LARGEST, LARGEST) - np.clip(means, -LARGEST, LARGEST)
         excess = np.clip(excess, -LARGEST, LARGEST)
-        rest = np.arange(len(ids))
-        while rest.size:  # once, unless samples repeat: no visit of a sample may be lost, wherever blocks were cut
-            first, later = _firsts(ids[rest], len(arrays["excess"]))
-            now, rest = rest[first], rest[later]
+        average = arrays["excess"]
+        for now in _rounds(ids, average):
             which = ids[now]
-            arrays["excess"][which] = self.decay * arrays["excess"][which].astype(np.float64) + (
-                (1 - self.decay) * excess[now]
-            )
+            average[which] = self.decay * average[which].astype(np.float64) + (1 - self.decay) * excess[now]
 
     def scores(self, known: Known) -> Array:
         """The averages."""
         return known.arrays["excess"]
 
 
-def _firsts(ids: Ids, samples: int) -> tuple[Mask, Mask]:
-    """Where each id stands for the first time, and where again, without a sort."""
-    place = np.empty(samples, dtype=np.intp)
-    places = np.arange(len(ids))
-    place[ids[::-1]] = places[::-1]  # numpy lets the last of several hold
-    first = place[ids] == places
-    return first, ~first
+def _rounds(ids: Ids, scratch: Array) -> Iterator[slice | Ids]:
+    """Yield where each id stands for the first time, the second, and so on: one round, unless samples repeat.
+
+    No visit of a sample may be lost, wherever blocks were cut. ``scratch`` is lent, a number a sample, and given back
+    as it was: memory for all samples, new for every block, would cost a large data set more than all else.
+    """
+    places = np.arange(ids.size, dtype=scratch.dtype)
+    before = scratch[ids]
+    scratch[ids] = places
+    repeat = ids.size > EXACT or not np.array_equal(scratch[ids], places)
+    scratch[ids] = before
+    if not repeat:
+        yield slice(None)
+        return
+    order = np.argsort(ids, kind="stable")
+    new = np.append(True, np.diff(ids[order]) != 0)
+    starts = np.flatnonzero(new)
+    nth = np.arange(ids.size) - np.repeat(starts, np.diff(np.append(starts, ids.size)))
+    for turn in range(int(nth.max()) + 1):
+        yield order[nth == turn]
 
 
 class _LastLosses:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata.cli import main
 from prunedata.cost import CostModel
 from prunedata.pruner import Pruner
 from prunedata.schedule import Schedule
@@ -27,17 +26,6 @@ KEYS = {
     "saved_percent",
     "visits_saved_percent",
 }
-
-
-@pytest.fixture
-def say(capsys):
-    """Run the program in this process: (exit status, standard output, standard error)."""
-
-    def call(command):
-        status = main(shlex.split(command))
-        return status, *capsys.readouterr()
-
-    return call
 
 
 def program(command, **environment):

@@ -1,7 +1,6 @@
 """prunedata suspects, compare and advise: what they print, of real stores."""
 
 import json
-import shlex
 import subprocess
 import sys
 
@@ -9,22 +8,10 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner, Schedule
-from prunedata.cli import main
 from tests.stored_runs import contents
 
 SAMPLES, EPOCHS = 120, 12
 SCHEDULE = Schedule(60, 30, 12, 5, 4)
-
-
-@pytest.fixture
-def say(capsys):
-    """Run the program in this process: (exit status, standard output, standard error)."""
-
-    def call(command):
-        status = main(shlex.split(command))
-        return status, *capsys.readouterr()
-
-    return call
 
 
 def watch(place, wrong=range(0, SAMPLES, 4), epochs=EPOCHS, samples=SAMPLES, **options):

@@ -2,9 +2,7 @@
 
 import io
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,8 @@ from benchmarks.networks import build
 from benchmarks.parquet import DataFolderError, read_folder
 from prunedata import Schedule
 from prunedata.cost import number_kept
+from tests.programs import run_module
 
-ROOT = Path(__file__).resolve().parents[1]
 RUNS = ("regular", "dropping-count", "random")
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 EPOCHS = 6
@@ -34,16 +32,7 @@ SCHEDULE = Schedule(EPOCHS, window=2, start=1, block=5, pruned_per_block=4, atte
 
 def demo(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
     """Run the demo as its own process in `cwd`, where it must leave nothing but what was asked for."""
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.demo", *arguments],
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": search},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    return run_module("benchmarks.demo", *arguments, cwd=cwd)
 
 
 def encoded(pixels: np.ndarray[Any, Any], kind: str) -> dict[str, Any]:

@@ -1,10 +1,6 @@
 """The benchmark of the library's own cost: that it measures what the page of results shows. No time is judged."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from torch.utils.data import DataLoader
@@ -12,8 +8,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from benchmarks.peers import InfoBatch
 from benchmarks.timing import Row, alternate, machine, markdown
+from tests.programs import ROOT, run_module
 
-ROOT = Path(__file__).parents[1]
 SIZES, BATCHES = (600, 1200), (8, 16, 64)
 REAL_SIZES, REAL_BATCHES = (50_000, 1_280_000), (32, 128, 1024)
 SMALL = ("--samples", "600", "1200", "--batch-sizes", "8", "16", "64", "--epochs", "25", "--repeats", "2")
@@ -49,16 +45,7 @@ def checkout(tmp_path_factory):
 
 
 def overhead(*arguments, cwd):
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "benchmarks.overhead", *arguments],
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": search},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    return run_module("benchmarks.overhead", *arguments, cwd=cwd, options=("-W", "error"))
 
 
 @pytest.fixture(scope="module")

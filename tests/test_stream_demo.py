@@ -1,10 +1,7 @@
 """The demo on a stream: the same training as map-style, and a table that says whether accuracies agree."""
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -23,8 +20,8 @@ from benchmarks.stream_runs import Decode, Shuffled
 from benchmarks.stream_shards import write_shards
 from prunedata import Schedule
 from prunedata.cost import number_kept
+from tests.programs import run_module
 
-ROOT = Path(__file__).parents[1]
 EPOCHS, SEEDS = 4, 2
 
 
@@ -69,16 +66,7 @@ def test_both_ways_train_on_what_the_schedule_says(framework, told):
 
 
 def test_the_table(tmp_path):
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.demo", "--framework", "iterable", *OPTIONS, "--seeds", "1"],
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": search},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run_module("benchmarks.demo", "--framework", "iterable", *OPTIONS, "--seeds", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == [], "something was left"
     lines = done.stdout.splitlines()

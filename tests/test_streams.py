@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -17,28 +15,19 @@ from PIL import Image
 from benchmarks.data import digits
 from benchmarks.stream_race import TURNS, Entrant, race
 from benchmarks.stream_shards import write_shards
+from tests.programs import run_module
 
 pytest.importorskip("webdataset")
 
 from benchmarks import stream_scale, streams
 
-ROOT = Path(__file__).parents[1]
 SAMPLES = 1100
 # WebDataset leaves it to the garbage collector to close its shards, and the race collects.
 pytestmark = pytest.mark.filterwarnings(r"ignore:unclosed file <_io\.\w+ name=.*\.tar:ResourceWarning")
 
 
 def run(*arguments, cwd):
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.streams", *arguments],
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": search},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    return run_module("benchmarks.streams", *arguments, cwd=cwd)
 
 
 @pytest.fixture(scope="module")

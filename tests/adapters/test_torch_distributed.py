@@ -2,9 +2,6 @@
 
 import io
 import json
-import multiprocessing
-import os
-from datetime import timedelta
 from itertools import islice
 
 import numpy as np
@@ -17,9 +14,9 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 from prunedata import Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import prune
 from prunedata.order import epoch_order
+from tests.adapters.ranks import WORLD, group, start
 from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner
 
-WORLD = 2
 SEED = 5
 
 
@@ -98,40 +95,16 @@ def one_rank_forgets(rank):
 
 
 def work(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=WORLD,
-        timeout=timedelta(seconds=60),  # so that a rank that waits for ever is an error
-    )
-    found = {name: scenario(**options(rank)) for name, options in SCENARIOS.items()}
-    found["one rank forgets"] = one_rank_forgets(rank)
-    torch.distributed.destroy_process_group()
+    with group(rank, folder):
+        found = {name: scenario(**options(rank)) for name, options in SCENARIOS.items()}
+        found["one rank forgets"] = one_rank_forgets(rank)
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What each rank found in each scenario."""
-    folder = tmp_path_factory.mktemp("ranks")
-    context = multiprocessing.get_context("spawn")
-    before = os.environ.get("GLOO_SOCKET_IFNAME")
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    try:
-        processes = [context.Process(target=work, args=(rank, folder)) for rank in range(WORLD)]
-        for process in processes:
-            process.start()
-    finally:
-        os.environ.pop("GLOO_SOCKET_IFNAME")
-        if before is not None:
-            os.environ["GLOO_SOCKET_IFNAME"] = before
-    for process in processes:
-        process.join(200)
-        process.kill()
-    assert [process.exitcode for process in processes] == [0] * WORLD
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(WORLD)]
+    return start(work, tmp_path_factory.mktemp("ranks"))
 
 
 def each(ranks, *names):

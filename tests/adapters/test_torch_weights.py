@@ -1,8 +1,6 @@
 """A policy that weighs samples: what observe() returns, and what several processes know of it."""
 
 import json
-import multiprocessing
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -12,9 +10,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 from prunedata import LossRanked
 from prunedata.adapters.iterable import prune as prune_stream
 from prunedata.adapters.torch import prune
+from tests.adapters.ranks import WORLD, group, start
 from tests.adapters.torch_helpers import BATCH, SAMPLES, Items, losses_of, make_pruner
-
-WORLD = 2
 
 
 def run_of():
@@ -61,36 +58,19 @@ def test_observe_returns_the_weighted_mean_and_records_the_losses_as_they_are(ki
 
 
 def work(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=WORLD,
-        timeout=timedelta(seconds=60),
-    )
-    run, epochs = run_of(), []
-    sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
-    loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
-    for epoch in run.epochs():
-        epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
-        for _, ids in loader:
-            loader.observe(losses_of(ids, epoch.number))
-    torch.distributed.destroy_process_group()
+    with group(rank, folder):
+        run, epochs = run_of(), []
+        sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
+        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
+        for epoch in run.epochs():
+            weights = None if epoch.weights is None else epoch.weights.tolist()
+            epochs.append((np.flatnonzero(epoch.keep).tolist(), weights))
+            for _, ids in loader:
+                loader.observe(losses_of(ids, epoch.number))
     found = [epochs, {name: array.tolist() for name, array in run.arrays.items()}]
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
-def test_all_ranks_select_and_weigh_as_one_process_does(tmp_path, monkeypatch):
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(rank, tmp_path)) for rank in range(WORLD)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(200)
-        process.kill()
-    assert [process.exitcode for process in processes] == [0] * WORLD
+def test_all_ranks_select_and_weigh_as_one_process_does(tmp_path):
     expected = json.loads(json.dumps(by_the_core()))
-    for rank in range(WORLD):
-        assert json.loads((tmp_path / f"{rank}.json").read_text()) == expected
+    assert start(work, tmp_path) == [expected] * WORLD

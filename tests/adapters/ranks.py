@@ -1,0 +1,45 @@
+"""Several real processes that train together over gloo."""
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+__all__ = ["WORLD", "group", "start"]
+
+WORLD = 2
+
+
+@contextmanager
+def group(rank: int, folder: Path) -> Iterator[None]:
+    """Be a rank of the group that meets in `folder`."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting",
+        rank=rank,
+        world_size=WORLD,
+        timeout=timedelta(seconds=60),  # so that a rank that waits for ever is an error
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def start(work: Callable[[int, Path], None], folder: Path) -> list[Any]:
+    """Run ``work(rank, folder)`` in a process for each rank; return what each wrote to ``folder / "RANK.json"``."""
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=work, args=(rank, folder)) for rank in range(WORLD)]
+    with mock.patch.dict("os.environ", GLOO_SOCKET_IFNAME="lo"):
+        for process in processes:
+            process.start()
+    for process in processes:
+        process.join(200)
+        process.kill()
+    assert [process.exitcode for process in processes] == [0] * WORLD
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(WORLD)]

@@ -1,0 +1,26 @@
+"""Programs of the repository, run as a user runs them: in a process of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "run_module"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run_module(
+    name: str, *arguments: str, cwd: Path, options: tuple[str, ...] = ()
+) -> "subprocess.CompletedProcess[str]":
+    """Run ``python -m name`` in `cwd`, with `options` of the interpreter, and return what came of it."""
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, *options, "-m", name, *arguments],
+        check=False,
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
