@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from prunedata.advice import Advice
 from prunedata.checks import whole
-from prunedata.cost import number_kept
 from prunedata.epoch import Delivery, Epoch
 from prunedata.errors import PrunedataError
 from prunedata.meter import Meter
@@ -107,14 +106,14 @@ class Pruner(Run):
         """
         if self._current is not None and self._is_complete():
             self.end_epoch()
-        while self._current is not None or self._next < self._schedule.epochs:
+        while self._current is not None or self._next < self.schedule.epochs:
             yield self.begin_epoch()
             self.end_epoch()
 
     def rewindow(self, window: int) -> None:
         """Let a new window of ``window`` epochs begin with the next epoch; the store records it."""
-        self._schedule = self._schedule.rewindow(self._next + (self._current is not None), window)
-        self._known.widen(min(self._schedule.longest_window, self._schedule.epochs))
+        self._pruning.schedule = self.schedule.rewindow(self._next + (self._current is not None), window)
+        self._known.widen(self._pruning.longest_window)
         self.commit()
 
     # -- persistence
@@ -144,7 +143,7 @@ class Pruner(Run):
             arrays["tally"] = self._tally.packed
         state = {
             "run": self._describe(),
-            "schedule": self._schedule.to_dict(),
+            "schedule": self.schedule.to_dict(),
             "epoch": self._next,
             "open": self._current is not None,
             "complete": self._current is not None and self._is_complete(),
@@ -162,9 +161,8 @@ class Pruner(Run):
         schedule, meter = Schedule.from_dict(state["schedule"]), Meter(**state["meter"])
         advice = None if state.get("advice") is None else Advice.from_dict(state["advice"])
         self._next = whole("the state's epoch", state["epoch"], 0, schedule.epochs - state["open"])
-        self._kept_when_pruned = number_kept(self.samples, self.prune, self.batch_size)
-        self._follow(advice)
-        self._schedule, self._meter = schedule, meter
+        self._pruning.restore(schedule, advice)
+        self._meter = meter
         for name in vars(self._known):
             setattr(self._known, name, arrays[name].copy())
         self._extras.restore(arrays, within=state["open"])
@@ -178,7 +176,7 @@ class Pruner(Run):
         if state["open"]:
             self._tally.packed[:] = arrays["tally"]
             self._tally.observed = state["observed"]
-            self._current = self._plan()
+            self._current = self._select()
 
     def _open_store(self, location: StoreLike | None, resume: bool) -> RunStore | None:
         if location is None:
@@ -200,9 +198,9 @@ class Pruner(Run):
         options = {"observe_only": self.observe_only, "classes": self.classes}
         return {
             "samples": self.samples,
-            "schedule": self._original.to_dict(),
+            "schedule": self._pruning.given.to_dict(),
             "prune": self.prune,
-            "policy": {"name": "auto"} if self._auto else describe(self.policy),
+            "policy": {"name": "auto"} if self._pruning.auto else describe(self.policy),
             "seed": self.seed,
             "batch_size": self.batch_size,
             **{name: value for name, value in options.items() if value},

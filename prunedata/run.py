@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from prunedata.advice import ADVISED_POLICY, Advice, advise
+from prunedata.advice import ADVISED_POLICY, Advice
 from prunedata.block import Block
 from prunedata.checks import whole
-from prunedata.cost import number_kept, number_pruned
+from prunedata.cost import number_pruned
 from prunedata.counts import Counts, Ids, Losses, Means, SampleCounts, Sizes, Tally, find_hits
 from prunedata.epoch import Delivery, Epoch, Weights, read_only, select
 from prunedata.errors import NotInEpoch, PrunedataError
 from prunedata.extras import Extras, High
 from prunedata.meter import Meter
 from prunedata.policy import Array, Known, Policy, Watcher, describe
+from prunedata.pruning import Pruning
 from prunedata.schedule import Schedule
-from prunedata.state import warn_if_idle, warn_of_advice
+from prunedata.state import warn_of_advice
 
 __all__ = ["Run", "discard"]
 
@@ -44,26 +45,17 @@ class Run:
         self.seed = whole("seed", seed, -(1 << 63), (1 << 64) - 1)
         self.prune = number_pruned(self.samples, prune)
         self.batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
-        self._auto = policy == "auto"
-        self.policy = _policy(policy)
-        self._kept_when_pruned = number_kept(self.samples, self.prune, self.batch_size)
-        self._original = self._schedule = schedule
+        self.policy = _policy(policy, classes)
         self.observe_only = bool(observe_only)
         self.classes = None if classes is None else whole("classes", classes, 2)
-        if self._auto and classes is None:
-            raise PrunedataError(
-                'Expected classes, the number of classes, with policy="auto". Got none: without '
-                "them a run cannot tell wrong labels from hard samples, and would never prune."
-            )
-        if not (self.observe_only or self._auto):
-            warn_if_idle(schedule, self.samples, self._kept_when_pruned)
+        self._pruning = Pruning(
+            self.samples, schedule, self.prune, self.batch_size, auto=policy == "auto", observe_only=self.observe_only
+        )
 
         self.history: list[dict[str, Any]] = []
         """A record of each finished epoch: ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of
         training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
         ``would_prune``, the samples that would have been pruned."""
-        self.advice: Advice | None = None
-        """With ``policy="auto"`` what was advised once enough had been watched, and why; None before."""
         self.sources: list[Callable[[], None]] = []
         """For adapters that hold losses back: each is called before the losses so far are reckoned with."""
         self.listeners: list[Callable[[Epoch], None]] = []
@@ -89,7 +81,12 @@ class Run:
     @property
     def schedule(self) -> Schedule:
         """The schedule in force, after any :meth:`rewindow`."""
-        return self._schedule
+        return self._pruning.schedule
+
+    @property
+    def advice(self) -> Advice | None:
+        """With ``policy="auto"`` what was advised once enough had been watched, and why; None before."""
+        return self._pruning.advice
 
     @property
     def next_epoch(self) -> int:
@@ -112,7 +109,7 @@ class Run:
         if self._current is None:
             return self._known.counts.copy()
         self._flush()
-        return self._known.counts_with(self._tally, reset=self._schedule.resets(self._next))
+        return self._known.counts_with(self._tally, reset=self.schedule.resets(self._next))
 
     @property
     def hits(self) -> Counts:
@@ -140,12 +137,12 @@ class Run:
             unseen = self._current.keep & (self._tally.visits == 0)
             self._current = replace(self._current, remaining=read_only(unseen))
         else:
-            if self._next >= self._schedule.epochs:
-                raise NotInEpoch(f"Expected one of {self._schedule.epochs} epochs to begin. Got none: all are done.")
+            if self._next >= self.schedule.epochs:
+                raise NotInEpoch(f"Expected one of {self.schedule.epochs} epochs to begin. Got none: all are done.")
             self._tally.clear()
             self._extras.begin()
             self._meter = Meter()
-            self._current = self._plan()
+            self._current = self._select()
         self._delivery = Delivery()
         self._block.start()
         self._record = self._block.add
@@ -192,7 +189,7 @@ class Run:
             self.exchange(self._tally, self._extras.open)
         self._tally.check()
         self._delivery.check(epoch, self._tally, needs_losses=self.policy.needs_losses)
-        self._known.add(self._tally, reset=self._schedule.resets(epoch.number))
+        self._known.add(self._tally, reset=self.schedule.resets(epoch.number))
         self._extras.finish()
         record = {
             "number": epoch.number,
@@ -204,17 +201,16 @@ class Run:
             "overhead": self._meter.overhead + perf_counter() - started,
         }
         if self.observe_only:
-            would = self._would_prune(epoch.number)
-            record["would_prune"] = self.samples - self._kept_when_pruned if would else 0
+            record["would_prune"] = self._pruning.amount if self._pruning.would_prune(epoch.number) else 0
         self.history.append(record)
         self._current, self._record = None, self._refuse
         self._next += 1
-        asked = self._auto and self.advice is None
-        if asked:
-            self._ask()
+        advised = self._pruning.ask(self._known, self._extras.arrays.get("high"), self._next)
+        if advised:
+            self._known.widen(self._pruning.longest_window)
         self.commit()
         record["overhead"] = self._meter.overhead + perf_counter() - started
-        if asked and self.advice is not None and self.advice.verdict != "prune":
+        if advised and self.advice is not None and self.advice.verdict != "prune":
             warn_of_advice(self.advice.evidence)
 
     def commit(self) -> None:
@@ -224,7 +220,7 @@ class Run:
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` trains on; known before it begins."""
-        return self._kept_when_pruned if self._prunes(epoch) else self.samples
+        return self._pruning.kept_in(epoch)
 
     def excuse(self, samples: int) -> None:
         """Say how many kept samples the loader will not deliver by the user's own settings, as ``drop_last``."""
@@ -252,36 +248,14 @@ class Run:
 
     # -- the epoch
 
-    def _prunes(self, epoch: int) -> bool:
-        return not self.observe_only and self._would_prune(epoch)
-
-    def _would_prune(self, epoch: int) -> bool:
-        decided = not self._auto or (self.advice is not None and self.advice.verdict == "prune")
-        return decided and self._schedule.prunes(epoch)
-
-    def _plan(self) -> Epoch:
+    def _select(self) -> Epoch:
         number, keep = self._next, self._everything
         weights: Weights | None = None
-        pruned, amount = self._prunes(number), self.samples - self._kept_when_pruned
+        pruned, amount = self._pruning.prunes(number), self._pruning.amount
         if pruned and amount:
             known = Known(**vars(self._known), arrays=self._extras.arrays, pruned=amount)
             keep, weights = select(self.policy, known, seed=self.seed, epoch=number)
         return Epoch(number, pruned, keep, self.kept_in(number), keep, self.seed, weights)
-
-    def _ask(self) -> None:
-        """Ask for advice by what was watched so far, and follow it unless it is to watch on."""
-        known, schedule = self._known, self._original
-        high = self._extras.arrays.get("high")
-        advice = advise(known.hits, known.visits, high, self._next, schedule, self.samples, prune=self.prune)
-        if advice.verdict != "watch":
-            self._follow(advice)
-
-    def _follow(self, advice: Advice | None) -> None:
-        self.advice = advice
-        if advice is not None and advice.schedule is not None:
-            self._schedule = advice.schedule
-            self._known.widen(min(self._schedule.longest_window, self._schedule.epochs))
-            self._kept_when_pruned = number_kept(self.samples, min(self.prune, advice.prune), self.batch_size)
 
     def _work(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
         started = perf_counter()
@@ -312,10 +286,15 @@ def discard(ids: Any, losses: Any) -> None:
     """Record nothing."""
 
 
-def _policy(policy: Policy | Literal["auto"]) -> Policy:
-    if isinstance(policy, str):
-        if policy != "auto":
-            raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {policy!r}.')
-        return ADVISED_POLICY
-    describe(policy)  # refuses what is none
-    return policy
+def _policy(policy: Policy | Literal["auto"], classes: int | None) -> Policy:
+    if not isinstance(policy, str):
+        describe(policy)  # refuses what is none
+        return policy
+    if policy != "auto":
+        raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {policy!r}.')
+    if classes is None:
+        raise PrunedataError(
+            'Expected classes, the number of classes, with policy="auto". Got none: without '
+            "them a run cannot tell wrong labels from hard samples, and would never prune."
+        )
+    return ADVISED_POLICY

@@ -81,7 +81,7 @@ def warn_if_idle(schedule: Schedule, samples: int, kept: int) -> None:
         why = f"pruned epochs keep all {samples} samples: raise prune, or lower batch_size"
     else:
         return
-    warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=4)
+    warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=5)
 
 
 def warn_of_advice(evidence: Sequence[str]) -> None:

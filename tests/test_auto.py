@@ -130,3 +130,14 @@ def test_watching_only_it_says_what_it_would_have_done():
     assert not any(record["pruned"] for record in run.history)
     would = [record["would_prune"] for record in run.history]
     assert would == [0] * FIRST + [run.advice.prune] * (SCHEDULE.epochs - FIRST)
+
+
+@pytest.mark.parametrize("advice", [{}, {"verdict": "prune"}, ["prune"], "prune"])
+def test_a_state_whose_advice_is_damaged_is_refused_and_changes_nothing(advice):
+    run = run_with(epochs=FIRST + 1)
+    state, before = run.state_dict(), run.visits
+    state["state"]["advice"] = advice
+    with pytest.raises(PrunedataError, match="Expected advice as"):
+        run.load_state_dict(state)
+    assert run.advice.verdict == "prune"
+    assert np.array_equal(run.visits, before)
