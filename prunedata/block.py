@@ -75,24 +75,24 @@ class Block:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if not ids.size:
             return
-        first, sizes = self._room == 0, np.array([ids.size])
-        at_once = first or ids.size > CAPACITY or not (arrays or self._is_good(ids, losses, sizes))
+        first = self._room == 0
+        at_once = ids.size > CAPACITY or not ((arrays and not first) or self._is_good(ids, losses))
         # The first batch of an epoch says how wide the losses are; should wider ones come, so is the block from then.
         narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
         block = self._narrow if narrow else self._wide
         try:
-            if at_once or self._fill + ids.size > self._room or block is not self._losses:
+            if at_once or self._fill + ids.size > CAPACITY or block is not self._losses:
                 self.flush()
         finally:  # a bad batch among those that waited does not take this one with it
             self._use(block)
             if at_once:
-                self._consume(ids, losses.astype(np.float64), sizes)
-                self._room = CAPACITY
+                self._consume(ids, losses.astype(np.float64), np.array([ids.size]))
             else:
                 end = self._fill + ids.size
                 self._ids[self._fill : end], self._losses[self._fill : end] = ids, losses
                 self._ends.append(end)
                 self._fill = end
+            self._room = CAPACITY
 
     def _use(self, losses: npt.NDArray[np.floating[Any]]) -> None:
         self._losses, self._losses_view = losses, losses.data
@@ -130,9 +130,10 @@ class Block:
             self._work(ids[good], losses[good], sizes[~bad], means[~bad])
         raise LossError(self._complaint(first, ids, losses, sizes, means))
 
-    def _is_good(self, ids: Ids, losses: npt.NDArray[np.floating[Any]], sizes: Sizes) -> bool:
-        means = _means(losses.astype(np.float64), sizes, self._scratch)
-        return not self._bad(ids, sizes, means).any()
+    def _is_good(self, ids: Ids, losses: npt.NDArray[np.floating[Any]]) -> bool:
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = losses.sum(dtype=np.float64, keepdims=True)
+        return not self._bad(ids, np.array([ids.size]), total).any()
 
     def _bad(self, ids: Ids, sizes: Sizes, means: Means) -> npt.NDArray[np.bool_]:
         """Which batches cannot be recorded, shape (batches,). A mean is finite exactly if all losses are."""
