@@ -1,7 +1,6 @@
 """Two pictures of what pruning saves: predicted against measured time, and accuracy against visits."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,13 @@ from matplotlib.lines import Line2D
 
 from benchmarks.recipe import ARMS
 from benchmarks.style import colour, kind_of_labels, marker, new_figure, save, tidy
-from benchmarks.tables import table_of_accuracy
+from benchmarks.tables import batches, table_of_accuracy
 
-__all__ = ["batches", "draw_accuracy", "draw_saving", "savings"]
+__all__ = ["draw_accuracy", "draw_saving", "savings"]
 
 Facts = Mapping[str, Any]
 ROOM = 0.8
 """Points of visits saved between arms that save about equally, so that their bars don't lie on each other."""
-
-
-def batches(facts: Facts) -> int:
-    """Return how many batches a run trained on."""
-    return sum(ceil(point["visits"] / facts["recipe"]["batch_size"]) for point in facts["curves"])
 
 
 def savings(results: Iterable[Facts]) -> list[dict[str, Any]]:

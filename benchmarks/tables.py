@@ -10,13 +10,15 @@ import argparse
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+from benchmarks.recipe import ARMS
 from benchmarks.train import RESULTS
 
-__all__ = ["PAPER", "main", "read_results", "table_of_accuracy", "table_of_time"]
+__all__ = ["PAPER", "batches", "main", "read_results", "table_of_accuracy", "table_of_gains", "table_of_time"]
 
 PAPER = {
     "lenet": (11.80, 75.15, 74.72),
@@ -83,13 +85,43 @@ def table_of_accuracy(results: Iterable[Facts]) -> list[Facts]:
     return rows
 
 
+def table_of_gains(results: Iterable[Facts]) -> list[Facts]:
+    """Return the gains of all policies side by side: a row for each network, kind of labels and saving.
+
+    ``gains`` maps a policy to its row of :func:`table_of_accuracy`.
+    """
+    found: dict[tuple[Any, ...], Facts] = {}
+    regular: dict[tuple[Any, ...], Facts] = {}
+    columns = ("network", "data", "samples", "epochs", "labels")
+    for row in table_of_accuracy(results):
+        setting = tuple(row[column] for column in columns)
+        if row["policy"] == "regular":
+            regular[setting] = row
+            continue
+        own = {column: row[column] for column in (*columns, "saving")}
+        both = found.setdefault((*setting, row["saving"]), {**own, "regular": None, "gains": {}})
+        both["gains"][row["policy"]] = row
+    for key, row in found.items():
+        row["regular"] = regular[key[:-1]]["accuracy_final"]
+    return list(found.values())
+
+
+def batches(facts: Mapping[str, Any]) -> int:
+    """Return how many batches a run trained on."""
+    return sum(ceil(point["visits"] / facts["recipe"]["batch_size"]) for point in facts["curves"])
+
+
 def table_of_time(results: Iterable[Facts]) -> list[Facts]:
-    """Table 1: seconds of regular and of pruned training, overhead, and the percentage saved with it."""
+    """Table 1: seconds of regular and of pruned training, overhead, and the percentage saved with it.
+
+    ``measured_over_predicted`` is that saving over the one that is known beforehand, that of batches: medians.
+    """
     rows = []
     for (network, data, samples, epochs, noise, saving, policy), pairs in _grouped(results).items():
         if policy == "regular":
             continue
         saved = [100 * (1 - facts["seconds"] / own["seconds"]) for facts, own in pairs]
+        predicted = statistics.median(100 * (1 - batches(facts) / batches(own)) for facts, own in pairs)
         rows.append(
             {
                 "network": network, "data": data, "samples": samples, "epochs": epochs, "labels": noise,
@@ -97,7 +129,8 @@ def table_of_time(results: Iterable[Facts]) -> list[Facts]:
                 "regular_seconds": round(statistics.mean(own["seconds"] for _, own in pairs), 1),
                 "pruned_seconds": round(statistics.mean(facts["seconds"] for facts, _ in pairs), 1),
                 "overhead_seconds": round(statistics.mean(facts["overhead_seconds"] for facts, _ in pairs), 2),
-                "saved_percent": round(statistics.median(saved), 2),
+                "saved_percent": round(statistics.median(saved), 2), "predicted_percent": round(predicted, 2),
+                "measured_over_predicted": round(statistics.median(saved) / predicted, 3) if predicted else None,
                 "visits_saved_percent": round(statistics.mean(facts["visits_saved_percent"] for facts, _ in pairs), 2),
                 "paper_percent": PAPER.get(network, (None,))[0],
             }
@@ -120,6 +153,20 @@ def _markdown(rows: Sequence[Facts], columns: Sequence[str]) -> str:
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
+def _side_by_side(rows: Sequence[Facts]) -> str:
+    """The table of gains: mean, and lowest to highest where there are several seeds."""
+
+    def cell(row: Facts | None) -> str:
+        if row is None:
+            return ""
+        lowest, highest = min(row["gains"]), max(row["gains"])
+        return f"{row['gain']:+.2f}" + (f" ({lowest:+.2f} to {highest:+.2f})" if row["seeds"] > 1 else "")
+
+    arms = [arm for arm in ARMS if any(arm in row["gains"] for row in rows)]
+    cells = [{**row, **{arm: cell(row["gains"].get(arm)) for arm in arms}} for row in rows]
+    return _markdown(cells, ("network", "samples", "epochs", "labels", "saving", "regular", *arms))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description="The study's tables.")
@@ -131,15 +178,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = [facts for facts in read_results(given.results) if not given.network or facts["network"] in given.network]
     if not results:
         parser.error(f"Expected results of benchmarks.train in {given.results}. Got none.")
-    accuracy, seconds = table_of_accuracy(results), table_of_time(results)
+    accuracy, gains, seconds = table_of_accuracy(results), table_of_gains(results), table_of_time(results)
     if given.json:
-        print(json.dumps({"accuracy": accuracy, "time": seconds}, indent=2))
+        print(json.dumps({"accuracy": accuracy, "gains": gains, "time": seconds}, indent=2))
         return 0
     shared = ("network", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")
     print("Accuracy on the test set, percent; gains against regular training of the same seed, points\n")
     print(_markdown(accuracy, (*shared, "accuracy_best3", "accuracy_final", "gain", "spread", "gains")))
+    print("\nGains side by side: mean, and lowest to highest of the seeds\n")
+    print(_side_by_side(gains))
     print("\nSeconds of training\n")
-    print(_markdown(seconds, (*shared, "regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent")))
+    times = ("regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent", "measured_over_predicted")
+    print(_markdown(seconds, (*shared, *times)))
     for network in sorted({row["network"] for row in accuracy}):
         if network in PAPER:
             speedup, regular, pruned = PAPER[network]

@@ -13,7 +13,8 @@ def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
     return {
         "network": "lenet", "data": "cifar10", "samples": 100, "epochs": 10, "noise": "clean", "policy": policy,
         "saving": saved / 100, "seed": seed, "visits_saved_percent": saved, "seconds": seconds,
-        "overhead_seconds": 0.5, "accuracy_best3": final + 1, "accuracy_final": final, **other,
+        "overhead_seconds": 0.5, "accuracy_best3": final + 1, "accuracy_final": final, "recipe": {"batch_size": 10},
+        "curves": [{"visits": 100 - saved}] * 10, **other,
     }  # fmt: skip
 
 
@@ -40,6 +41,18 @@ def test_time_is_paired_too():
     (random,) = tables.table_of_time(RESULTS)
     assert random["saved_percent"] == 22.5
     assert random["paper_percent"] == 11.8
+    # Of ten batches an epoch two are left out: the last of the eight is half as long, and takes as long.
+    assert (random["predicted_percent"], random["measured_over_predicted"]) == (20.0, 1.125)
+
+
+def test_gains_stand_side_by_side():
+    more = run("fewer-epochs", 0, 59.5, 75.0, 25.0)
+    (row,) = tables.table_of_gains([*RESULTS, more])
+    assert (row["regular"], row["labels"], row["saving"]) == (61.0, "clean", 0.25)
+    assert {policy: (each["gain"], each["seeds"]) for policy, each in row["gains"].items()} == {
+        "random": (2.0, 2),
+        "fewer-epochs": (-0.5, 1),
+    }
 
 
 def test_the_command_prints_tables_that_align(tmp_path, capsys):
@@ -49,8 +62,9 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len({len(line) for line in lines[:4]}) == 1
     assert any("+1.00 +3.00" in line for line in lines)
+    assert any("+2.00 (+1.00 to +3.00)" in line for line in lines)
     assert tables.main(["--results", str(tmp_path), "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "time"}
+    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "time"}
 
 
 def test_no_results_are_explained(tmp_path, capsys):
