@@ -34,6 +34,13 @@ PAPER = {
 }
 """Speedup in percent (Table 1), accuracy of regular and of pruned training in percent (Table 2)."""
 
+PREFACE = """# The study, run by run
+
+`python -m benchmarks.tables` prints this page from `benchmarks/results/`. Accuracy is of the test set, in percent: the
+mean of the last three epochs (`accuracy_final`) and, as the paper has it, of the best three (`accuracy_best3`). A gain
+is in points against regular training with the same seed, labels and epochs; `spread` is the standard deviation of the
+gains. Seconds are the processor's, of runs on a shared machine; `measured_over_predicted` is the share of time saved
+over the share of the batches saved, medians."""
 Facts = dict[str, Any]
 Group = tuple[str, str, int, int, str, float, str]
 
@@ -138,11 +145,15 @@ def table_of_time(results: Iterable[Facts]) -> list[Facts]:
     return rows
 
 
+def _plain(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
 def _markdown(rows: Sequence[Facts], columns: Sequence[str]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, list):
             return " ".join(f"{item:+.2f}" for item in value)
-        return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+        return "" if value is None else f"{value:,}" if isinstance(value, int) else _plain(value)
 
     body = [[cell(row[column]) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *body, strict=True)]
@@ -164,7 +175,28 @@ def _side_by_side(rows: Sequence[Facts]) -> str:
 
     arms = [arm for arm in ARMS if any(arm in row["gains"] for row in rows)]
     cells = [{**row, **{arm: cell(row["gains"].get(arm)) for arm in arms}} for row in rows]
-    return _markdown(cells, ("network", "samples", "epochs", "labels", "saving", "regular", *arms))
+    return _markdown(cells, ("network", "data", "samples", "epochs", "labels", "saving", "regular", *arms))
+
+
+def _page(accuracy: Sequence[Facts], gains: Sequence[Facts], seconds: Sequence[Facts]) -> str:
+    shared = ("network", "data", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")
+    finals = ("accuracy_best3", "accuracy_final", "gain", "spread", "gains")
+    times = ("regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent", "measured_over_predicted")
+    parts = [
+        PREFACE,
+        "## Gains side by side\n\nMean, and lowest to highest of the seeds.\n\n" + _side_by_side(gains),
+        "## Accuracy\n\n" + _markdown(accuracy, (*shared, *finals)),
+        "## Seconds of training\n\n" + _markdown(seconds, (*shared, *times)),
+    ]
+    papers = [
+        f"| {network} | {regular:.2f} | {pruned:.2f} | {speedup:.2f} |"
+        for network, (speedup, regular, pruned) in PAPER.items()
+        if any(row["network"] == network for row in accuracy)
+    ]
+    if papers:
+        columns = "| network | accuracy, regular | accuracy, pruned | time saved, percent |\n|---|---|---|---|\n"
+        parts.append("## The paper's figures\n\n" + columns + "\n".join(papers))
+    return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,18 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         print(json.dumps({"accuracy": accuracy, "gains": gains, "time": seconds}, indent=2))
         return 0
-    shared = ("network", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")
-    print("Accuracy on the test set, percent; gains against regular training of the same seed, points\n")
-    print(_markdown(accuracy, (*shared, "accuracy_best3", "accuracy_final", "gain", "spread", "gains")))
-    print("\nGains side by side: mean, and lowest to highest of the seeds\n")
-    print(_side_by_side(gains))
-    print("\nSeconds of training\n")
-    times = ("regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent", "measured_over_predicted")
-    print(_markdown(seconds, (*shared, *times)))
-    for network in sorted({row["network"] for row in accuracy}):
-        if network in PAPER:
-            speedup, regular, pruned = PAPER[network]
-            print(f"\nThe paper, {network}: {regular} % regular, {pruned} % pruned, {speedup} % of the time saved.")
+    print(_page(accuracy, gains, seconds), end="")
     return 0
 
 

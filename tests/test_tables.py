@@ -1,6 +1,7 @@
 """The study's tables: pairing, spread, and what the page shows."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -60,11 +61,17 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
         (tmp_path / f"{number}.json").write_text(json.dumps(facts))
     assert tables.main(["--results", str(tmp_path)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert len({len(line) for line in lines[:4]}) == 1
+    assert len({len(line) for line in lines[:3]}) == 1
     assert any("+1.00 +3.00" in line for line in lines)
     assert any("+2.00 (+1.00 to +3.00)" in line for line in lines)
     assert tables.main(["--results", str(tmp_path), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "time"}
+
+
+def test_the_page_of_the_study_shows_what_is_recorded(capsys):
+    page = Path(__file__).parents[1] / "docs" / "study.md"
+    assert tables.main([]) == 0
+    assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.tables > docs/study.md"
 
 
 def test_no_results_are_explained(tmp_path, capsys):
