@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from benchmarks.recipe import ARMS
 from benchmarks.style import colour, kind_of_labels, marker, new_figure, save, tidy
-from benchmarks.tables import batches, table_of_accuracy
+from benchmarks.tables import saving_of_an_epoch, table_of_accuracy
 
 __all__ = ["draw_accuracy", "draw_saving", "savings"]
 
@@ -19,36 +19,24 @@ ROOM = 0.8
 
 
 def savings(results: Iterable[Facts]) -> list[dict[str, Any]]:
-    """Return predicted and measured saving of each run beside regular training of its seed, in percent of time.
+    """Return what a pruned epoch of each run was predicted to save, and what it saved, in percent of a full one's time.
 
-    Predicted: the batches saved, as each takes as long as any other. Measured: seconds of training, with the overhead.
-    Only runs on the same hardware and with the same versions are put side by side.
+    Runs in which full and pruned epochs don't take turns are left out: see :func:`saving_of_an_epoch`.
     """
-    results = list(results)
-
-    def key(facts: Facts) -> str:
-        fields = "network", "data", "samples", "epochs", "noise", "seed", "hardware", "versions"
-        return repr([facts[field] for field in fields])
-
-    regular = {key(facts): facts for facts in results if facts["policy"] == "regular"}
-    pairs = [
-        (facts, regular[key(facts)]) for facts in results if facts["policy"] != "regular" and key(facts) in regular
-    ]
     return [
         {
             "policy": facts["policy"],
-            "network": facts["network"],
             "hardware": facts["hardware"],
-            "seed": facts["seed"],
-            "predicted_percent": 100 * (1 - batches(facts) / batches(own)),
-            "measured_percent": 100 * (1 - facts["seconds"] / own["seconds"]),
+            "predicted_percent": 100 * both[0],
+            "measured_percent": 100 * both[1],
         }
-        for facts, own in pairs
+        for facts in results
+        if (both := saving_of_an_epoch(facts))
     ]
 
 
 def draw_saving(path: Path, results: Iterable[Facts]) -> Path | None:
-    """A point a run, the line where measured is predicted, a panel for each hardware; None if there is no pair."""
+    """A point a run, the line where measured is predicted, a panel for each hardware; None if there is none."""
     rows = savings(results)
     hardware = sorted({row["hardware"] for row in rows})
     if not rows:
@@ -67,9 +55,9 @@ def draw_saving(path: Path, results: Iterable[Facts]) -> Path | None:
             axes.plot(
                 row["predicted_percent"], row["measured_percent"], marker(arm), color=colour(arm), ms=8, alpha=0.8
             )
-        axes.set(xlim=(low, high), ylim=(low, high), xlabel="predicted: batches saved, %", aspect="equal")
+        axes.set(xlim=(low, high), ylim=(low, high), xlabel="predicted: batches of an epoch saved, %", aspect="equal")
         axes.set_title(machine, fontsize=9)
-        axes.set_ylabel("measured: seconds saved, %")
+        axes.set_ylabel("measured: seconds of it saved, %")
         tidy(axes)
     arms = _ordered({row["policy"] for row in rows})
     keys = [Line2D([], [], color="#404040", linewidth=1), *map(_key, arms)]

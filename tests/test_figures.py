@@ -60,7 +60,6 @@ def test_all_pictures_are_drawn_from_real_runs(runs, tmp_path):
     assert figures.main([*given, "--sheet", names[2], "--top", "12"]) == 0
     setting = "lenet-digits-200x6.png"
     wanted = {
-        "saving.png",
         f"accuracy-{setting}",
         f"curves-{setting}",
         f"samples-{setting}",
@@ -87,18 +86,24 @@ def test_runs_without_a_trace_give_no_figure_2(runs, tmp_path):
     assert figures.draw(facts, tmp_path, tmp_path) == []
 
 
-def test_a_saving_is_predicted_from_the_batches_and_measured_in_seconds():
-    pruned = facts_of("random", seconds=8.0, visits=(100, 100, 55, 55))  # 6 batches of 10 each: 32 of 40
-    (row,) = savings([facts_of("regular"), pruned])
-    assert row["predicted_percent"] == pytest.approx(20)
-    assert row["measured_percent"] == pytest.approx(20)
+def in_turns(times, seconds=(10.0, 6.0), **more):
+    """A run whose epochs are full and pruned in turn: ten batches, and six of which the last is half as large."""
+    facts = facts_of("random", visits=(100, 55) * times, **more)
+    for at, epoch in enumerate(facts["curves"]):
+        epoch["seconds"] = seconds[at % 2] * (1 + at)  # a machine that grows slower
+    return facts
 
 
-@pytest.mark.parametrize(
-    "change", [{"hardware": "another"}, {"versions": {"torch": "3"}}, {"seed": 1}, {"noise": "random40"}]
-)
-def test_only_like_runs_are_put_side_by_side(change):
-    assert savings([facts_of("regular"), facts_of("random") | change]) == []
+def test_a_saving_is_predicted_from_batches_and_measured_in_seconds_of_neighbouring_epochs(tmp_path):
+    (row,) = savings([in_turns(50), facts_of("regular")])
+    assert row["predicted_percent"] == pytest.approx(40)
+    assert row["measured_percent"] == pytest.approx(40, abs=1)
+    assert is_a_picture(draw_saving(tmp_path / "saving.png", [in_turns(50), in_turns(9, hardware="another")]))
+
+
+def test_few_neighbours_tell_nothing_of_time():
+    assert savings([in_turns(5)]) == []
+    assert len(savings([in_turns(6)])) == 1
 
 
 def test_one_panel_for_each_kind_of_labels(tmp_path):
