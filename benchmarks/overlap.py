@@ -1,6 +1,6 @@
 """Do runs suspect the same samples? Between seeds, between arms, between networks: a table, and a matrix as a picture.
 
-    python -m benchmarks.overlap --arrays FOLDER [--json] [--out FOLDER]
+    python -m benchmarks.overlap --arrays FOLDER [--arm regular] [--json] [--out FOLDER]
 
 Reads what benchmarks.train wrote with ``--arrays``. Wrong labels are drawn with a seed of their own, so all runs of one
 data set, size and kind of labels have the same ones; runs are compared only where all labels are equal. A run counts
@@ -24,6 +24,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from benchmarks.recipe import ARMS
 from benchmarks.style import Named, kind_of_labels, new_figure, parse, save
 from prunedata.compare import compare
 from prunedata.suspects import rates
@@ -185,11 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--arrays", type=Path, required=True, metavar="FOLDER", help="what runs wrote of their samples")
     add("--top", type=float, default=0.1, help="share of the samples that is a run's top; default: %(default)s")
+    add("--arm", action="append", choices=ARMS, metavar="ARM", help="only these; may be given several times")
     add("--json", action="store_true", help="print one JSON object, with all pairs, instead of the table")
     add("--out", type=Path, metavar="FOLDER", help="draw a matrix for each kind of labels there")
     given = parser.parse_args(arguments)
     try:
-        rows = pairs(read_runs(given.arrays), given.top)
+        runs = read_runs(given.arrays)
+        rows = pairs([run for run in runs if not given.arm or run.name.arm in given.arm], given.top)
         if not rows:
             raise ValueError(f"Expected two runs with hits and equal labels in {given.arrays}. Got none.")
     except (ValueError, OSError) as error:

@@ -105,6 +105,8 @@ def test_the_command_prints_a_table_or_json_and_draws(folder, tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert len(printed["pairs"]) == 6
     assert len(printed["summary"]) == 3
+    assert overlap.main(["--arrays", str(folder), "--json", "--arm", "regular"]) == 0
+    assert {row["between"] for row in json.loads(capsys.readouterr().out)["summary"]} == {"seeds", "networks"}
 
 
 def test_a_folder_without_pairs_is_explained(tmp_path, capsys):
