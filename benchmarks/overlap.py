@@ -149,7 +149,7 @@ def draw(path: Path, rows: Sequence[dict[str, Any]], title: str) -> Path:
     networks = {kind.split()[0] for kind in kinds}
     alone = next(iter(networks)) if len(networks) == 1 else ""
     shown = [kind.removeprefix(alone).strip() for kind in kinds]
-    figure = new_figure(4.6 + 1.2 * len(kinds), 3.0 + 0.6 * len(kinds))
+    figure = new_figure(4.6 + 1.2 * len(kinds), 4.0 + 0.45 * len(kinds))
     for axes, field, name in zip(
         figure.subplots(1, 2, sharey=True),
         ("jaccard", "rank_correlation"),
