@@ -49,7 +49,7 @@ PARTS = (
     (RANDOM40, 0.40, ("running-loss", *PAPER)),
     (CONFUSABLE, 0.14, PAPER),
     (CONFUSABLE, 0.40, PAPER),
-    (RANDOM40, 0.34, ("known-wrong",)),
+    (RANDOM40, 0.34, ("dropping-count", "known-wrong")),
     (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy")),
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
 )
