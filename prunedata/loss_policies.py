@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prunedata.checks import real
+from prunedata.counts import smallest_unsigned
 from prunedata.errors import PrunedataError
 from prunedata.policy import Array, Ids, Known, Losses, Mask, check_rank, hit_rate
 
@@ -178,4 +179,6 @@ class EasyPruning(_LastLosses):
             losses = known.arrays["loss"]
             return np.where(np.isnan(losses), np.float32(-np.inf), -losses)
         hard = known.counts if self.rank == "window" else hit_rate(known)
-        return np.where(known.visits > 0, ~hard, hard.dtype.type(0))
+        top = int(hard.max()) + 1  # so that a sample seen and always hit comes before those never seen
+        dtype = smallest_unsigned(top)
+        return np.where(known.visits > 0, np.subtract(top, hard, dtype=dtype), dtype.type(0))

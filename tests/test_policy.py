@@ -163,15 +163,24 @@ def test_easy_pruning_takes_the_lowest_losses(losses, seed, data):
     assert (keep.tolist(), weights) == (plain_keep(ranks, pruned, seed, 2), None)
 
 
+@pytest.mark.parametrize("rank", ["window", "run"])
+def test_easy_pruning_keeps_what_nobody_has_seen_beside_what_was_hit_as_often_as_can_be_counted(rank):
+    hits = np.array([0, 255], dtype=np.uint8)
+    for seed in range(20):
+        keep, _ = select(EasyPruning(rank), Known(hits, hits, hits, {}, 1), seed=seed, epoch=2)
+        assert keep.tolist() == [True, False]
+
+
 @given(st.lists(VISITS, min_size=2, max_size=40), st.sampled_from(["window", "run"]), SEEDS, st.data())
 def test_easy_pruning_takes_the_fewest_hits_and_never_what_nobody_has_seen(pairs, rank, seed, data):
     pruned = data.draw(st.integers(1, len(pairs) - 1))
     hits, visits = (np.array(values, dtype=np.uint8) for values in zip(*pairs, strict=True))
     keep, _ = select(EasyPruning(rank), Known(hits, hits, visits, {}, pruned), seed=seed, epoch=2)
-    hard = [hits[x] if rank == "window" else Fraction(int(hits[x]), max(1, int(visits[x]))) for x in range(hits.size)]
+    hard = [
+        int(hits[x]) if rank == "window" else Fraction(int(hits[x]), max(1, int(visits[x]))) for x in range(hits.size)
+    ]
     unseen = max(hard) + 1
-    ranks = [-int(hard[x]) if rank == "window" else -hard[x] for x in range(hits.size)]
-    ranks = [rank if visits[x] else -int(unseen) - 1 for x, rank in enumerate(ranks)]
+    ranks = [-each if visits[x] else -int(unseen) - 1 for x, each in enumerate(hard)]
     seen = int(np.count_nonzero(visits))
     if pruned <= seen:
         assert keep[visits == 0].all()
