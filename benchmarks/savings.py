@@ -7,9 +7,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from benchmarks.neighbours import saving_of_an_epoch
 from benchmarks.recipe import ARMS
 from benchmarks.style import colour, kind_of_labels, marker, new_figure, save, tidy
-from benchmarks.tables import saving_of_an_epoch, table_of_accuracy
+from benchmarks.tables import table_of_accuracy
 
 __all__ = ["draw_accuracy", "draw_saving", "savings"]
 

@@ -10,12 +10,12 @@ import argparse
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from math import ceil
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks.neighbours import saving_of_an_epoch, table_of_savings
 from benchmarks.recipe import ARMS
 from benchmarks.train import RESULTS
 
@@ -23,7 +23,6 @@ __all__ = [
     "PAPER",
     "main",
     "read_results",
-    "saving_of_an_epoch",
     "table_of_accuracy",
     "table_of_gains",
     "table_of_time",
@@ -50,9 +49,10 @@ mean of the last three epochs (`accuracy_final`) and, as the paper has it, of th
 is in points against regular training with the same seed, labels and epochs; `spread` is the standard deviation of the
 gains. Seconds are the processor's, of runs on a shared machine that drifts from one run to the next. So
 `measured_over_predicted`, the share of the time saved over that of the batches saved, is of neighbouring epochs of one
-run, of which one is pruned: medians, overhead included."""
-NEIGHBOURS = 10
-"""Fewer neighbouring epochs, of which one is pruned, tell nothing of time."""
+run, of which one is pruned: medians, overhead included. `overhead_percent` is of the training time, inside of the
+library or of InfoBatch."""
+COLUMNS = ("network", "data", "samples", "epochs", "labels", "saving", "policy")
+"""What runs that differ by the seed alone have in common."""
 Facts = dict[str, Any]
 Group = tuple[str, str, int, int, str, float, str]
 
@@ -89,12 +89,11 @@ def table_of_accuracy(results: Iterable[Facts]) -> list[Facts]:
     deviation of these differences, and ``gains`` are they themselves, by seed.
     """
     rows = []
-    for (network, data, samples, epochs, noise, saving, policy), pairs in _grouped(results).items():
+    for group, pairs in _grouped(results).items():
         gains = [round(facts["accuracy_final"] - own["accuracy_final"], 3) for facts, own in pairs]
         rows.append(
             {
-                "network": network, "data": data, "samples": samples, "epochs": epochs, "labels": noise,
-                "saving": saving, "policy": policy, "seeds": len(pairs),
+                **dict(zip(COLUMNS, group, strict=True)), "seeds": len(pairs),
                 "visits_saved_percent": round(statistics.mean(facts["visits_saved_percent"] for facts, _ in pairs), 2),
                 "accuracy_best3": round(statistics.mean(facts["accuracy_best3"] for facts, _ in pairs), 2),
                 "accuracy_final": round(statistics.mean(facts["accuracy_final"] for facts, _ in pairs), 2),
@@ -104,46 +103,19 @@ def table_of_accuracy(results: Iterable[Facts]) -> list[Facts]:
     return rows
 
 
-def table_of_gains(results: Iterable[Facts]) -> list[Facts]:
-    """Return the gains of all policies side by side: a row for each network, kind of labels and saving.
+def table_of_gains(accuracy: Iterable[Facts]) -> list[Facts]:
+    """Return gains side by side: a row for each network, kind of labels and saving, from those of accuracy.
 
     ``gains`` maps a policy to its row of :func:`table_of_accuracy`.
     """
-    found: dict[tuple[Any, ...], Facts] = {}
-    regular: dict[tuple[Any, ...], Facts] = {}
-    columns = ("network", "data", "samples", "epochs", "labels")
-    for row in table_of_accuracy(results):
-        setting = tuple(row[column] for column in columns)
-        if row["policy"] == "regular":
-            regular[setting] = row
-            continue
-        own = {column: row[column] for column in (*columns, "saving")}
-        both = found.setdefault((*setting, row["saving"]), {**own, "regular": None, "gains": {}})
-        both["gains"][row["policy"]] = row
-    for key, row in found.items():
-        row["regular"] = regular[key[:-1]]["accuracy_final"]
-    return list(found.values())
-
-
-def saving_of_an_epoch(facts: Mapping[str, Any]) -> tuple[float, float] | None:
-    """What a pruned epoch of a run was predicted to save of the time of a full one, and what it saved: shares.
-
-    Predicted: the batches left out, as each takes as long as any other. Measured: the seconds, overhead included, of
-    neighbouring epochs of which one is pruned, so that a machine that grows faster or slower hits both; the medians
-    of all such neighbours. None if a run has fewer than NEIGHBOURS of them.
-    """
-    epochs, size = facts["curves"], facts["recipe"]["batch_size"]
-    most = max(epoch["visits"] for epoch in epochs)
-    pairs = []
-    for two in pairwise(epochs):
-        fewer, full = sorted(two, key=lambda epoch: epoch["visits"])
-        if fewer["visits"] < most == full["visits"]:
-            predicted = 1 - ceil(fewer["visits"] / size) / ceil(most / size)
-            pairs.append((predicted, 1 - fewer["seconds"] / full["seconds"]))
-    if len(pairs) < NEIGHBOURS:
-        return None
-    predicted, measured = (statistics.median(each) for each in zip(*pairs, strict=True))
-    return predicted, measured
+    found, regular = [], None
+    for setting, rows in groupby(accuracy, key=lambda row: {name: row[name] for name in COLUMNS[:-1]}):
+        policies = {row["policy"]: row for row in rows}
+        if "regular" in policies:  # it saves nothing, and so comes first
+            regular = policies["regular"]["accuracy_final"]
+        else:
+            found.append({**setting, "regular": regular, "gains": policies})
+    return found
 
 
 def table_of_time(results: Iterable[Facts]) -> list[Facts]:
@@ -152,37 +124,35 @@ def table_of_time(results: Iterable[Facts]) -> list[Facts]:
     ``measured_over_predicted`` is from :func:`saving_of_an_epoch`, the median of the runs that have it.
     """
     rows = []
-    for (network, data, samples, epochs, noise, saving, policy), pairs in _grouped(results).items():
-        if policy == "regular":
+    for group, pairs in _grouped(results).items():
+        row: Facts = dict(zip(COLUMNS, group, strict=True))
+        if row["policy"] == "regular":
             continue
         saved = [100 * (1 - facts["seconds"] / own["seconds"]) for facts, own in pairs]
         known = [both for facts, _ in pairs if (both := saving_of_an_epoch(facts))]
         ratios = [measured / predicted for predicted, measured in known]
         rows.append(
             {
-                "network": network, "data": data, "samples": samples, "epochs": epochs, "labels": noise,
-                "saving": saving, "policy": policy, "seeds": len(pairs),
+                **row, "seeds": len(pairs),
                 "regular_seconds": round(statistics.mean(own["seconds"] for _, own in pairs), 1),
                 "pruned_seconds": round(statistics.mean(facts["seconds"] for facts, _ in pairs), 1),
                 "overhead_seconds": round(statistics.mean(facts["overhead_seconds"] for facts, _ in pairs), 2),
                 "saved_percent": round(statistics.median(saved), 2),
                 "measured_over_predicted": round(statistics.median(ratios), 3) if ratios else None,
                 "visits_saved_percent": round(statistics.mean(facts["visits_saved_percent"] for facts, _ in pairs), 2),
-                "paper_percent": PAPER.get(network, (None,))[0],
+                "paper_percent": PAPER.get(row["network"], (None,))[0],
             }
         )  # fmt: skip
     return rows
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _markdown(rows: Sequence[Facts], columns: Sequence[str]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, list):
             return " ".join(f"{item:+.2f}" for item in value)
-        return "" if value is None else f"{value:,}" if isinstance(value, int) else _plain(value)
+        if isinstance(value, float):
+            return f"{value:.2f}"
+        return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
     body = [[cell(row[column]) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *body, strict=True)]
@@ -207,7 +177,7 @@ def _side_by_side(rows: Sequence[Facts]) -> str:
     return _markdown(cells, ("network", "data", "samples", "epochs", "labels", "saving", "regular", *arms))
 
 
-def _page(accuracy: Sequence[Facts], gains: Sequence[Facts], seconds: Sequence[Facts]) -> str:
+def _page(accuracy: Sequence[Facts], gains: Sequence[Facts], savings: Sequence[Facts], seconds: Sequence[Facts]) -> str:
     shared = ("network", "data", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")
     finals = ("accuracy_best3", "accuracy_final", "gain", "spread", "gains")
     times = ("regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent", "measured_over_predicted")
@@ -215,6 +185,7 @@ def _page(accuracy: Sequence[Facts], gains: Sequence[Facts], seconds: Sequence[F
         PREFACE,
         "## Gains side by side\n\nMean, and lowest to highest of the seeds.\n\n" + _side_by_side(gains),
         "## Accuracy\n\n" + _markdown(accuracy, (*shared, *finals)),
+        "## Time saved, and overhead\n\nMedians of all runs of a policy.\n\n" + _markdown(savings, tuple(savings[0])),
         "## Seconds of training\n\n" + _markdown(seconds, (*shared, *times)),
     ]
     papers = [
@@ -239,11 +210,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = [facts for facts in read_results(given.results) if not given.network or facts["network"] in given.network]
     if not results:
         parser.error(f"Expected results of benchmarks.train in {given.results}. Got none.")
-    accuracy, gains, seconds = table_of_accuracy(results), table_of_gains(results), table_of_time(results)
+    accuracy = table_of_accuracy(results)
+    gains, savings, seconds = table_of_gains(accuracy), table_of_savings(results), table_of_time(results)
     if given.json:
-        print(json.dumps({"accuracy": accuracy, "gains": gains, "time": seconds}, indent=2))
+        print(json.dumps({"accuracy": accuracy, "gains": gains, "savings": savings, "time": seconds}, indent=2))
         return 0
-    print(_page(accuracy, gains, seconds), end="")
+    print(_page(accuracy, gains, savings, seconds), end="")
     return 0
 
 

@@ -1,13 +1,31 @@
 """When a run prunes and how much, as it stands: by its schedule, or by what it was advised."""
 
-from prunedata.advice import Advice, advise
+from typing import Literal
+
+from prunedata.advice import ADVISED_POLICY, Advice, advise
 from prunedata.cost import number_kept
 from prunedata.counts import SampleCounts
-from prunedata.policy import Array
+from prunedata.errors import PrunedataError
+from prunedata.policy import Array, Policy, describe
 from prunedata.schedule import Schedule
 from prunedata.state import warn_if_idle
 
-__all__ = ["Pruning"]
+__all__ = ["Pruning", "policy_of"]
+
+
+def policy_of(policy: Policy | Literal["auto"], classes: int | None) -> Policy:
+    """Return the policy that a run was given, or with ``"auto"`` the one that would be advised."""
+    if not isinstance(policy, str):
+        describe(policy)  # refuses what is none
+        return policy
+    if policy != "auto":
+        raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {policy!r}.')
+    if classes is None:
+        raise PrunedataError(
+            'Expected classes, the number of classes, with policy="auto". Got none: without '
+            "them a run cannot tell wrong labels from hard samples, and would never prune."
+        )
+    return ADVISED_POLICY
 
 
 class Pruning:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from prunedata.advice import ADVISED_POLICY, Advice
+from prunedata.advice import Advice
 from prunedata.block import Block
 from prunedata.checks import whole
 from prunedata.cost import number_pruned
@@ -16,8 +16,8 @@ from prunedata.epoch import Delivery, Epoch, Weights, read_only, select
 from prunedata.errors import NotInEpoch, PrunedataError
 from prunedata.extras import Extras, High
 from prunedata.meter import Meter
-from prunedata.policy import Array, Known, Policy, Watcher, describe
-from prunedata.pruning import Pruning
+from prunedata.policy import Array, Known, Policy, Watcher
+from prunedata.pruning import Pruning, policy_of
 from prunedata.schedule import Schedule
 from prunedata.state import warn_of_advice
 
@@ -45,7 +45,7 @@ class Run:
         self.seed = whole("seed", seed, -(1 << 63), (1 << 64) - 1)
         self.prune = number_pruned(self.samples, prune)
         self.batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
-        self.policy = _policy(policy, classes)
+        self.policy = policy_of(policy, classes)
         self.observe_only = bool(observe_only)
         self.classes = None if classes is None else whole("classes", classes, 2)
         self._pruning = Pruning(
@@ -284,17 +284,3 @@ class Run:
 
 def discard(ids: Any, losses: Any) -> None:
     """Record nothing."""
-
-
-def _policy(policy: Policy | Literal["auto"], classes: int | None) -> Policy:
-    if not isinstance(policy, str):
-        describe(policy)  # refuses what is none
-        return policy
-    if policy != "auto":
-        raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {policy!r}.')
-    if classes is None:
-        raise PrunedataError(
-            'Expected classes, the number of classes, with policy="auto". Got none: without '
-            "them a run cannot tell wrong labels from hard samples, and would never prune."
-        )
-    return ADVISED_POLICY

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks import tables
+from benchmarks.neighbours import table_of_savings
 
 
 def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
@@ -46,9 +47,17 @@ def test_time_is_paired_too():
     assert random["measured_over_predicted"] == 0.9
 
 
+def test_a_policys_overhead_is_the_median_of_its_runs():
+    few = run("random", 3, 61.0, 100.0, 25.0, curves=[{"visits": 100, "seconds": 1.0}])
+    random, regular = table_of_savings([*RESULTS[:5], few])
+    assert (regular["policy"], regular["measured_over_predicted"]) == ("regular", None)
+    assert (random["runs"], random["runs_in_turns"], random["measured_over_predicted"]) == (4, 3, 0.9)
+    assert random["overhead_percent"] == pytest.approx(100 * 0.5 / 80, abs=1e-3)
+
+
 def test_gains_stand_side_by_side():
     more = run("fewer-epochs", 0, 59.5, 75.0, 25.0)
-    (row,) = tables.table_of_gains([*RESULTS, more])
+    (row,) = tables.table_of_gains(tables.table_of_accuracy([*RESULTS, more]))
     assert (row["regular"], row["labels"], row["saving"]) == (61.0, "clean", 0.25)
     assert {policy: (each["gain"], each["seeds"]) for policy, each in row["gains"].items()} == {
         "random": (2.0, 2),
@@ -65,7 +74,7 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
     assert any("+1.00 +3.00" in line for line in lines)
     assert any("+2.00 (+1.00 to +3.00)" in line for line in lines)
     assert tables.main(["--results", str(tmp_path), "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "time"}
+    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "savings", "time"}
 
 
 def test_the_page_of_the_study_shows_what_is_recorded(capsys):

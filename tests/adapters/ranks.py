@@ -2,12 +2,12 @@
 
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -20,6 +20,7 @@ WORLD = 2
 def group(rank: int, folder: Path) -> Iterator[None]:
     """Be a rank of the group that meets in `folder`."""
     torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
     torch.distributed.init_process_group(
         "gloo",
         init_method=f"file://{folder}/meeting",
@@ -35,9 +36,8 @@ def start(work: Callable[[int, Path], None], folder: Path) -> list[Any]:
     """Run ``work(rank, folder)`` in a process for each rank; return what each wrote to ``folder / "RANK.json"``."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=work, args=(rank, folder)) for rank in range(WORLD)]
-    with mock.patch.dict("os.environ", GLOO_SOCKET_IFNAME="lo"):
-        for process in processes:
-            process.start()
+    for process in processes:
+        process.start()
     for process in processes:
         process.join(200)
         process.kill()

@@ -9,6 +9,7 @@ from prunedata import Pruner, Schedule
 
 SAMPLES = 603  # more than two chunks of the filter, and no whole number of them
 CHANGING = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)
+KEPT = [603, 423, 603, 423, 603]
 
 
 def make_pruner(samples: int = SAMPLES, **options: Any) -> Pruner:
@@ -55,3 +56,11 @@ def train(dataset: tf.data.Dataset, pruner: Pruner) -> list[list[list[int]]]:
 
 def flat(batches: Any) -> list[int]:
     return [number for batch in batches for number in batch]
+
+
+def one_epoch(pairs: tf.data.Dataset, pruner: Pruner, steps: int | None = None) -> None:
+    """Train on the next epoch, or the first `steps` batches of it."""
+    epoch = pruner.begin_epoch()
+    for ids, _ in pairs.batch(32).take(-1 if steps is None else steps):
+        pruner.observe(ids, losses_of(ids, epoch.number))
+    pruner.end_epoch()
