@@ -23,6 +23,7 @@ __all__ = [
     "PAPER",
     "main",
     "read_results",
+    "study",
     "table_of_accuracy",
     "table_of_gains",
     "table_of_time",
@@ -177,7 +178,10 @@ def _side_by_side(rows: Sequence[Facts]) -> str:
     return _markdown(cells, ("network", "data", "samples", "epochs", "labels", "saving", "regular", *arms))
 
 
-def _page(accuracy: Sequence[Facts], gains: Sequence[Facts], savings: Sequence[Facts], seconds: Sequence[Facts]) -> str:
+def study(results: Sequence[Facts]) -> str:
+    """Return the page that has all of it."""
+    accuracy = table_of_accuracy(results)
+    gains, savings, seconds = table_of_gains(accuracy), table_of_savings(results), table_of_time(results)
     shared = ("network", "data", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")
     finals = ("accuracy_best3", "accuracy_final", "gain", "spread", "gains")
     times = ("regular_seconds", "pruned_seconds", "overhead_seconds", "saved_percent", "measured_over_predicted")
@@ -210,12 +214,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = [facts for facts in read_results(given.results) if not given.network or facts["network"] in given.network]
     if not results:
         parser.error(f"Expected results of benchmarks.train in {given.results}. Got none.")
-    accuracy = table_of_accuracy(results)
-    gains, savings, seconds = table_of_gains(accuracy), table_of_savings(results), table_of_time(results)
     if given.json:
-        print(json.dumps({"accuracy": accuracy, "gains": gains, "savings": savings, "time": seconds}, indent=2))
-        return 0
-    print(_page(accuracy, gains, savings, seconds), end="")
+        accuracy, savings = table_of_accuracy(results), table_of_savings(results)
+        tables = {"accuracy": accuracy, "gains": table_of_gains(accuracy), "savings": savings}
+        print(json.dumps({**tables, "time": table_of_time(results)}, indent=2))
+    else:
+        print(study(results), end="")
     return 0
 
 

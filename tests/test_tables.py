@@ -7,8 +7,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import tables
+from benchmarks import pages, tables
 from benchmarks.neighbours import table_of_savings
+from benchmarks.train import RESULTS as RECORDED
 
 
 def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
@@ -81,6 +82,34 @@ def test_the_page_of_the_study_shows_what_is_recorded(capsys):
     page = Path(__file__).parents[1] / "docs" / "study.md"
     assert tables.main([]) == 0
     assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.tables > docs/study.md"
+
+
+@pytest.mark.parametrize("name", pages.PAGES)
+def test_the_tables_of_a_page_show_what_is_recorded(name):
+    page = (Path(__file__).parents[1] / name).read_text(encoding="utf-8")
+    assert page.count("<!-- table: ") > 0
+    assert pages.fill(page, tables.read_results(RECORDED)) == page, "python -m benchmarks.pages"
+
+
+def test_a_page_is_filled_between_a_tables_comment_and_the_next_line_that_is_not_of_it():
+    results = [*RESULTS, run("random", 0, 61.0, 75.0, 25.0, samples=50)]
+    page = "before\n<!-- table: gains lenet cifar10 100 -->\n\n| old |\n| old |\n\nafter | this\n"
+    expected = """before
+<!-- table: gains lenet cifar10 100 -->
+
+| labels | visits saved | regular | at random |
+| --- | --- | --- | --- |
+| clean | 25 % | 61.00 | **+2.00** (+1.00 to +3.00) |
+
+after | this
+"""
+    assert pages.fill(page, results) == expected
+    assert pages.fill(expected, results) == expected
+
+
+def test_a_table_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match="Got 'gain'"):
+        pages.fill("<!-- table: gain lenet -->\n\n", RESULTS)
 
 
 def test_no_results_are_explained(tmp_path, capsys):
