@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -71,7 +72,8 @@ def draw_accuracy(path: Path, results: Iterable[Facts]) -> Path | None:
     """Accuracy over regular training's of the same seed by visits saved: runs of one network, data and length.
 
     A panel for each kind of labels. A marker is an arm's mean over seeds, its bar reaches from the lowest seed to the
-    highest, and a hollow marker is one seed alone. None if no run has a regular one beside it.
+    highest, and a hollow marker is one seed alone. A mean far below all others stands at the edge, with its number.
+    None if no run has a regular one beside it.
     """
     rows = [row for row in table_of_accuracy([dict(facts) for facts in results]) if row["policy"] != "regular"]
     if not rows:
@@ -79,11 +81,13 @@ def draw_accuracy(path: Path, results: Iterable[Facts]) -> Path | None:
     noises = sorted({row["labels"] for row in rows}, key=lambda noise: (noise != "clean", noise))
     figure = new_figure(max(6.4, 3.6 * len(noises)), 4.8)
     panels = figure.subplots(1, len(noises), sharey=True, squeeze=False)[0]
+    lowest, highest = _limits(rows)
+    panels[0].set_ylim(lowest, highest)
     for axes, noise in zip(panels, noises, strict=True):
         axes.axhline(0, color=colour("regular"), linewidth=1.2)
         axes.plot(0, 0, marker("regular"), color=colour("regular"), ms=8)
         for place, row in _beside([row for row in rows if row["labels"] == noise]):
-            _gain(axes, place, row)
+            _gain(axes, place, row, lowest + (highest - lowest) / 30)
         axes.set_title(kind_of_labels(noise), fontsize=10)
         axes.set(xlim=(-2, max(row["visits_saved_percent"] for row in rows) + 4))
         axes.set_xlabel("sample visits saved, %")
@@ -99,13 +103,25 @@ def draw_accuracy(path: Path, results: Iterable[Facts]) -> Path | None:
     return save(figure, path)
 
 
-def _gain(axes: Axes, place: float, row: Mapping[str, Any]) -> None:
+def _limits(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Where the axis of gains ends: below, where most of them do, so that a single failure doesn't press them flat."""
+    low, high = np.quantile([row["gain"] for row in rows], (0.1, 0.9))
+    gains = [0.0, *(gain for row in rows for gain in row["gains"])]
+    lowest, highest = min(0.0, max(min(gains), low - (high - low) / 2)), max(gains)
+    margin = max(1.0, highest - lowest) / 15
+    return lowest - margin, highest + margin
+
+
+def _gain(axes: Axes, place: float, row: Mapping[str, Any], edge: float) -> None:
     arm, gains = row["policy"], row["gains"]
     mean = sum(gains) / len(gains)
     if len(gains) > 1:
         axes.plot([place, place], [min(gains), max(gains)], color=colour(arm), linewidth=1.8, solid_capstyle="butt")
     face = colour(arm) if len(gains) > 1 else "white"
-    axes.plot(place, mean, marker(arm), color=colour(arm), mfc=face, mec=colour(arm), mew=1.6, ms=8)
+    axes.plot(place, max(mean, edge), marker(arm), color=colour(arm), mfc=face, mec=colour(arm), mew=1.6, ms=8)
+    if mean < edge:
+        beside: Any = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(f"{mean:+.1f}", (place, edge), fontsize=9, color=colour(arm), **beside)
 
 
 def _beside(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:

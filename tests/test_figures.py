@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from benchmarks import figures, sheet
 from benchmarks.curves import choose, draw_curves, draw_samples, recipe_of, spans
 from benchmarks.recipe import ARMS, LabelNoise, Recipe
-from benchmarks.savings import ROOM, _beside, draw_accuracy, draw_saving, savings
+from benchmarks.savings import ROOM, _beside, _limits, draw_accuracy, draw_saving, savings
 from benchmarks.style import colour, marker, parse
 from benchmarks.train import Options, train
 
@@ -112,6 +112,16 @@ def test_one_panel_for_each_kind_of_labels(tmp_path):
     draw_accuracy(tmp_path / "one.png", one)
     draw_accuracy(tmp_path / "two.png", [*one, *two, facts_of("random", seed=9, noise="confusable14")])
     assert imread(tmp_path / "two.png").shape[1] > imread(tmp_path / "one.png").shape[1]
+
+
+def test_one_failure_does_not_press_all_others_flat():
+    gains = [-1.0, -0.5, 0.2, 0.4, 1.0, 1.2, 0.8, -0.2, 0.1, -0.4]
+    lowest, highest = _limits([{"gain": gain, "gains": [gain - 0.1, gain + 0.1]} for gain in gains])
+    assert -2 < lowest < -1.1
+    assert 1.3 < highest < 2
+    with_failure = [{"gain": gain, "gains": [gain]} for gain in [*gains, -30.0]]
+    assert -3 < _limits(with_failure)[0] < -1.1
+    assert _limits([{"gain": 2.0, "gains": [2.0]}])[0] < 0
 
 
 def test_curves_are_drawn_of_epochs_that_were_tested(runs, tmp_path):
