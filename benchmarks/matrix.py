@@ -54,7 +54,7 @@ PARTS = (
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
 )
 DIGITS = tuple(
-    (noise, 0.3, ("auto", *LATE, "dropping-count", *(("known-wrong",) if noise.share else ())))
+    (noise, 0.3, ("auto", *LATE, "dropping-count", "loss-ranked", "easy", *(("known-wrong",) if noise.share else ())))
     for noise in (RANDOM40, CLEAN, RANDOM20, CONFUSABLE)
 )
 """On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""
