@@ -14,6 +14,7 @@ from torch import Tensor
 from benchmarks.peers import InfoBatch
 from benchmarks.recipe import Recipe
 from benchmarks.study_data import StudyData
+from benchmarks.tried import FairLoss, RefreshedLoss, SoftLoss
 from prunedata import DroppingCount, EasyPruning, Known, LossRanked, Policy, Pruner, Random, RunningLoss
 from prunedata.adapters._torch_losses import Recorder
 
@@ -63,6 +64,9 @@ def build_arm(recipe: Recipe, data: StudyData, infobatch: Path | None = None) ->
     policies: dict[str, Policy | Literal["auto"]] = {
         "auto": "auto",
         "running-loss": RunningLoss(),
+        "running-loss-soft": SoftLoss(),
+        "running-loss-fair": FairLoss(),
+        "running-loss-refreshed": RefreshedLoss(),
         "known-wrong": _known(data.wrong),
         "loss-ranked": LossRanked(),
         "easy": EasyPruning(),

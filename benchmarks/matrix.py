@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.recipe import LabelNoise, Recipe
+from benchmarks.recipe import TRIED, LabelNoise, Recipe
 from benchmarks.train import RESULTS, Options, train
 
 __all__ = ["main", "recipes"]
@@ -52,6 +52,7 @@ PARTS = (
     (RANDOM40, 0.34, ("dropping-count", "known-wrong")),
     (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy")),
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
+    (RANDOM40, 0.34, TRIED),
 )
 DIGITS = tuple(
     (noise, 0.3, ("auto", *LATE, "dropping-count", "loss-ranked", "easy", *(("known-wrong",) if noise.share else ())))

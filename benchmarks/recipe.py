@@ -6,7 +6,7 @@ from typing import Any
 
 from prunedata import Schedule
 
-__all__ = ["ARMS", "MILESTONES", "LabelNoise", "Recipe"]
+__all__ = ["ARMS", "MILESTONES", "TRIED", "LabelNoise", "Recipe"]
 
 MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
 """Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
@@ -24,9 +24,14 @@ ARMS = {
     "easy": "the lowest last losses, on the paper's schedule",
     "auto": "what the run is advised after its first sixth, pruning as much as the saving asks for at most",
     "infobatch": "InfoBatch itself, from its checkout",
+    "running-loss-soft": "running-loss with noise on the averages",
+    "running-loss-fair": "running-loss with a credit for each missed epoch",
+    "running-loss-refreshed": "running-loss that trusts old averages less, and prunes nine epochs of ten",
 }
 """Every way to choose samples, and what it does."""
-AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "known-wrong", "random-run", "auto")
+TRIED = tuple(ARMS)[-3:]
+"""Those that are not shipped."""
+AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "known-wrong", "random-run", "auto", *TRIED)
 """Those that prune every epoch from there on; the others follow the paper's schedule on the rate's plateaus."""
 
 
@@ -103,7 +108,8 @@ class Recipe:
     def schedule(self) -> Schedule:
         """When the arm prunes: the paper's rule on the rate's plateaus, or every epoch after the first sixth."""
         if self.arm in AFTER_A_SIXTH:
-            return Schedule(self.epochs, self.epochs, max(1, self.epochs // 6), 1, 1)
+            block, pruned = (10, 9) if self.arm == "running-loss-refreshed" else (1, 1)
+            return Schedule(self.epochs, self.epochs, max(1, self.epochs // 6), block, pruned)
         start = max(1, round(self.milestones[0] / 3))
         return Schedule.from_milestones(self.epochs, self.milestones, start, 5, 4, attenuation=2)
 

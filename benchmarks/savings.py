@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from benchmarks.neighbours import saving_of_an_epoch
-from benchmarks.recipe import ARMS
+from benchmarks.recipe import ARMS, TRIED
 from benchmarks.style import colour, kind_of_labels, marker, new_figure, save, tidy
 from benchmarks.tables import table_of_accuracy
 
@@ -75,7 +75,8 @@ def draw_accuracy(path: Path, results: Iterable[Facts]) -> Path | None:
     highest, and a hollow marker is one seed alone. A mean far below all others stands at the edge, with its number.
     None if no run has a regular one beside it.
     """
-    rows = [row for row in table_of_accuracy([dict(facts) for facts in results]) if row["policy"] != "regular"]
+    shown = [dict(facts) for facts in results if facts["policy"] not in TRIED]
+    rows = [row for row in table_of_accuracy(shown) if row["policy"] != "regular"]
     if not rows:
         return None
     noises = sorted({row["labels"] for row in rows}, key=lambda noise: (noise != "clean", noise))

@@ -1,0 +1,59 @@
+"""Rules that were tried and did not earn a place in the library: RunningLoss, changed in one thing each.
+
+Each lets samples come back that RunningLoss leaves out for good: of 40 % wrong labels it leaves out most, but with them
+an eighth of the right ones. docs/results.md says what came of it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prunedata import Known, RunningLoss
+from prunedata.policy import Array, Ids, Losses
+
+__all__ = ["FairLoss", "RefreshedLoss", "SoftLoss"]
+
+
+@dataclass(frozen=True)
+class SoftLoss(RunningLoss):
+    """Who is near the edge stays in or out by chance: Gumbel noise on the averages, anew in every epoch.
+
+    ``softness`` is in standard deviations of the averages.
+    """
+
+    softness: float = 0.3
+
+    def scores(self, known: Known) -> NDArray[np.float64]:
+        excess = known.arrays["excess"].astype(np.float64)
+        random = np.random.default_rng(int(known.visits.sum()))  # the same wherever a run goes on
+        return np.asarray(excess + self.softness * excess.std() * random.gumbel(size=excess.size))
+
+
+@dataclass(frozen=True)
+class FairLoss(RunningLoss):
+    """Every epoch that a sample missed lowers its score by ``credit``, so that it comes back some day."""
+
+    credit: float = 0.02
+
+    def scores(self, known: Known) -> NDArray[np.float64]:
+        visits = known.visits.astype(np.float64)
+        return np.asarray(known.arrays["excess"] - self.credit * (visits.max() - visits))
+
+
+@dataclass(frozen=True)
+class RefreshedLoss(RunningLoss):
+    """The longer ago an average's last visit, the less it weighs beside a new loss.
+
+    Made for schedules with a full epoch now and then, in which all samples are seen by the network of that day.
+    """
+
+    def arrays(self, samples: int) -> dict[str, Array]:
+        return {name: np.zeros(samples, dtype=np.float32) for name in ("excess", "seen")}
+
+    def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
+        excess, seen = arrays["excess"], arrays["seen"]
+        now = seen.max() + ids.size / seen.size
+        old = self.decay ** np.maximum(1, now - seen[ids])
+        excess[ids] = old * excess[ids] + (1 - old) * (losses - means)
+        seen[ids] = now
