@@ -1,7 +1,7 @@
 """The matrix of runs behind the tables: stopped at any time, it goes on with the runs that have no result yet.
 
 python -m benchmarks.matrix --data FOLDER --infobatch CHECKOUT --jobs 2
-python -m benchmarks.matrix --data FOLDER --infobatch CHECKOUT --jobs 2 --samples 50000 --epochs 60 --parts 1
+python -m benchmarks.matrix --data FOLDER --infobatch CHECKOUT --jobs 2 --samples 50000 --epochs 60 --parts 2
 python -m benchmarks.matrix --jobs 2
 python -m benchmarks.matrix --jobs 2 --network wrn10 --widen 1 --parts 2
 """
@@ -33,8 +33,8 @@ LATE = ("dropping-count-run", "running-loss", "random-run", "fewer-epochs", "inf
 PARTS = (
     # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
     (RANDOM40, 0.34, LATE),
-    (RANDOM20, 0.25, ("dropping-count-run", *PAPER)),
     (CLEAN, 0.25, PAPER),
+    (RANDOM20, 0.25, ("dropping-count-run", *PAPER)),
     (RANDOM40, 0.34, ("auto",)),
     (RANDOM20, 0.34, ("auto",)),
     (CONFUSABLE, 0.25, ("dropping-count-run", *PAPER)),
@@ -50,12 +50,13 @@ PARTS = (
     (CONFUSABLE, 0.14, PAPER),
     (CONFUSABLE, 0.40, PAPER),
     (RANDOM40, 0.34, ("dropping-count", "known-wrong")),
-    (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy")),
-    (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy")),
+    (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
+    (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
     (RANDOM40, 0.34, TRIED),
 )
+EVERY = ("auto", *LATE, "dropping-count", "loss-ranked", "easy", "running-loss-soft")
 DIGITS = tuple(
-    (noise, 0.3, ("auto", *LATE, "dropping-count", "loss-ranked", "easy", *(("known-wrong",) if noise.share else ())))
+    (noise, 0.3, (*EVERY, *(("known-wrong",) if noise.share else ())))
     for noise in (RANDOM40, CLEAN, RANDOM20, CONFUSABLE)
 )
 """On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""
