@@ -60,12 +60,13 @@ def _markdown(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _gain(row: Facts | None, digits: int = 2, *, best: bool = False) -> str:
-    """Mean and range of a row of :func:`table_of_accuracy`."""
+    """Mean and range of a row of :func:`table_of_accuracy`, and how many seeds where they are few."""
     if row is None:
         return ""
     mean = f"{row['gain']:+.{digits}f}"
     lowest, highest = (f"{end(row['gains']):+.{digits}f}" for end in (min, max))
-    seeds = f"({lowest} to {highest})" if row["seeds"] > 1 else "(1 seed)"
+    few = {1: "1 seed", 2: f"2 seeds, {lowest} to {highest}"}
+    seeds = f"({few.get(row['seeds'], f'{lowest} to {highest}')})"
     return f"**{mean}** {seeds}" if best else f"{mean} {seeds}"
 
 

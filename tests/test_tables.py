@@ -99,7 +99,7 @@ def test_a_page_is_filled_between_a_tables_comment_and_the_next_line_that_is_not
 
 | labels | visits saved | regular | at random |
 | --- | --- | --- | --- |
-| clean | 25 % | 61.00 | **+2.00** (+1.00 to +3.00) |
+| clean | 25 % | 61.00 | **+2.00** (2 seeds, +1.00 to +3.00) |
 
 after | this
 """
