@@ -35,6 +35,8 @@ COLUMNS = {
     "paper's rule": ("dropping-count",),
     "hits of the run": ("dropping-count-run",),
     "`RunningLoss`": ("running-loss",),
+    "`LossRanked`": ("loss-ranked",),
+    "`EasyPruning`": ("easy",),
     "at random": ("random", "random-run"),
     "fewer epochs": ("fewer-epochs",),
     "InfoBatch": ("infobatch",),

@@ -39,7 +39,7 @@ def savings(results: Iterable[Facts]) -> list[dict[str, Any]]:
 
 def draw_saving(path: Path, results: Iterable[Facts]) -> Path | None:
     """A point a run, the line where measured is predicted, a panel for each hardware; None if there is none."""
-    rows = savings(results)
+    rows = savings(facts for facts in results if facts["policy"] not in TRIED)
     hardware = sorted({row["hardware"] for row in rows})
     if not rows:
         return None
