@@ -52,6 +52,8 @@ PARTS = (
     (RANDOM40, 0.34, ("dropping-count", "known-wrong")),
     (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
+    (RANDOM40, 0.25, ("loss-ranked", "easy")),
+    (CONFUSABLE, 0.25, ("running-loss", "loss-ranked", "easy")),
     (RANDOM40, 0.34, TRIED),
 )
 EVERY = ("auto", *LATE, "dropping-count", "loss-ranked", "easy", "running-loss-soft")
