@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.counts import Ids, Losses, Means, Sizes, batch_means
+from prunedata.counts import Ids, Means, Recorded, Sizes, batch_means
 from prunedata.errors import LossError
 
 __all__ = ["Block"]
@@ -28,17 +28,17 @@ class Block:
     samples : int
         Ids must lie in ``0 <= id < samples``.
     work : callable
-        Called as ``work(ids, losses, sizes, means)`` with checked arrays, valid during the call only.
+        Called as ``work(ids, losses, sizes, means)`` with checked arrays, valid during the call only. The losses are
+        of the dtype in which they came.
     """
 
-    def __init__(self, samples: int, work: Callable[[Ids, Losses, Sizes, Means], None]) -> None:
+    def __init__(self, samples: int, work: Callable[[Ids, Recorded, Sizes, Means], None]) -> None:
         self.samples = samples
         self.batches = 0
         self._work = work
         self._ids = np.empty(CAPACITY, dtype=np.int64)
         self._narrow = np.empty(CAPACITY, dtype=np.float32)
         self._wide = np.empty(CAPACITY, dtype=np.float64)
-        self._scratch = np.empty(3 * CAPACITY, dtype=np.float64)
         self._ids_view = self._ids.data
         self._use(self._narrow)
         self._ends = array("q")
@@ -86,7 +86,7 @@ class Block:
         finally:  # a bad batch among those that waited does not take this one with it
             self._use(block)
             if at_once:
-                self._consume(ids, losses.astype(np.float64), np.array([ids.size]))
+                self._consume(ids, losses, np.array([ids.size]))
             else:
                 end = self._fill + ids.size
                 self._ids[self._fill : end], self._losses[self._fill : end] = ids, losses
@@ -94,7 +94,7 @@ class Block:
                 self._fill = end
             self._room = CAPACITY
 
-    def _use(self, losses: npt.NDArray[np.floating[Any]]) -> None:
+    def _use(self, losses: Recorded) -> None:
         self._losses, self._losses_view = losses, losses.data
 
     def flush(self) -> None:
@@ -111,16 +111,14 @@ class Block:
         ends = np.array(self._ends)
         sizes = ends.copy()
         sizes[1:] -= ends[:-1]  # np.diff with prepend takes ten times as long
-        ids, losses = self._ids[: self._fill], self._wide[: self._fill]
-        if self._losses is self._narrow:
-            np.copyto(losses, self._narrow[: self._fill])
+        ids, losses = self._ids[: self._fill], self._losses[: self._fill]
         del self._ends[:]
         self._fill = 0
         self._consume(ids, losses, sizes)
 
-    def _consume(self, ids: Ids, losses: Losses, sizes: Sizes) -> None:
+    def _consume(self, ids: Ids, losses: Recorded, sizes: Sizes) -> None:
         first, self.batches = self.batches, self.batches + len(sizes)
-        means = _means(losses, sizes, self._scratch)
+        means = self._means(losses, sizes)
         bad = self._bad(ids, sizes, means)
         if not bad.any():
             self._work(ids, losses, sizes, means)
@@ -130,7 +128,16 @@ class Block:
             self._work(ids[good], losses[good], sizes[~bad], means[~bad])
         raise LossError(self._complaint(first, ids, losses, sizes, means))
 
-    def _is_good(self, ids: Ids, losses: npt.NDArray[np.floating[Any]]) -> bool:
+    def _means(self, losses: Recorded, sizes: Sizes) -> Means:
+        # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
+        # into memory that is kept. New memory for every block would cost the system more than the sums cost us.
+        wide = (self._wide if losses.size <= CAPACITY else np.empty(losses.size))[: losses.size]
+        if losses.base is not self._wide:
+            np.copyto(wide, losses)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return batch_means(wide, sizes)
+
+    def _is_good(self, ids: Ids, losses: Recorded) -> bool:
         with np.errstate(invalid="ignore", over="ignore"):
             total = losses.sum(dtype=np.float64, keepdims=True)
         return not self._bad(ids, np.array([ids.size]), total).any()
@@ -146,7 +153,7 @@ class Block:
     def _unknown(self, ids: Ids) -> npt.NDArray[np.bool_]:
         return (ids < 0) | (ids >= self.samples)
 
-    def _complaint(self, first: int, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> str:
+    def _complaint(self, first: int, ids: Ids, losses: Recorded, sizes: Sizes, means: Means) -> str:
         batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
         unknown, wild = self._unknown(ids), ~np.isfinite(losses)
         # Losses may be finite, but their sum not.
@@ -164,11 +171,6 @@ class Block:
                 "so leave the batch out or lower the learning rate."
             )
         return " ".join(told)
-
-
-def _means(losses: Losses, sizes: Sizes, scratch: Losses) -> Means:
-    with np.errstate(invalid="ignore", over="ignore"):
-        return batch_means(losses, sizes, scratch)
 
 
 def _batches(numbers: npt.NDArray[np.intp]) -> str:
@@ -191,7 +193,7 @@ def _checked_ids(ids: Any) -> Ids:
     return array.astype(np.int64, copy=False)
 
 
-def _checked_losses(losses: Any) -> npt.NDArray[np.floating[Any]]:
+def _checked_losses(losses: Any) -> Recorded:
     """As float32 what is float32, and all else as float64."""
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
         losses = losses.detach().cpu().double()
@@ -201,4 +203,4 @@ def _checked_losses(losses: Any) -> npt.NDArray[np.floating[Any]]:
             f"Expected losses of shape (n,) and a floating dtype, one per sample (reduction='none'). "
             f"Got shape {array.shape}, {array.dtype}."
         )
-    return array.astype(np.float32 if array.dtype == np.float32 else np.float64, copy=False)
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)

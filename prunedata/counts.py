@@ -12,6 +12,7 @@ __all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add"
 CHUNK = 1 << 16
 Ids = npt.NDArray[np.int64]
 Losses = npt.NDArray[np.float64]
+Recorded = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sizes = npt.NDArray[np.intp]
 Means = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.unsignedinteger[Any]]
@@ -22,40 +23,20 @@ def smallest_unsigned(largest: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32)
 
 
-def batch_means(losses: Losses, sizes: Sizes, scratch: Losses | None = None) -> Means:
-    """Mean loss of each batch, shape (batches,): float64, summed in order as a plain loop would.
-
-    The order matters: a loss that ties with the mean must not become a hit because the block around it was cut
-    elsewhere. numpy's own sum is pairwise along a row, and in order down a column.
-
-    ``scratch``, any float64 memory, is used where it is large enough: new memory for every block would cost the
-    system more than the sums cost us.
-    """
-    size = int(sizes[0])
-    if len(sizes) > 1 and (sizes == size).all():
-        # The padding keeps the rows of a power-of-two batch from falling into the same cache lines.
-        width = len(sizes) * (size + 8)
-        if scratch is None or scratch.size < width + losses.size:
-            scratch = np.empty(width + losses.size)
-        rows = scratch[:width].reshape(len(sizes), size + 8)[:, :size]
-        columns = scratch[width : width + losses.size].reshape(size, len(sizes))
-        np.copyto(rows, losses.reshape(len(sizes), size))
-        np.copyto(columns, rows.T)
-        return np.asarray(columns.sum(axis=0) / size)
-    last = len(sizes) - 1
-    if last > 1 and (sizes[:last] == size).all():
-        head = batch_means(losses[: size * last], sizes[:last], scratch)
-        return np.append(head, batch_means(losses[size * last :], sizes[last:]))
-    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=losses, minlength=len(sizes))
-    return sums / sizes
+def batch_means(losses: Losses, sizes: Sizes) -> Means:
+    """Mean loss of each batch, shape (batches,): float64, of float64 losses; the same wherever a block was cut."""
+    return np.asarray(np.add.reduceat(losses, np.cumsum(sizes) - sizes) / sizes)
 
 
-def find_hits(losses: Losses, sizes: Sizes, means: Means, tolerance: float = 0.0) -> npt.NDArray[np.bool_]:
+def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0.0) -> npt.NDArray[np.bool_]:
     """Algorithm 1, line 5: True where a loss lies above its batch's mean by the tolerance.
+
+    Where a loss lies so near that rounding decides, the mean is that of a plain loop, which adds the losses in
+    order, in float64.
 
     Parameters
     ----------
-    losses : ndarray of float64, shape (visits,)
+    losses : ndarray of float32 or float64, shape (visits,)
         Batch after batch.
     sizes : ndarray of int, shape (batches,)
         Samples in each batch; their sum is ``visits``.
@@ -65,15 +46,40 @@ def find_hits(losses: Losses, sizes: Sizes, means: Means, tolerance: float = 0.0
         A hit is ``loss > mean + tolerance * abs(mean)``. For losses that are not negative this is the
         paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
     """
-    limits = means + tolerance * np.abs(means) if tolerance else means
+    with np.errstate(all="ignore"):
+        limits = _limits(means, tolerance)
+        # More than any two orders of adding can differ by: twice (n - 1) * 2**-53 * (mean of the absolute losses).
+        slack = (1 + tolerance) * 2.0**-50 * sizes * (np.abs(means) + 2 * max(0.0, -float(losses.min())))
+        low, high = _rounded_down(limits - slack, losses.dtype), _rounded_down(limits + slack, losses.dtype)
+    hits = _above(losses, sizes, high)
+    # No float32 lies between most such limits. For float64 it takes a second look.
+    if np.array_equal(low, high) or np.array_equal(hits, _above(losses, sizes, low)):
+        return hits
+    batch = np.repeat(np.arange(len(sizes)), sizes)
+    means = np.bincount(batch, weights=losses, minlength=len(sizes)) / sizes
+    return _above(losses, sizes, _limits(means, tolerance))
+
+
+def _limits(means: Means, tolerance: float) -> Means:
+    return means + tolerance * np.abs(means)
+
+
+def _rounded_down(limits: Means, dtype: np.dtype[Any]) -> npt.NDArray[np.floating[Any]]:
+    """The largest values of the dtype that are not above the limits: exactly the same losses lie above them."""
+    rounded = limits.astype(dtype)
+    np.nextafter(rounded, dtype.type(-np.inf), out=rounded, where=rounded > limits)
+    return rounded
+
+
+def _above(losses: Recorded, sizes: Sizes, limits: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
     size, last = int(sizes[0]), len(sizes) - 1
     if not (sizes[:last] == size).all():
         return np.asarray(losses > np.repeat(limits, sizes))
     # All batches but the last are of one size: as many rows.
-    hits, cut = np.empty(losses.size, dtype=np.bool_), size * last
-    np.greater(losses[:cut].reshape(last, size), limits[:last, np.newaxis], out=hits[:cut].reshape(last, size))
-    np.greater(losses[cut:], limits[last], out=hits[cut:])
-    return hits
+    above, cut = np.empty(losses.size, dtype=np.bool_), size * last
+    np.greater(losses[:cut].reshape(last, size), limits[:last, np.newaxis], out=above[:cut].reshape(last, size))
+    np.greater(losses[cut:], limits[last], out=above[cut:])
+    return above
 
 
 class Tally:

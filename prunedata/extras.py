@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prunedata.counts import Ids, Losses, Means, Sizes, smallest_unsigned
+from prunedata.counts import Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 from prunedata.errors import PrunedataError
 from prunedata.policy import Array, Watcher
 
@@ -80,10 +80,10 @@ class Extras:
         """Begin an epoch."""
         self.open = {name: array.copy() for name, array in self.arrays.items()}
 
-    def add(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
+    def add(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means) -> None:
         """Take over a block of the open epoch: batches of such sizes and mean losses, one after the other."""
         if self._watchers:
-            of_batch = np.repeat(means, sizes)
+            losses, of_batch = losses.astype(np.float64, copy=False), np.repeat(means, sizes)
             for watcher, names in self._watchers:
                 watcher.update({name: self.open[name] for name in names}, ids, losses, of_batch)
 

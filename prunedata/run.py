@@ -11,7 +11,7 @@ from prunedata.advice import Advice
 from prunedata.block import Block
 from prunedata.checks import whole
 from prunedata.cost import number_pruned
-from prunedata.counts import Counts, Ids, Losses, Means, SampleCounts, Sizes, Tally, find_hits
+from prunedata.counts import Counts, Ids, Means, Recorded, SampleCounts, Sizes, Tally, find_hits
 from prunedata.epoch import Delivery, Epoch, Weights, read_only, select
 from prunedata.errors import NotInEpoch, PrunedataError
 from prunedata.extras import Extras, High
@@ -257,7 +257,7 @@ class Run:
             keep, weights = select(self.policy, known, seed=self.seed, epoch=number)
         return Epoch(number, pruned, keep, self.kept_in(number), keep, self.seed, weights)
 
-    def _work(self, ids: Ids, losses: Losses, sizes: Sizes, means: Means) -> None:
+    def _work(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means) -> None:
         started = perf_counter()
         self._tally.add(ids, find_hits(losses, sizes, means, self.policy.tolerance))
         self._extras.add(ids, losses, sizes, means)

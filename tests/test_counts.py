@@ -47,40 +47,61 @@ def cut_losses(draw):
     return losses, sizes
 
 
-@given(cut_losses())
-def test_batch_means_are_those_of_a_loop_to_the_last_bit(case):
+def by_batch(losses, sizes):
+    return np.split(losses, np.cumsum(sizes)[:-1])
+
+
+def hits_of_a_loop(losses, sizes, tolerance=0.0):
+    hits = []
+    for batch in by_batch(losses, sizes):
+        mean = plain_mean(batch.tolist())
+        hits += [loss > mean + tolerance * abs(mean) for loss in batch.tolist()]
+    return hits
+
+
+@given(cut_losses(), st.integers(0, 3))
+def test_a_batch_has_the_same_mean_wherever_the_block_is_cut(case, first):
     losses, sizes = case
-    cuts = np.split(losses, np.cumsum(sizes)[:-1])
     means = batch_means(losses, np.array(sizes))
     assert means.dtype == np.float64
-    assert means.tolist() == [plain_mean(cut.tolist()) for cut in cuts]
+    np.testing.assert_allclose(means, [batch.mean() for batch in by_batch(losses, sizes)], rtol=1e-12)
+    first = min(first, len(sizes) - 1)
+    rest = losses[sum(sizes[:first]) :].copy()
+    assert batch_means(rest, np.array(sizes[first:])).tolist() == means[first:].tolist()
 
 
+@given(cut_losses(), st.sampled_from([0.0, 0.1, 1.0, 3.0]), st.sampled_from([np.float32, np.float64]))
+def test_hits_are_those_of_a_loop(case, tolerance, dtype):
+    losses, sizes = case[0].astype(dtype), np.array(case[1])
+    means = batch_means(losses.astype(np.float64), sizes)
+    assert find_hits(losses, sizes, means, tolerance).tolist() == hits_of_a_loop(losses, sizes, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sizes", [[128] * 512, [128] * 390 + [80], [256], [65536], [1] * 1000, [512] * 3 + [1]])
-def test_batch_means_of_the_usual_sizes_are_those_of_a_loop(sizes):
-    losses = np.random.default_rng(len(sizes)).lognormal(0, 3, sum(sizes))
-    cuts = np.split(losses, np.cumsum(sizes)[:-1])
-    assert batch_means(losses, np.array(sizes)).tolist() == [plain_mean(cut.tolist()) for cut in cuts]
+def test_hits_of_the_usual_sizes_are_those_of_a_loop(sizes, dtype):
+    losses = np.random.default_rng(len(sizes)).lognormal(0, 3, sum(sizes)).astype(dtype)
+    for near in losses, np.full_like(losses, losses[0]), losses[0] + losses * np.finfo(dtype).eps:
+        means = batch_means(near.astype(np.float64), np.array(sizes))
+        assert find_hits(near, np.array(sizes), means).tolist() == hits_of_a_loop(near, sizes)
 
 
-@given(cut_losses(), st.sampled_from([0.0, 0.1, 1.0, 3.0]))
-def test_a_hit_lies_above_the_mean_by_the_tolerance(case, tolerance):
-    losses, sizes = case
-    means = batch_means(losses, np.array(sizes))
-    expected, first = [], 0
-    for size, mean in zip(sizes, means.tolist(), strict=True):
-        expected += [loss > mean + tolerance * abs(mean) for loss in losses[first : first + size].tolist()]
-        first += size
-    assert find_hits(losses, np.array(sizes), means, tolerance).tolist() == expected
+@pytest.mark.parametrize("equal", [0.1, 0.7, 1e-310, 3.0, 1e300, -0.1])
+def test_losses_that_tie_are_judged_as_a_loop_judges_them(equal):
+    losses, sizes = np.full(1000, equal), np.array([10, 990])
+    means = batch_means(losses, sizes)
+    assert find_hits(losses, sizes, means).tolist() == hits_of_a_loop(losses, sizes)
 
 
 def test_a_loss_at_the_mean_is_no_hit_and_tolerance_does_not_flip_below_zero():
-    sizes = np.array([2])
-    means = np.array([-2.0])
-    assert find_hits(np.array([-2.0, -1.0]), sizes, means).tolist() == [False, True]
-    # The printed mean * (1 + tolerance) would be -3, and both would be hits.
-    assert find_hits(np.array([-2.0, -1.5]), sizes, means, 0.5).tolist() == [False, False]
-    assert find_hits(np.array([-1.0, -0.5]), sizes, means, 0.5).tolist() == [False, True]
+    def hits(losses, tolerance=0.0):
+        sizes = np.array([len(losses)])
+        return find_hits(np.array(losses), sizes, batch_means(np.array(losses), sizes), tolerance).tolist()
+
+    assert hits([-2.0, -1.0, -3.0]) == [False, True, False]
+    # The printed mean * (1 + tolerance) would be -3, and all would be hits.
+    assert hits([-2.0, -2.0, -2.0], 0.5) == [False, False, False]
+    assert hits([-2.5, -0.5, -3.0], 0.5) == [False, True, False]
 
 
 @given(schedules(max_epochs=6), policies(), st.integers(1, 25), st.data())
