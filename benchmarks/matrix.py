@@ -54,7 +54,7 @@ PARTS = (
     (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
     (RANDOM40, 0.25, ("loss-ranked", "easy")),
     (CONFUSABLE, 0.25, ("running-loss", "loss-ranked", "easy")),
-    (RANDOM40, 0.34, TRIED),
+    (RANDOM40, 0.34, tuple(TRIED)),
 )
 EVERY = ("auto", *LATE, "dropping-count", "loss-ranked", "easy", "running-loss-soft")
 DIGITS = tuple(

@@ -20,7 +20,7 @@ import torch
 from benchmarks.arguments import positive
 from benchmarks.parts import observe, order, reckoning, selection
 from benchmarks.peers import InfoBatch
-from benchmarks.timing import Row, machine, markdown
+from benchmarks.timing import Row, machine, table
 from benchmarks.whole import added_to_an_epoch, commit, commits, whole_run
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps({"machine": about, "rows": [row.to_dict() for row in rows]}, indent=2))
     else:
-        print(", ".join(f"{name} {value}" for name, value in about.items()), markdown(rows), sep="\n\n")
+        print(", ".join(f"{name} {value}" for name, value in about.items()), table(rows), sep="\n\n")
     return 0
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import markdown
 from benchmarks.neighbours import table_of_savings
 from benchmarks.recipe import ARMS
-from benchmarks.tables import read_results, study, table_of_accuracy, table_of_gains
+from benchmarks.tables import gain_of, read_results, study, table_of_accuracy, table_of_gains
 from benchmarks.train import RESULTS
 
 __all__ = ["PAGES", "fill", "main"]
@@ -55,23 +56,6 @@ SUMMARY = {
 """The rows of README's table: a title, and of a network and data the labels and savings."""
 
 
-def _markdown(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    columns = list(columns)
-    lines = [columns, ["---"] * len(columns), *map(list, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _gain(row: Facts | None, digits: int = 2, *, best: bool = False) -> str:
-    """Mean and range of a row of :func:`table_of_accuracy`, and how many seeds where they are few."""
-    if row is None:
-        return ""
-    mean = f"{row['gain']:+.{digits}f}"
-    lowest, highest = (f"{end(row['gains']):+.{digits}f}" for end in (min, max))
-    few = {1: "1 seed", 2: f"2 seeds, {lowest} to {highest}"}
-    seeds = f"({few.get(row['seeds'], f'{lowest} to {highest}')})"
-    return f"**{mean}** {seeds}" if best else f"{mean} {seeds}"
-
-
 def _chosen(row: Facts, columns: Iterable[str]) -> list[Facts | None]:
     """Return the arm that stands for each column in a row of :func:`table_of_gains`."""
     gains = row["gains"]
@@ -82,7 +66,12 @@ def _side_by_side(row: Facts, columns: Sequence[str], digits: int = 2) -> list[s
     chosen = _chosen(row, columns)
     policies = [each for each in chosen if each and each["policy"] != NO_POLICY]
     best = max((each["gain"] for each in policies), default=None)
-    return [_gain(each, digits, best=each in policies and each["gain"] == best) for each in chosen]
+    cells = []
+    for each in chosen:
+        mean, *seeds = gain_of(each, digits).split(" ", 1)
+        bold = each in policies and each is not None and each["gain"] == best
+        cells.append(" ".join([f"**{mean}**" if bold else mean, *seeds]))
+    return cells
 
 
 def _of(rows: Iterable[Facts], network: str, data: str, samples: str | int) -> list[Facts]:
@@ -90,13 +79,16 @@ def _of(rows: Iterable[Facts], network: str, data: str, samples: str | int) -> l
     return [row for row in rows if (row["network"], row["data"], row["samples"]) == wanted]
 
 
+def _gains(results: Sequence[Facts], network: str, data: str, samples: str) -> list[Facts]:
+    rows = _of(table_of_gains(table_of_accuracy(results)), network, data, samples)
+    return sorted(rows, key=lambda row: (list(LABELS).index(row["labels"]), row["saving"]))
+
+
 def gains(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
     """Ways to choose side by side, a row for each kind of labels and saving."""
-    rows = _of(table_of_gains(table_of_accuracy(results)), network, data, samples)
-    rows = [row for row in rows if any(_chosen(row, COLUMNS))]
-    rows.sort(key=lambda row: (list(LABELS).index(row["labels"]), row["saving"]))
+    rows = [row for row in _gains(results, network, data, samples) if any(_chosen(row, COLUMNS))]
     columns = [name for name in COLUMNS if any(any(_chosen(row, [name])) for row in rows)]
-    return _markdown(
+    return markdown(
         ["labels", "visits saved", "regular", *columns],
         ([LABELS[row["labels"]], _saved(row), f"{row['regular']:.2f}", *_side_by_side(row, columns)] for row in rows),
     )
@@ -124,22 +116,18 @@ def summary(results: Sequence[Facts]) -> str:
             saved = min(each["visits_saved_percent"] for each in filter(None, _chosen(row, columns[:3])))
             first = ["" if number else title, LABELS[row["labels"]].removesuffix(" at random")]
             lines.append([*first, f"{saved:.0f} %", f"{row['regular']:.1f} %", *_side_by_side(row, columns, 1)])
-    return _markdown(["", "labels", "saved", "regular", *columns], lines)
+    return markdown(["", "labels", "saved", "regular", *columns], lines)
 
 
 def controls(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
     """The paper's rule beside the controls, means: where three seeds of all are there."""
-    columns, lines = ["paper's rule", "at random", "fewer epochs", "InfoBatch"], []
-    for row in _of(table_of_gains(table_of_accuracy(results)), network, data, samples):
-        chosen = [row["gains"].get(COLUMNS[name][0]) for name in columns]
-        if all(each is not None and each["seeds"] > 2 for each in chosen):
-            lines.append((row, [f"{each['gain']:+.2f}" for each in chosen if each]))
-    order = ["clean", "random20", "random40", "confusable20"]
-    lines.sort(key=lambda line: (order.index(line[0]["labels"]), line[0]["saving"]))
-    return _markdown(
-        ["labels", "visits saved", *columns],
-        ([LABELS[row["labels"]], f"{100 * row['saving']:.0f} %", *cells] for row, cells in lines),
-    )
+    columns, lines = ("paper's rule", "at random", "fewer epochs", "InfoBatch"), []
+    for row in _gains(results, network, data, samples):
+        chosen = [row["gains"].get(COLUMNS[name][0], {"seeds": 0}) for name in columns]
+        if all(each["seeds"] > 2 for each in chosen):
+            saved = f"{100 * row['saving']:.0f} %"
+            lines.append([LABELS[row["labels"]], saved, *(f"{each['gain']:+.2f}" for each in chosen)])
+    return markdown(["labels", "visits saved", *columns], lines)
 
 
 def seeds(results: Sequence[Facts], network: str, data: str, samples: str, labels: str, saving: str) -> str:
@@ -160,7 +148,7 @@ def seeds(results: Sequence[Facts], network: str, data: str, samples: str, label
         else:
             by_seed = " / ".join(f"{gain:+.2f}" for gain in row["gains"])
             lines.append([*line, by_seed, f"{row['gain']:+.2f}", f"{row['spread']:.2f}"])
-    return _markdown(
+    return markdown(
         ["run", "seeds", "visits saved", "final accuracy", "best three", "gain, by seed", "mean", "spread"], lines
     )
 
@@ -183,9 +171,9 @@ def advised(results: Sequence[Facts]) -> str:
         pruned = _range(100 * facts["advice"]["prune"] / facts["samples"] for facts in runs)
         row = accuracy[network, data, labels]
         line = [f"{network}, {data}", LABELS[labels], str(len(runs)), verdicts, wrong, pruned]
-        lines.append([*line, _gain(row), f"{row['visits_saved_percent']:.0f} %"])
+        lines.append([*line, gain_of(row), f"{row['visits_saved_percent']:.0f} %"])
     columns = ["network, data", "labels", "seeds", "advice", "labels it took for wrong", "samples pruned", "gain"]
-    return _markdown([*columns, "visits saved"], lines)
+    return markdown([*columns, "visits saved"], lines)
 
 
 def savings(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
@@ -197,7 +185,7 @@ def savings(results: Sequence[Facts], network: str, data: str, samples: str) -> 
             line[3] = f"{row['measured_over_predicted']:.2f}"
             line[4] = f"{row['lowest_tenth']:.2f} to {row['highest_tenth']:.2f}"
         lines.append(line)
-    return _markdown(["policy", "runs", "overhead", "time saved over predicted", "eight of ten runs"], lines)
+    return markdown(["policy", "runs", "overhead", "time saved over predicted", "eight of ten runs"], lines)
 
 
 TABLES: dict[str, Callable[..., str]] = {

@@ -11,6 +11,12 @@ __all__ = ["ARMS", "MILESTONES", "TRIED", "LabelNoise", "Recipe"]
 MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
 """Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
 
+TRIED = {
+    "running-loss-soft": "running-loss with noise on the averages",
+    "running-loss-fair": "running-loss with a credit for each missed epoch",
+    "running-loss-refreshed": "running-loss that trusts old averages less, and prunes nine epochs of ten",
+}
+"""Those that are not shipped."""
 ARMS = {
     "regular": "all samples in every epoch",
     "fewer-epochs": "all samples, in as many fewer epochs as the saving asks for",
@@ -24,13 +30,9 @@ ARMS = {
     "easy": "the lowest last losses, on the paper's schedule",
     "auto": "what the run is advised after its first sixth, pruning as much as the saving asks for at most",
     "infobatch": "InfoBatch itself, from its checkout",
-    "running-loss-soft": "running-loss with noise on the averages",
-    "running-loss-fair": "running-loss with a credit for each missed epoch",
-    "running-loss-refreshed": "running-loss that trusts old averages less, and prunes nine epochs of ten",
+    **TRIED,
 }
 """Every way to choose samples, and what it does."""
-TRIED = tuple(ARMS)[-3:]
-"""Those that are not shipped."""
 AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "known-wrong", "random-run", "auto", *TRIED)
 """Those that prune every epoch from there on; the others follow the paper's schedule on the rate's plateaus."""
 

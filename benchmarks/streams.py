@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from benchmarks import data
 from benchmarks.arguments import positive
+from benchmarks.markdown import markdown
 from benchmarks.parquet import DataFolderError
 from benchmarks.stream_passes import BATCH, Passes, over_parquet, over_tars
 from benchmarks.stream_race import Entrant, race
@@ -143,9 +144,8 @@ def _scale(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _table(rows: list[dict[str, Any]]) -> str:
     """A Markdown table of all that is told of each row but the machine, which is named once."""
     names = [name for name in rows[0] if name != "hardware"]
-    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
     about = ", ".join(f"{name} {value}" for name, value in rows[0]["hardware"].items())
-    return "\n".join([about, "", *(f"| {' | '.join(cells)} |" for cells in lines)])
+    return f"{about}\n\n{markdown(names, ([_cell(row[name]) for name in names] for row in rows))}"
 
 
 def _cell(value: Any) -> str:

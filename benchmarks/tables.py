@@ -15,12 +15,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import markdown
 from benchmarks.neighbours import saving_of_an_epoch, table_of_savings
 from benchmarks.recipe import ARMS
 from benchmarks.train import RESULTS
 
 __all__ = [
     "PAPER",
+    "gain_of",
     "main",
     "read_results",
     "study",
@@ -147,7 +149,7 @@ def table_of_time(results: Iterable[Facts]) -> list[Facts]:
     return rows
 
 
-def _markdown(rows: Sequence[Facts], columns: Sequence[str]) -> str:
+def _table(rows: Sequence[Facts], columns: Sequence[str]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, list):
             return " ".join(f"{item:+.2f}" for item in value)
@@ -155,27 +157,22 @@ def _markdown(rows: Sequence[Facts], columns: Sequence[str]) -> str:
             return f"{value:.2f}"
         return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
-    body = [[cell(row[column]) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *body, strict=True)]
-    lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |"
-        for line in ([*columns], *body)
-    ]
-    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+    return markdown(columns, ([cell(row[column]) for column in columns] for row in rows))
+
+
+def gain_of(row: Facts | None, digits: int = 2) -> str:
+    """Mean and range of a row of :func:`table_of_accuracy`, and how many seeds where they are few; "" of none."""
+    if row is None:
+        return ""
+    mean, lowest, highest = (f"{gain:+.{digits}f}" for gain in (row["gain"], min(row["gains"]), max(row["gains"])))
+    few = {1: "1 seed", 2: f"2 seeds, {lowest} to {highest}"}
+    return f"{mean} ({few.get(row['seeds'], f'{lowest} to {highest}')})"
 
 
 def _side_by_side(rows: Sequence[Facts]) -> str:
-    """The table of gains: mean, and lowest to highest where there are several seeds."""
-
-    def cell(row: Facts | None) -> str:
-        if row is None:
-            return ""
-        lowest, highest = min(row["gains"]), max(row["gains"])
-        return f"{row['gain']:+.2f}" + (f" ({lowest:+.2f} to {highest:+.2f})" if row["seeds"] > 1 else "")
-
     arms = [arm for arm in ARMS if any(arm in row["gains"] for row in rows)]
-    cells = [{**row, **{arm: cell(row["gains"].get(arm)) for arm in arms}} for row in rows]
-    return _markdown(cells, ("network", "data", "samples", "epochs", "labels", "saving", "regular", *arms))
+    cells = [{**row, **{arm: gain_of(row["gains"].get(arm)) for arm in arms}} for row in rows]
+    return _table(cells, ("network", "data", "samples", "epochs", "labels", "saving", "regular", *arms))
 
 
 def study(results: Sequence[Facts]) -> str:
@@ -188,18 +185,18 @@ def study(results: Sequence[Facts]) -> str:
     parts = [
         PREFACE,
         "## Gains side by side\n\nMean, and lowest to highest of the seeds.\n\n" + _side_by_side(gains),
-        "## Accuracy\n\n" + _markdown(accuracy, (*shared, *finals)),
-        "## Time saved, and overhead\n\nMedians of all runs of a policy.\n\n" + _markdown(savings, tuple(savings[0])),
-        "## Seconds of training\n\n" + _markdown(seconds, (*shared, *times)),
+        "## Accuracy\n\n" + _table(accuracy, (*shared, *finals)),
+        "## Time saved, and overhead\n\nMedians of all runs of a policy.\n\n" + _table(savings, tuple(savings[0])),
+        "## Seconds of training\n\n" + _table(seconds, (*shared, *times)),
     ]
     papers = [
-        f"| {network} | {regular:.2f} | {pruned:.2f} | {speedup:.2f} |"
+        [network, *(f"{figure:.2f}" for figure in (regular, pruned, speedup))]
         for network, (speedup, regular, pruned) in PAPER.items()
         if any(row["network"] == network for row in accuracy)
     ]
     if papers:
-        columns = "| network | accuracy, regular | accuracy, pruned | time saved, percent |\n|---|---|---|---|\n"
-        parts.append("## The paper's figures\n\n" + columns + "\n".join(papers))
+        columns = ("network", "accuracy, regular", "accuracy, pruned", "time saved, percent")
+        parts.append("## The paper's figures\n\n" + markdown(columns, papers))
     return "\n\n".join(parts) + "\n"
 
 

@@ -11,8 +11,9 @@ from statistics import median
 from typing import Any
 
 import prunedata
+from benchmarks.markdown import markdown
 
-__all__ = ["Row", "alternate", "cpu", "machine", "markdown"]
+__all__ = ["Row", "alternate", "cpu", "machine", "table"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Row:
         }
 
     def cells(self) -> list[str]:
-        """The row of the table that :func:`markdown` makes."""
+        """The row of the table that :func:`table` makes."""
         return [
             self.part,
             f"{self.samples:,}",
@@ -93,14 +94,10 @@ def alternate(runs: Mapping[str, Callable[[], float]], repeats: int) -> dict[str
     return times
 
 
-def markdown(rows: Iterable[Row]) -> str:
-    """A table of the rows; after a peer's median, in brackets, how many times as long as ours it took."""
-    lines = [
-        ["part", "samples", "batch", "median", "min - max", "n", "goal", "peers in the same run"],
-        ["---"] * 8,
-        *(row.cells() for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def table(rows: Iterable[Row]) -> str:
+    """A Markdown table of the rows; after a peer's median, in brackets, how many times as long as ours it took."""
+    columns = ("part", "samples", "batch", "median", "min - max", "n", "goal", "peers in the same run")
+    return markdown(columns, (row.cells() for row in rows))
 
 
 def machine(**more: str) -> dict[str, str]:

@@ -73,7 +73,7 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len({len(line) for line in lines[:3]}) == 1
     assert any("+1.00 +3.00" in line for line in lines)
-    assert any("+2.00 (+1.00 to +3.00)" in line for line in lines)
+    assert any("+2.00 (2 seeds, +1.00 to +3.00)" in line for line in lines)
     assert tables.main(["--results", str(tmp_path), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "savings", "time"}
 
@@ -81,7 +81,7 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
 def test_the_page_of_the_study_shows_what_is_recorded(capsys):
     page = Path(__file__).parents[1] / "docs" / "study.md"
     assert tables.main([]) == 0
-    assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.tables > docs/study.md"
+    assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.pages"
 
 
 @pytest.mark.parametrize("name", pages.PAGES)
@@ -97,9 +97,9 @@ def test_a_page_is_filled_between_a_tables_comment_and_the_next_line_that_is_not
     expected = """before
 <!-- table: gains lenet cifar10 100 -->
 
-| labels | visits saved | regular | at random |
-| --- | --- | --- | --- |
-| clean | 25 % | 61.00 | **+2.00** (2 seeds, +1.00 to +3.00) |
+| labels | visits saved | regular | at random                           |
+| ------ | ------------ | ------- | ----------------------------------- |
+| clean  | 25 %         | 61.00   | **+2.00** (2 seeds, +1.00 to +3.00) |
 
 after | this
 """
