@@ -55,5 +55,6 @@ class RefreshedLoss(RunningLoss):
         excess, seen = arrays["excess"], arrays["seen"]
         now = seen.max() + ids.size / seen.size
         old = self.decay ** np.maximum(1, now - seen[ids])
+        # A sample that stands in a block twice counts once. In the study none does.
         excess[ids] = old * excess[ids] + (1 - old) * (losses - means)
         seen[ids] = now

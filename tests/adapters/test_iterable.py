@@ -121,6 +121,7 @@ def test_pruned_samples_are_never_decoded():
         kept = set(np.flatnonzero(epoch.keep).tolist())
         stream = prune(Raw(), pruner, id=lambda item: item["uid"], then=partial(refuse_to_decode, unless=kept))
         ids = [number for number, _ in stream]
+        assert set(ids) == kept
         pruner.observe(ids, losses_of(ids, epoch.number))
 
 
@@ -190,7 +191,9 @@ def test_a_state_asked_for_before_any_epoch_does_not_start_one():
     pruner = start()
     loader = StatefulDataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=8)
     loader.state_dict()
+    assert pruner.next_epoch == 0
     train(loader, pruner)
+    assert [record["number"] for record in pruner.history] == list(range(5))
 
 
 def test_a_loader_restored_without_its_pruner_is_refused():

@@ -222,6 +222,7 @@ def test_a_shuffle_that_is_the_same_in_every_run_is_as_good_as_none():
     train(
         prune(raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), pruner).map(by_content).batch(32), pruner
     )
+    assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
 def by_content(number, text):
@@ -232,6 +233,7 @@ def test_what_is_unbatched_is_not_batched(files):
     for whole in (raw().batch(8).unbatch(), tf.data.TFRecordDataset(files).batch(8).unbatch()):
         pruner = make_pruner()
         train(prune(whole, pruner).map(by_content).batch(32), pruner)
+        assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
 @pytest.mark.parametrize(
