@@ -39,8 +39,12 @@ def cut_losses(draw):
     elif shape != "equal":
         sizes.append(draw(st.integers(1, size) if shape == "short last" else st.integers(size, 3 * size)))
     total = sum(sizes)
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["equal", "a few bits apart", "spread"]))
+    if kind == "equal":
         losses = np.full(total, draw(LOSSES))
+    elif kind == "a few bits apart":
+        steps = np.random.default_rng(draw(SEEDS)).integers(-3, 4, total)
+        losses = draw(LOSSES) * (1 + steps * draw(st.sampled_from([2.0**-52, 2.0**-23])))
     else:
         losses = np.random.default_rng(draw(SEEDS)).lognormal(0, draw(st.sampled_from([0.5, 8.0])), total)
         losses *= draw(st.sampled_from([1.0, -1.0]))
