@@ -12,8 +12,6 @@ from prunedata.pruner import Pruner
 __all__ = ["DeviceBlock", "Recorder"]
 
 Ids = npt.NDArray[np.integer]
-FLOATS = (torch.float32, torch.float64)
-"""What the core takes as it is."""
 BLOCK = 1 << 16
 """Losses that stay on the device before they are copied to the host together."""
 
@@ -29,9 +27,11 @@ class Recorder:
         if not isinstance(losses, torch.Tensor):
             raise LossError(f"Expected losses as a Tensor of shape (n,). Got {type(losses).__name__}.")
         if losses.is_cpu:
-            if losses.dtype not in FLOATS:
-                losses = losses.float()
-            self.pruner.observe(ids, losses.numpy(force=True))  # detaches, in less time than detach()
+            try:
+                array = losses.numpy(force=True)  # detaches, in less time than detach()
+            except TypeError:  # of a dtype that numpy lacks, as bfloat16
+                array = losses.float().numpy(force=True)
+            self.pruner.observe(ids, array)
             return
         if losses.shape != (len(ids),):
             raise LossError(

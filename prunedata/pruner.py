@@ -149,7 +149,7 @@ class Pruner(Run):
             "complete": self._current is not None and self._is_complete(),
             "excused": self._delivery.excused,
             "observed": self._tally.observed,
-            "meter": self._meter.to_dict(),
+            "meter": self.meter.to_dict(),
             "history": self.history,
             **({} if self.advice is None else {"advice": self.advice.to_dict()}),
         }
@@ -162,7 +162,7 @@ class Pruner(Run):
         advice = None if state.get("advice") is None else Advice.from_dict(state["advice"])
         self._next = whole("the state's epoch", state["epoch"], 0, schedule.epochs - state["open"])
         self._pruning.restore(schedule, advice)
-        self._meter = meter
+        self.meter = meter
         for name in vars(self._known):
             setattr(self._known, name, arrays[name].copy())
         self._extras.restore(arrays, within=state["open"])

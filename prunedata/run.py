@@ -63,6 +63,8 @@ class Run:
         self.exchange: Callable[[Tally, dict[str, Array]], None] | None = None
         """For adapters of several processes: merges over all of them, in place, the epoch's tally and the arrays of
         policies by name, each of shape (samples,)."""
+        self.meter = Meter()
+        """The running sums of the open or last epoch, for adapters to charge their own overhead to."""
 
         self._known = SampleCounts(self.samples, schedule.longest_window, schedule.epochs)
         high = [] if self.classes is None else [High(self.classes, schedule.epochs)]
@@ -73,7 +75,6 @@ class Run:
         self._next = 0
         self._current: Epoch | None = None
         self._record: Callable[[Any, Any], None] = self._refuse
-        self._meter = Meter()
         self._delivery = Delivery()
 
     # -- where it stands
@@ -141,15 +142,15 @@ class Run:
                 raise NotInEpoch(f"Expected one of {self.schedule.epochs} epochs to begin. Got none: all are done.")
             self._tally.clear()
             self._extras.begin()
-            self._meter = Meter()
+            self.meter = Meter()
             self._current = self._select()
         self._delivery = Delivery()
         self._block.start()
         self._record = self._block.add
         for listener in self.listeners:
             listener(self._current)
-        self._meter.overhead += perf_counter() - started
-        self._meter.start()
+        self.meter.overhead += perf_counter() - started
+        self.meter.start()
         return self._current
 
     def observe(self, ids: Any, losses: Any) -> None:
@@ -182,7 +183,7 @@ class Run:
             If kept samples were not observed. The epoch stays open: observe them, or mend the loop.
         """
         epoch, started = self.current, perf_counter()
-        seconds = self._meter.elapsed
+        seconds = self.meter.elapsed
         self._flush()
         own = self._tally.observed
         if self.exchange is not None:
@@ -197,8 +198,8 @@ class Run:
             "kept": epoch.kept,
             "observed": self._tally.observed,
             "seconds": seconds,
-            "mean_loss": self._meter.loss_sum / own if own else None,
-            "overhead": self._meter.overhead + perf_counter() - started,
+            "mean_loss": self.meter.loss_sum / own if own else None,
+            "overhead": self.meter.overhead + perf_counter() - started,
         }
         if self.observe_only:
             record["would_prune"] = self._pruning.amount if self._pruning.would_prune(epoch.number) else 0
@@ -209,7 +210,7 @@ class Run:
         if advised:
             self._known.widen(self._pruning.longest_window)
         self.commit()
-        record["overhead"] = self._meter.overhead + perf_counter() - started
+        record["overhead"] = self.meter.overhead + perf_counter() - started
         if advised and self.advice is not None and self.advice.verdict != "prune":
             warn_of_advice(self.advice.evidence)
 
@@ -234,17 +235,12 @@ class Run:
         self._delivery.delivered = samples
         if exhausted:
             self._delivery.exhausted = True
-            self._meter.stop()
+            self.meter.stop()
 
     @property
     def overhead(self) -> float:
         """Seconds spent in this library in the open or last epoch so far."""
-        return self._meter.overhead
-
-    @property
-    def meter(self) -> Meter:
-        """The running sums of the open or last epoch, for adapters to charge their own overhead to."""
-        return self._meter
+        return self.meter.overhead
 
     # -- the epoch
 
@@ -263,9 +259,9 @@ class Run:
         self._extras.add(ids, losses, sizes, means)
         # One after the other: the sum must not depend on where the blocks were cut.
         sums = means * sizes
-        sums[0] += self._meter.loss_sum
-        self._meter.loss_sum = float(sums.cumsum()[-1])
-        self._meter.overhead += perf_counter() - started
+        sums[0] += self.meter.loss_sum
+        self.meter.loss_sum = float(sums.cumsum()[-1])
+        self.meter.overhead += perf_counter() - started
 
     def _flush(self) -> None:
         if self._current is not None:
