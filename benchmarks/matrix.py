@@ -29,32 +29,33 @@ CLEAN, RANDOM20, RANDOM40 = LabelNoise(), LabelNoise("random", 0.2), LabelNoise(
 CONFUSABLE = LabelNoise("confusable", 0.2)
 CONTROLS = ("random", "fewer-epochs", "infobatch")
 PAPER = ("dropping-count", *CONTROLS)
+OTHERS = ("dropping-count-run", "running-loss", "loss-ranked", "easy")
 LATE = ("dropping-count-run", "running-loss", "random-run", "fewer-epochs", "infobatch")
 PARTS = (
     # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
     (RANDOM40, 0.34, LATE),
     (CLEAN, 0.25, PAPER),
-    (RANDOM20, 0.25, ("dropping-count-run", *PAPER)),
+    (RANDOM20, 0.25, PAPER),
     (RANDOM40, 0.34, ("auto",)),
     (RANDOM20, 0.34, ("auto",)),
-    (CONFUSABLE, 0.25, ("dropping-count-run", *PAPER)),
+    (CONFUSABLE, 0.25, PAPER),
     (CLEAN, 0.34, ("auto",)),
     (CONFUSABLE, 0.34, ("auto",)),
-    (RANDOM40, 0.25, ("running-loss", *PAPER)),
+    (RANDOM40, 0.25, PAPER),
     (CLEAN, 0.14, PAPER),
     (CLEAN, 0.40, PAPER),
-    (RANDOM20, 0.14, ("running-loss", *PAPER)),
-    (RANDOM20, 0.40, ("running-loss", *PAPER)),
-    (RANDOM40, 0.14, ("running-loss", *PAPER)),
-    (RANDOM40, 0.40, ("running-loss", *PAPER)),
+    (RANDOM20, 0.14, PAPER),
+    (RANDOM20, 0.40, PAPER),
+    (RANDOM40, 0.14, PAPER),
+    (RANDOM40, 0.40, PAPER),
     (CONFUSABLE, 0.14, PAPER),
     (CONFUSABLE, 0.40, PAPER),
     (RANDOM40, 0.34, ("dropping-count", "known-wrong")),
-    (CLEAN, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
-    (RANDOM20, 0.25, ("running-loss", "loss-ranked", "easy", "running-loss-soft")),
-    (RANDOM40, 0.25, ("loss-ranked", "easy")),
-    (CONFUSABLE, 0.25, ("running-loss", "loss-ranked", "easy")),
+    *((noise, 0.25, OTHERS) for noise in (RANDOM20, RANDOM40, CONFUSABLE, CLEAN)),
+    (RANDOM40, 0.34, ("loss-ranked", "easy")),
     (RANDOM40, 0.34, tuple(TRIED)),
+    (RANDOM20, 0.25, ("running-loss-soft",)),
+    (CLEAN, 0.25, ("running-loss-soft",)),
 )
 EVERY = ("auto", *LATE, "dropping-count", "loss-ranked", "easy", "running-loss-soft")
 DIGITS = tuple(
