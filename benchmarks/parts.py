@@ -23,7 +23,7 @@ GOALS = {("arrays", 32): 28.0, ("arrays", 128): 9.0, ("arrays", 1024): 3.5, ("te
 def observe(samples: int, batch: int, repeats: int, infobatch: InfoBatch | None) -> Iterator[Row]:
     """Recording losses: all of it, the work on full blocks included, but for what is done once an epoch."""
     feed = _Feed(samples, batch)
-    pruner, adapted = _pruner(samples), _pruner(samples)
+    pruner, adapted = (_pruner(samples, _turns(samples) * (repeats + 1) + 1) for _ in range(2))
     dataset = TensorDataset(torch.zeros(samples, 1))
     loader = prune(DataLoader(dataset, batch_size=batch), adapted, with_ids=True)
     runs: dict[str, Callable[[], float]] = {
@@ -102,22 +102,23 @@ class _Feed:
         return seconds
 
 
-def _pruner(samples: int) -> Pruner:
+def _pruner(samples: int, epochs: int = 255) -> Pruner:
     """A run that prunes its last epoch only, so that the epochs before are all alike."""
-    return Pruner(samples, Schedule(255, 255, 254, 1, 1), prune=0.25)
+    return Pruner(samples, Schedule(epochs, epochs, epochs - 1, 1, 1), prune=0.25)
 
 
 def _turns(samples: int) -> int:
-    """How often a small data set is gone through in one measurement."""
-    return 8 if samples < 100_000 else 1
+    """How often a small data set is gone through in one measurement, which else would be of cold caches alone."""
+    return max(1, min(40, 2_000_000 // samples))
 
 
 def reckoning(samples: int, repeats: int) -> Row:
     """What is done once an epoch, without selection and commit."""
-    pruner, ids, losses = _pruner(samples), np.arange(samples), np.ones(samples)
+    ids, losses = np.arange(samples), np.ones(samples)
 
     def run() -> float:
-        seconds = 0.0
+        pruner, seconds = _pruner(samples), 0.0
+        pruner.begin_epoch()
         for _ in range(_turns(samples)):
             pruner.observe(ids, losses)
             pruner._flush()
@@ -127,7 +128,6 @@ def reckoning(samples: int, repeats: int) -> Row:
             seconds += process_time() - started
         return 1e9 * seconds / (_turns(samples) * samples)
 
-    pruner.begin_epoch()
     return Row("end of an epoch", samples, None, "ns a sample", alternate({"ours": run}, repeats)["ours"])
 
 
