@@ -47,7 +47,7 @@ COLUMNS = {
 NO_POLICY = "known-wrong"
 SUMMARY = {
     "digits, LeNet": ("lenet", "digits", 1437, {"random40": 0.3, "random20": 0.3, "clean": 0.3}),
-    "digits, WRN-10": ("wrn10", "digits", 1437, {"random40": 0.3, "random20": 0.3}),
+    "digits, WRN-10": ("wrn10", "digits", 1437, {"random40": 0.3, "random20": 0.3, "clean": 0.3}),
     "CIFAR-10, 10,000 images, LeNet": (
         "lenet", "cifar10", 10_000, {"random40": 0.34, "random20": 0.25, "clean": 0.25},
     ),
