@@ -228,30 +228,3 @@ def _is_plain(sampler: Any, *names: str) -> bool:
     """Whether it is PyTorch's own class of that name, or torchdata's, not a user's subclass of it."""
     kind = type(sampler)
     return kind.__name__ in names and kind.__module__.partition(".")[0] in ("torch", "torchdata")
-
-
-class StreamWalk(Walk):
-    """A pruned stream, which chooses its samples itself, wherever its workers are."""
-
-    resumable = False
-
-    def __init__(self, loader: DataLoader[Any], pruner: Pruner) -> None:
-        super().__init__(pruner, None, loader.batch_size or 1, loader.drop_last)
-        self.workers = max(1, loader.num_workers)
-
-    def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
-        super().begin(epoch, whole=whole)
-        self.most = int(np.count_nonzero(self.remaining))
-
-    def _left_out(self) -> int:
-        """Known only at the end."""
-        return 0
-
-    def finish(self, delivered: int) -> None:
-        """Excuse what drop_last can have cut: the tail of each worker's share, of a length that only it knows."""
-        if self.drop_last:
-            missing = int(np.count_nonzero(self.remaining)) - delivered
-            self._excuse(max(0, min(missing, self.workers * (self.batch_size - 1))))
-
-    def batches(self) -> int:
-        raise TypeError("A stream has no length: how its batches are cut depends on how its workers share it.")

@@ -21,9 +21,10 @@ except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
 from prunedata.adapters._torch_distributed import merge_ranks
-from prunedata.adapters._torch_items import Collate, CollatePairs, Indexed
+from prunedata.adapters._torch_items import Collate, Indexed
 from prunedata.adapters._torch_losses import Recorder
-from prunedata.adapters._torch_samplers import StreamWalk, Walk, walk_for
+from prunedata.adapters._torch_samplers import Walk, walk_for
+from prunedata.adapters._torch_stream import stream_parts
 from prunedata.errors import LossError, PrunedataError
 from prunedata.pruner import Pruner
 
@@ -65,7 +66,7 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     if isinstance(loader, _PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
     walk, parts = (
-        _stream_parts(loader, pruner) if isinstance(loader.dataset, IterableDataset) else _parts(loader, pruner)
+        stream_parts(loader, pruner) if isinstance(loader.dataset, IterableDataset) else _parts(loader, pruner)
     )
     # All of the loader but its class and samplers: the same in all else, whatever its class was built from.
     pruned: Any = object.__new__(_class_for(type(loader)))
@@ -101,16 +102,6 @@ def _parts(loader: DataLoader[Any], pruner: Pruner) -> tuple[Walk, dict[str, Any
     walk = walk_for(loader, pruner)
     items = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
     return walk, items | walk.samplers(loader)
-
-
-def _stream_parts(loader: DataLoader[Any], pruner: Pruner) -> tuple[Walk, dict[str, Any]]:
-    if not getattr(loader.dataset, "delivers_ids", False):
-        raise PrunedataError(
-            f"Expected a map-style dataset, or a stream that was pruned by its own adapter. Got the IterableDataset "
-            f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.prune or "
-            "prunedata.adapters.webdataset.prune first."
-        )
-    return StreamWalk(loader, pruner), {"collate_fn": CollatePairs(loader.collate_fn, loader.batch_size is not None)}
 
 
 def _class_for(kind: type) -> type:

@@ -66,12 +66,7 @@ def _side_by_side(row: Facts, columns: Sequence[str], digits: int = 2) -> list[s
     chosen = _chosen(row, columns)
     policies = [each for each in chosen if each and each["policy"] != NO_POLICY]
     best = max((each["gain"] for each in policies), default=None)
-    cells = []
-    for each in chosen:
-        mean, *seeds = gain_of(each, digits).split(" ", 1)
-        bold = each in policies and each is not None and each["gain"] == best
-        cells.append(" ".join([f"**{mean}**" if bold else mean, *seeds]))
-    return cells
+    return [gain_of(each, digits, best=each in policies and each["gain"] == best) for each in chosen]
 
 
 def _of(rows: Iterable[Facts], network: str, data: str, samples: str | int) -> list[Facts]:

@@ -160,13 +160,13 @@ def _table(rows: Sequence[Facts], columns: Sequence[str]) -> str:
     return markdown(columns, ([cell(row[column]) for column in columns] for row in rows))
 
 
-def gain_of(row: Facts | None, digits: int = 2) -> str:
-    """Mean and range of a row of :func:`table_of_accuracy`, and how many seeds where they are few; "" of none."""
+def gain_of(row: Facts | None, digits: int = 2, *, best: bool = False) -> str:
+    """Mean, bold if best, and range of a row of :func:`table_of_accuracy`, and how few its seeds; "" of no row."""
     if row is None:
         return ""
     mean, lowest, highest = (f"{gain:+.{digits}f}" for gain in (row["gain"], min(row["gains"]), max(row["gains"])))
     few = {1: "1 seed", 2: f"2 seeds, {lowest} to {highest}"}
-    return f"{mean} ({few.get(row['seeds'], f'{lowest} to {highest}')})"
+    return f"{f'**{mean}**' if best else mean} ({few.get(row['seeds'], f'{lowest} to {highest}')})"
 
 
 def _side_by_side(rows: Sequence[Facts]) -> str:

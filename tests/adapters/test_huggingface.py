@@ -104,6 +104,7 @@ def test_formatted_streams(images, name):
     pruner = start()
     stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
     train(prune(DataLoader(stream, batch_size=8), pruner), pruner, lambda batch: batch)
+    assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
@@ -130,12 +131,14 @@ def test_more_workers_than_shards_and_shards_that_do_not_divide(images, workers)
         stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
         loader = prune(DataLoader(stream, batch_size=8, num_workers=workers), pruner)
         train(loader, pruner, lambda batch: batch)
+        assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
 def test_a_map_style_dataset_given_as_raw_is_split_between_workers(images):
     pruner = start()
     stream = iterable.prune(images.select_columns(["uid"]), pruner, id="uid", then=lambda record: record["uid"])
     train(prune(DataLoader(stream, batch_size=8, num_workers=2), pruner), pruner, lambda batch: batch)
+    assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
 def numbered(record, place):

@@ -129,6 +129,7 @@ def test_at_every_batch_alike(kind, drop_last):
 )
 def test_with_workers_alike(kind, options):
     whole = Run(kind, options).go(saving=(1, 12, 13, 16, 22, 41))
+    assert list(whole.saved) == [1, 12, 13, 16, 22, 41]
     for stop, checkpoint in whole.saved.items():
         resumed(stop, checkpoint, whole, kind=kind, options=options)
 
@@ -136,6 +137,7 @@ def test_with_workers_alike(kind, options):
 def test_with_snapshots_now_and_then():
     options = {"kind": StatefulDataLoader, "options": {"num_workers": 2, "snapshot_every_n_steps": 4}}
     whole = Run(**options).go(saving=(3, 4, 15, 18))
+    assert list(whole.saved) == [3, 4, 15, 18]
     for stop, checkpoint in whole.saved.items():
         resumed(stop, checkpoint, whole, **options)
 

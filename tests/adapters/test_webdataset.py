@@ -63,7 +63,8 @@ def test_masks_are_those_of_a_run_without_a_loader(index):
 def test_batches_made_by_webdataset(index, workers):
     pruner = start()
     pruned = stages(prune(dataset(index), pruner, index)).batched(8)
-    train(DataLoader(pruned, batch_size=None, num_workers=workers), pruner)
+    epochs = train(DataLoader(pruned, batch_size=None, num_workers=workers), pruner)
+    assert [len(ids) for ids in epochs] == [90, 54, 90, 54, 90]
 
 
 @MORE_WORKERS_THAN_CORES
@@ -94,6 +95,7 @@ def test_an_empty_shard(tmp_path):
     pruner = start(9)
     pruned = stages(prune(dataset(index, empty_check=False), pruner, index))
     train(DataLoader(pruned, batch_size=2, num_workers=3), pruner)
+    assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
 def test_nodes_split_the_shards(index, monkeypatch):
@@ -263,7 +265,8 @@ def test_other_arguments_are_refused(index):
 def test_a_pipeline_put_together_by_hand(index):
     pruner = start()
     whole = wds.DataPipeline(wds.SimpleShardList(index.urls), wds.split_by_worker, wds.tarfile_to_samples())
-    train(DataLoader(stages(prune(whole, pruner, index)), batch_size=8, num_workers=2), pruner)
+    epochs = train(DataLoader(stages(prune(whole, pruner, index)), batch_size=8, num_workers=2), pruner)
+    assert [len(ids) for ids in epochs] == [90, 54, 90, 54, 90]
 
 
 # -- shards and index
@@ -298,6 +301,7 @@ def test_pipes_and_file_urls(tmp_path):
         index = ShardIndex.scan([form.format(url) for url in write_shards(tmp_path, [5, 4])])
         pruner = start(9)
         train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=2, num_workers=1), pruner)
+        assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
 # -- going on in the middle of an epoch
