@@ -84,7 +84,7 @@ def _gate_of(pruner: Pruner) -> "_Gate":
             return gate
     gate = _Gate(pruner.samples)
     pruner.listeners.append(gate.open)
-    pruner.sources.append(lambda: pruner.note_delivered(int(gate.passed.numpy())))
+    pruner.sources.append(lambda: pruner.note_delivered(gate.passed))
     pruner.exchange = _refuse_strays(pruner, gate, pruner.exchange)
     with suppress(NotInEpoch):
         gate.open(pruner.current)
@@ -97,34 +97,46 @@ class _Gate:
     def __init__(self, samples: int) -> None:
         with tf.device("CPU:0"):  # where tf.data runs
             self.mask = tf.Variable(tf.ones(samples, tf.bool), trainable=False)
-            self.passed, self.passes = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
+            self.position, self.passes = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
         self.samples = samples
+        self._remaining = np.ones(samples, np.bool_)
 
     def open(self, epoch: Epoch) -> None:
+        self._remaining = epoch.remaining
         self.mask.assign(epoch.remaining)
-        self.passed.assign(0)
+        self.position.assign(0)
         self.passes.assign(0)
+
+    @property
+    def passed(self) -> int:
+        """How many samples the last pass has passed on."""
+        return int(np.count_nonzero(self._remaining[: int(self.position.numpy())]))
 
     # Each operation of these functions is paid for whenever a pass begins, so they are few.
 
     def pass_on(self, first: tf.Tensor, samples: Any) -> Any:
         """Leave the pruned samples of a chunk out. Its first has the id ``first``."""
-        size = tf.shape(tf.nest.flatten(samples)[0], tf.int64)[0]
-        kept = tf.squeeze(tf.where(self._look_up(tf.range(first, first + size), first, first + size)), 1)
-        return first + kept, tf.nest.map_structure(lambda part: tf.gather(part, kept), samples)
+        end = first + tf.shape(tf.nest.flatten(samples)[0], tf.int64)[0]
+        kept = self._look_up(tf.range(first, end), first, end)
+        places = tf.squeeze(tf.where(kept), 1)
+
+        def gathered() -> Any:
+            return tf.nest.map_structure(lambda part: tf.gather(part, places), samples)
+
+        # Gathering copies them.
+        return first + places, tf.cond(tf.reduce_all(kept), lambda: samples, gathered)
 
     def is_kept(self, number: tf.Tensor, *_: Any) -> tf.Tensor:
         """Whether a sample is kept."""
         return self._look_up(number, number, number + 1)
 
     def _look_up(self, ids: tf.Tensor, first: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        begins = tf.cast(first == 0, tf.int64)
         checks = [
             tf.debugging.Assert(
                 end <= self.samples, [f"Expected a dataset of {self.samples} samples, as the Pruner. Got more."]
             ),
             tf.debugging.Assert(
-                self.passes.assign_add(begins) <= PASSES,
+                self.passes.assign_add(tf.cast(first == 0, tf.int64)) <= PASSES,
                 [
                     f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() behind prune()? "
                     "Iterate inside `for epoch in pruner.epochs():`, once in each epoch."
@@ -134,7 +146,7 @@ class _Gate:
         with tf.control_dependencies(checks):
             # Not self.mask[ids]: that would copy the Variable each time.
             kept = tf.gather(self.mask, ids)
-        self.passed.assign(self.passed * (1 - begins) + tf.reduce_sum(tf.cast(kept, tf.int64)))
+        self.position.assign(end)
         return kept
 
 
@@ -151,7 +163,7 @@ def _refuse_strays(pruner: Pruner, gate: _Gate, before: Exchange | None) -> Exch
             before(tally, arrays)
         epoch, seen = pruner.current, tally.visits
         pruned, twice = (int(np.count_nonzero(seen[~epoch.keep])), int(np.count_nonzero(seen[epoch.keep] > 1)))
-        if pruned and int(gate.passed.numpy()) < np.count_nonzero(epoch.remaining):
+        if pruned and gate.passed < np.count_nonzero(epoch.remaining):
             raise LossError(
                 f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
                 "was not read from its beginning to its end: is there a cache() behind prune(), or an iterator that "

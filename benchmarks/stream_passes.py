@@ -40,12 +40,15 @@ class Passes:
         Makes the same batches by a filter of the framework's own that stands behind decoding.
     numbered : callable or None
         Makes the batches of all samples with their ids, without prunedata: what it costs that ids travel along.
+    reads_ahead : bool
+        Whether a pass works on in threads of its own between its batches.
     """
 
     plain: Batches
     pruned: Callable[[Pruner], Batches]
     after_decode: Callable[[NDArray[np.bool_]], Batches]
     numbered: Batches | None = None
+    reads_ahead: bool = False
 
 
 def over_tars(shards: Shards) -> Passes:

@@ -1,6 +1,7 @@
 """The passes of :mod:`benchmarks.stream_passes` by tf.data: TFRecord files of the same JPEG images."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,39 @@ from numpy.typing import NDArray
 
 from benchmarks.stream_passes import BATCH, Batches, Passes
 from benchmarks.stream_shards import Shards
-from prunedata import Pruner
 from prunedata.adapters.tensorflow import prune
 
-__all__ = ["FEATURES", "over_records", "write_records"]
+__all__ = ["FEATURES", "over_records", "over_records_in_one_thread", "write_records"]
 
 FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
 
 def over_records(shards: Shards) -> Passes:
-    """tf.data: shuffle, parse, decode, batch; in one thread and without reading ahead."""
-    files = write_records(shards)
+    """tf.data as its guide has it: shuffle, parse and decode in parallel, batch, prefetch, all options as they are."""
+    parallel = partial(tf.data.Dataset.map, num_parallel_calls=tf.data.AUTOTUNE)
+    return _over(write_records(shards), parallel, lambda batches: batches.prefetch(tf.data.AUTOTUNE), reads_ahead=True)
 
+
+def over_records_in_one_thread(shards: Shards) -> Passes:
+    """The same with nothing in parallel, nothing read ahead and nothing optimised: each stage at its own cost."""
+    options = _one_thread()
+    return _over(
+        write_records(shards), tf.data.Dataset.map, lambda batches: batches.with_options(options), reads_ahead=False
+    )
+
+
+def _over(
+    files: list[str], mapped: Callable[[Any, Any], Any], ended: Callable[[Any], Any], *, reads_ahead: bool
+) -> Passes:
     def raw() -> Any:
         return tf.data.TFRecordDataset(files)
 
-    def load(make: Callable[[], Any]) -> Batches:
-        dataset = make().batch(BATCH).with_options(_one_thread())
-        return lambda: dataset
+    def shuffled(dataset: Any, decode: Callable[..., Any]) -> Any:
+        return mapped(dataset.shuffle(1000, seed=1), decode)
 
-    def pruned(pruner: Pruner) -> Batches:
-        pairs = prune(raw(), pruner)
-        return load(lambda: pairs.shuffle(1000, seed=1).map(numbered))
+    def load(samples: Any) -> Batches:
+        dataset = ended(samples.batch(BATCH))
+        return lambda: dataset
 
     def numbered(number: Any, record: Any) -> Any:
         return number, _decode(record)
@@ -43,10 +55,15 @@ def over_records(shards: Shards) -> Passes:
         def kept(number: Any, _: Any) -> Any:
             return tf.gather(mask, number)
 
-        return load(lambda: raw().enumerate().shuffle(1000, seed=1).map(numbered).filter(kept))
+        return load(shuffled(raw().enumerate(), numbered).filter(kept))
 
-    plain = load(lambda: raw().shuffle(1000, seed=1).map(_decode))
-    return Passes(plain, pruned, after, load(lambda: raw().enumerate().shuffle(1000, seed=1).map(numbered)))
+    return Passes(
+        plain=load(shuffled(raw(), _decode)),
+        pruned=lambda pruner: load(shuffled(prune(raw(), pruner), numbered)),
+        after_decode=after,
+        numbered=load(shuffled(raw().enumerate(), numbered)),
+        reads_ahead=reads_ahead,
+    )
 
 
 def _decode(record: Any) -> Any:

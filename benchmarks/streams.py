@@ -4,8 +4,8 @@
     python -m benchmarks.streams --data FOLDER         any image data set in the hub's parquet layout, as CIFAR-10
     python -m benchmarks.streams --scale 10000000      10,000 shards of 1,000 tiny samples: index, mask, one pass
 
-A ratio is processor time of the plain pass over that of the pruned one: the median over the repeats. The passes run
-in one thread and take turns, and all of them decode what they give.
+A ratio is processor time of the plain pass, all its threads together, over that of the pruned one: the median over
+the repeats. The passes take turns, and all of them decode what they give.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benchmarks.arguments import positive
 from benchmarks.markdown import markdown
 from benchmarks.parquet import DataFolderError
 from benchmarks.stream_passes import BATCH, Passes, over_parquet, over_tars
-from benchmarks.stream_race import Entrant, race
+from benchmarks.stream_race import TURNS, Entrant, race
 from benchmarks.stream_scale import SHARD, measure
 from benchmarks.stream_shards import Shards, write_shards
 from benchmarks.timing import machine
@@ -42,7 +42,12 @@ WAYS = ("plain", "pruned", "after_decode")
 FEWER = 2
 """Images larger than 64 px take much longer: so many times fewer of them are measured. Not fewer still, as a pass of
 tf.data takes some milliseconds to begin, which a pass over a real data set hides."""
-PACKAGES = {"webdataset": "webdataset", "tensorflow": "tensorflow", "iterable": "pyarrow"}
+PACKAGES = {
+    "webdataset": "webdataset",
+    "tensorflow": "tensorflow",
+    "tensorflow-one-thread": "tensorflow",
+    "iterable": "pyarrow",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +76,8 @@ def _throughput(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _hardware(adapters: Sequence[str]) -> dict[str, str]:
     """The machine, and the versions of what reads. Not by distribution: TensorFlow's has several names."""
-    return machine(**{PACKAGES[name]: import_module(PACKAGES[name]).__version__ for name in adapters})
+    threads = {"threads": "1, tf.data as many as it likes"} if "tensorflow" in adapters else {}
+    return machine(**threads, **{PACKAGES[name]: import_module(PACKAGES[name]).__version__ for name in adapters})
 
 
 def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[dict[str, Any]]:
@@ -89,7 +95,7 @@ def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[
             entrants["numbered"] = Entrant(passes.numbered, every)
         title = f"{adapter}, {shards.pixels} px, {share:.0%} pruned"
         with tqdm(total=repeats + 1, desc=title, unit=" passes", leave=False) as bar:
-            seconds = race(entrants, repeats, bar.update)
+            seconds = race(entrants, repeats, bar.update, 1 if passes.reads_ahead else TURNS)
         ratios = {way: _ratios(seconds["plain"], seconds[way]) for way in entrants}
         yield {
             "adapter": adapter,
@@ -122,15 +128,14 @@ def _open_epoch(samples: int, share: float) -> Pruner:
     return pruner
 
 
-def _over_records(shards: Shards) -> Passes:
-    from benchmarks.stream_tensorflow import over_records  # noqa: PLC0415 (TensorFlow takes seconds to import)
-
-    return over_records(shards)
+def _tensorflow() -> Any:
+    return import_module("benchmarks.stream_tensorflow")  # late, as TensorFlow takes seconds to import
 
 
 ADAPTERS: dict[str, Callable[[Shards], Passes]] = {
     "webdataset": over_tars,
-    "tensorflow": _over_records,
+    "tensorflow": lambda shards: _tensorflow().over_records(shards),
+    "tensorflow-one-thread": lambda shards: _tensorflow().over_records_in_one_thread(shards),
     "iterable": over_parquet,
 }
 
@@ -161,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.streams",
         description="Measure what pruning saves of reading and decoding a stream; or index and read a very long one.",
     )
-    here = [name for name in ADAPTERS if name != "tensorflow" or find_spec("tensorflow")]
+    here = [name for name in ADAPTERS if find_spec(PACKAGES[name])]
     add = parser.add_argument
     add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
     add("--adapters", nargs="+", choices=list(ADAPTERS), default=here, help="default: those installed")

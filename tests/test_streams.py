@@ -36,7 +36,7 @@ def shards(tmp_path_factory):
 
 
 def passes_of(adapter, shards):
-    pytest.importorskip(adapter if adapter == "tensorflow" else "webdataset")
+    pytest.importorskip(streams.PACKAGES[adapter])
     return streams.ADAPTERS[adapter](shards)
 
 
@@ -103,7 +103,7 @@ def test_every_way_gives_its_images_once_each(shards, share):
     assert images_of(passes.after_decode(keep)()) == kept
 
 
-@pytest.mark.parametrize("adapter", ["webdataset", "tensorflow"])
+@pytest.mark.parametrize("adapter", ["webdataset", "tensorflow", "tensorflow-one-thread"])
 @pytest.mark.parametrize("share", streams.PRUNED)
 def test_jpeg_passes_give_their_images_once_each(tmp_path, adapter, share):
     jpeg = write_shards(tmp_path, digits(), 32, 300)
@@ -131,6 +131,24 @@ def test_passes_take_turns():
     for turn in range(1, TURNS + 1):
         assert once[: 6 * turn].count("long") == 4 * turn
     assert (once[0], once[6]) == ("long", "short")
+    assert made[6 * TURNS] == "short", "who begins does not change with the repeats"
+
+
+def test_passes_that_read_ahead_are_run_whole():
+    made = []
+
+    def batches(name):
+        return Entrant(lambda: (made.append(name) for _ in range(8)), 8)
+
+    race({"a": batches("a"), "b": batches("b"), "c": batches("c")}, 2, lambda: None, turns=1)
+    assert "".join(made[::8]) == "abcbcacab"
+    assert "".join(made) == "".join(8 * name for name in made[::8])
+
+
+def test_only_passes_with_threads_of_their_own_are_run_whole(shards):
+    pytest.importorskip("tensorflow")
+    ahead = [adapter for adapter in streams.ADAPTERS if passes_of(adapter, shards).reads_ahead]
+    assert ahead == ["tensorflow"]
 
 
 @pytest.mark.parametrize(("gives", "said"), [(9, "fewer"), (11, "more")])
@@ -166,8 +184,11 @@ def test_rows_say_what_was_compared(tmp_path, monkeypatch, capsys):
 
 def test_rows_of_tensorflow_name_it(tmp_path, monkeypatch, capsys):
     tf = pytest.importorskip("tensorflow")
-    rows = rows_of(capsys, monkeypatch, tmp_path, "--pixels", "32", "--adapters", "tensorflow")
-    assert [(row["adapter"], row["pruned"]) for row in rows] == [("tensorflow", share) for share in (0.0, 0.2, 0.5)]
+    both = ["tensorflow", "tensorflow-one-thread"]
+    rows = rows_of(capsys, monkeypatch, tmp_path, "--pixels", "32", "--adapters", *both)
+    assert [(row["adapter"], row["pruned"]) for row in rows] == [
+        (name, share) for name in both for share in streams.PRUNED
+    ]
     assert all(row["hardware"]["tensorflow"] == tf.__version__ for row in rows)
     assert all(0 < row["ratio_numbered"] < 10 for row in rows)
 
