@@ -25,7 +25,7 @@ from prunedata.pruner import Pruner
 __all__ = ["prune"]
 
 Exchange = Callable[[Tally, dict[str, Array]], None]
-CHUNK = 256
+CHUNK = 512
 """Samples that are filtered by one call: one at a time, a cheap decoder would cost less than the filter."""
 CHUNK_BYTES = 1 << 24
 PASSES = 16

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from prunedata import Pruner, Schedule
 
-SAMPLES = 603  # more than two chunks of the filter, and no whole number of them
+SAMPLES = 603  # more than a chunk of the filter, and no whole number of them
 CHANGING = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)
 KEPT = [603, 423, 603, 423, 603]
 

@@ -6,8 +6,10 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
 
-from prunedata import Pruner, Random
+from prunedata import Pruner, Random, Schedule
 from prunedata.adapters import tensorflow as adapter
 from prunedata.adapters.tensorflow import prune
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
@@ -102,6 +104,24 @@ def test_samples_keep_their_structure(element):
     pairs = prune(tf.data.Dataset.from_tensor_slices(element), pruner)
     assert pairs.element_spec[1] == tf.data.Dataset.from_tensor_slices(element).element_spec
     train(pairs.map(lambda number, sample: (number, tf.nest.flatten(sample)[0])).batch(32), pruner)
+
+
+PARTS = {"all": [True] * 4, "none": [False] * 4, "some": [True, False, False, True]}
+
+
+@given(st.lists(st.sampled_from(list(PARTS)), min_size=1, max_size=5), st.integers(0, 3))
+@example(["all", "none", "some", "all"], 3)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_chunks_are_filtered_whatever_of_them_is_kept(monkeypatch, parts, more):
+    monkeypatch.setattr(adapter, "CHUNK", 4)
+    keep = np.concatenate([*(PARTS[part] for part in parts), [False, True, True][:more]]).astype(bool)
+    assume(0 < keep.sum() < keep.size)
+    pruner = Pruner(keep.size, Schedule(2, 2, 1, 1, 1), prune=int((~keep).sum()))
+    pairs = prune(raw(keep.size), pruner)
+    for epoch in pruner.epochs():
+        kept = np.flatnonzero(keep) if epoch.pruned else np.arange(keep.size)
+        assert [(int(uid), int(text)) for uid, text in pairs.as_numpy_iterator()] == [(uid, uid) for uid in kept]
+        pruner.observe(kept, np.where(keep, 0.0, 1.0)[kept])
 
 
 def test_samples_of_various_shapes():
