@@ -102,7 +102,7 @@ class RunStore:
         """Commit: the state is durable when this returns, and the one before is there until then."""
         if self._pointer is None:
             raise StoreError("Expected a store that was created or read before it is written.")
-        if self._get_raw() != self._raw:
+        if self._get_raw() != self._raw and not self._is_own():
             raise StoreError(
                 f"Expected {self.location} as this run left it. Another process has written to it since: "
                 "give each run its own store, and stop the other run before you resume this one."
@@ -113,6 +113,15 @@ class RunStore:
             written = pool.map(lambda name: self._write_array(name, generation, arrays[name]), arrays)
             about = dict(zip(arrays, written, strict=True))
         self._point(generation, state, about)
+
+    def _is_own(self) -> bool:
+        """Whether what is there is our own: a commit that was interrupted when it was just made. Take it over then."""
+        known, pointer = self._raw, self._read_pointer()
+        if pointer is None or pointer["writer"] != self._writer:
+            self._raw = known
+            return False
+        self._pointer = pointer
+        return True
 
     def _read_pointer(self) -> dict[str, Any] | None:
         raw = self._get_raw()

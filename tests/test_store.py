@@ -132,6 +132,32 @@ def test_a_second_process_stops_the_first(tmp_path):
     assert start(tmp_path / "run.zarr", resume=True).next_epoch == 2
 
 
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_commit_that_was_interrupted_is_known_for_the_runs_own(tmp_path, monkeypatch, lasts):
+    """Ctrl-C just before the new pointer stands, or just after: the run goes on and can be resumed."""
+    run = start(tmp_path / "run.zarr")
+    train(run, 1)
+    write = prunedata.store.write_bytes
+
+    def interrupted(store, name, data):
+        if name == "zarr.json" and not lasts:
+            raise KeyboardInterrupt
+        write(store, name, data)
+        if name == "zarr.json":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(prunedata.store, "write_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, 1)
+    monkeypatch.undo()
+    assert start(tmp_path / "run.zarr", resume=True).next_epoch == 1 + lasts
+    train(run, 1)
+    again, other = start(tmp_path / "run.zarr", resume=True), start(tmp_path / "other.zarr")
+    train(other, 3)
+    assert again.next_epoch == 3
+    assert (again.counts.tolist(), again.hits.tolist()) == (other.counts.tolist(), other.hits.tolist())
+
+
 def test_a_new_window_is_in_the_store(tmp_path):
     runs = [start(store, schedule=Schedule(300, 3, 1, 2, 1)) for store in (None, tmp_path)]
     for run in runs:
