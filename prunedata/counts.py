@@ -140,7 +140,8 @@ class SampleCounts:
     ----------
     samples : int
     longest_window, epochs : int
-        The most that a count, and the most that a total, can reach with one visit an epoch.
+        The most that a count, and the most that a total, can reach with one visit an epoch. Where samples are
+        visited more often, counts saturate and totals are made wider.
     """
 
     def __init__(self, samples: int, longest_window: int, epochs: int) -> None:
@@ -162,6 +163,10 @@ class SampleCounts:
     def add(self, tally: Tally, *, reset: bool) -> None:
         """Take over a finished epoch."""
         self.counts = self.counts_with(tally, reset=reset)
+        # A rate of hits would be wrong if one of the two saturated before the other.
+        most = int(self.visits.max(initial=0)) + int(tally.visits.max(initial=0))
+        kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
+        self.hits, self.visits = (total.astype(kind, copy=False) for total in (self.hits, self.visits))
         saturating_add(self.hits, tally.hits)
         saturating_add(self.visits, tally.visits)
 

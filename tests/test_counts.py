@@ -148,7 +148,7 @@ def test_batches_around_the_size_of_a_block_count_as_the_loop_does(sizes, policy
 
 
 @pytest.mark.parametrize(("epochs", "top"), [(255, 255), (256, 65535)])
-def test_counts_and_totals_saturate_where_their_dtype_ends(epochs, top):
+def test_counts_saturate_where_their_dtype_ends_and_totals_grow(epochs, top):
     schedule = Schedule(epochs, window=epochs, start=1, block=1, pruned_per_block=0)
     run = pruner(3, schedule, prune=1)
     epochs = run.epochs()
@@ -158,10 +158,11 @@ def test_counts_and_totals_saturate_where_their_dtype_ends(epochs, top):
             run.observe(np.repeat([0, 1, 2], [100, 1, 200]), np.repeat([5.0, 7.0, 1.0], [100, 1, 200]))
     often = min(top, 300 * (top // 256 + 1))
     assert run.counts.tolist() == [often, 3 * (top // 256 + 1), 0]
-    assert run.counts.dtype == run.hits.dtype == smallest_unsigned(top)
+    assert run.counts.dtype == smallest_unsigned(top)
     run.end_epoch()
-    assert run.hits.tolist() == [often, 3 * (top // 256 + 1), 0]
-    assert run.visits.tolist() == [often, 3 * (top // 256 + 1), top if often == top else 600 * (top // 256 + 1)]
+    assert run.hits.tolist() == [n * (top // 256 + 1) for n in (300, 3, 0)]
+    assert run.visits.tolist() == [n * (top // 256 + 1) for n in (300, 3, 600)]
+    assert run.hits.dtype == run.visits.dtype == smallest_unsigned(top + 1)
 
 
 @given(st.sampled_from([np.uint8, np.uint16, np.uint32]), st.integers(1, 40), st.data())
@@ -202,8 +203,8 @@ def test_known_counts_reset_by_window_and_totals_never(samples, resets, near_top
         seen_of = [int((ids == x).sum()) for x in range(samples)]
         assert (tally.hits.tolist(), tally.visits.tolist(), tally.observed) == (hit_of, seen_of, ids.size)
         counts = [min(255, (0 if reset else c) + h) for c, h in zip(counts, hit_of, strict=True)]
-        hits = [min(255, a + h) for a, h in zip(hits, hit_of, strict=True)]
-        visits = [min(255, a + v) for a, v in zip(visits, seen_of, strict=True)]
+        hits = [a + h for a, h in zip(hits, hit_of, strict=True)]
+        visits = [a + v for a, v in zip(visits, seen_of, strict=True)]
         assert told.tolist() == known.counts.tolist() == counts
         assert (known.hits.tolist(), known.visits.tolist()) == (hits, visits)
 
