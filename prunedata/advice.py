@@ -28,6 +28,9 @@ WATCHED_PART = 6
 """Watch a sixth of the run: after it the signs were calibrated, and from there on pruning was measured."""
 FEWEST_VISITS = 10
 """After 5 visits the signs are not there yet: 20% wrong labels of CIFAR-10 then look like 10%."""
+LEAST_JUDGED = 0.9
+"""Of the samples that were visited at all. What a run has pruned all along it visits least and suspects most: without
+these, wrong labels are not found."""
 PRUNE_MOST = 0.4
 """More was not measured."""
 USUAL_SAVING = 0.14
@@ -151,9 +154,12 @@ def advise(
         short = f"A run of {schedule.epochs} epochs is too short to tell: {first} have to be watched."
         return _fewer_epochs(schedule, samples, prune, None, (short,))
     judged = visits >= FEWEST_VISITS
-    number = int(np.count_nonzero(judged))
-    if epochs_done < first or 2 * number < samples:
-        return _watch(schedule, epochs_done, max(first - epochs_done, 1), f"{number:,} of {samples:,} samples")
+    number, seen = int(np.count_nonzero(judged)), int(np.count_nonzero(visits))
+    if epochs_done < first or 2 * number < samples or number < LEAST_JUDGED * seen:
+        told = f"{number:,} of {samples:,} samples were visited {FEWEST_VISITS} times or more"
+        if epochs_done >= first:
+            told += ": those that were pruned were not, so watch with observe_only=True"
+        return _watch(schedule, epochs_done, max(first - epochs_done, 1), told)
     if high is not None:
         estimate = by_high(high[judged], visits[judged])
     elif tolerance == 0:
@@ -170,7 +176,7 @@ def advise(
 def _watch(schedule: Schedule, done: int, more: int, seen: str) -> Advice:
     epochs = "epoch" if more == 1 else "epochs"
     told = (
-        f"{done} of {schedule.epochs} epochs are done, and {seen} were visited {FEWEST_VISITS} times or more.",
+        f"{done} of {schedule.epochs} epochs are done, and {seen}.",
         f"Watch for {more} more {epochs}: before, wrong labels and hard samples look alike.",
     )
     return Advice("watch", None, 0, None, 0.0, None, None, schedule.epochs, more, told)

@@ -129,11 +129,22 @@ def test_it_waits_for_a_sixth_of_the_run_and_ten_visits(done, all_epochs, more):
 
 def test_it_waits_for_samples_that_were_not_visited_and_judges_by_those_that_were():
     high, visits = watched(0.3)
-    visits[: SAMPLES // 2 + 1] = high[: SAMPLES // 2 + 1] = FEWEST_VISITS - 1
+    visits[: SAMPLES // 2 + 1] = high[: SAMPLES // 2 + 1] = 0
     found = advise(high, visits, high, 20, SCHEDULE, SAMPLES)
     assert (found.verdict, found.watch_epochs) == ("watch", 1)
     visits[0] = high[0] = 10
     assert advise(high, visits, high, 20, SCHEDULE, SAMPLES).wrong_labels < 0.1
+
+
+@pytest.mark.parametrize(("pruned", "verdict"), [(0.1, "prune"), (0.11, "watch")])
+def test_it_does_not_judge_a_run_by_what_the_run_has_not_pruned(pruned, verdict):
+    high, visits = watched(0.3)
+    few = slice(0, round(pruned * SAMPLES))  # what was pruned is what looks wrong
+    assert (high[few] > 0).all()
+    visits[few] = high[few] = FEWEST_VISITS - 1
+    found = advise(high, visits, high, 20, SCHEDULE, SAMPLES)
+    assert found.verdict == verdict
+    assert ("watch with observe_only=True" in " ".join(found.evidence)) == (verdict == "watch")
 
 
 def test_a_run_too_short_to_watch_is_told_so():
