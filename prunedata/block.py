@@ -168,7 +168,7 @@ class Block:
             told.append(
                 f"Expected finite losses. Got {_few(losses[wild])} for the samples {_few(ids[wild])} in "
                 f"{_batches(batch[wild])} of this epoch. A mean with such a loss finds no hits, "
-                "so leave the batch out or lower the learning rate."
+                "so leave the batch out, and say so by pruner.excuse(n), or lower the learning rate."
             )
         return " ".join(told)
 
@@ -198,6 +198,8 @@ def _checked_losses(losses: Any) -> Recorded:
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
         losses = losses.detach().cpu().double()
     array = np.asarray(losses)
+    if array.dtype.name == "bfloat16":  # TensorFlow's and JAX's, which numpy doesn't know as a number
+        array = array.astype(np.float32)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
         raise LossError(
             f"Expected losses of shape (n,) and a floating dtype, one per sample (reduction='none'). "

@@ -155,6 +155,14 @@ def test_an_empty_batch_is_nothing(given):
     assert log.batches == [([0, 1], [1.0, 1.0])]
 
 
+def test_bfloat16_as_tensorflow_has_it_is_taken():
+    log = Log()
+    log.block.start()
+    log.block.add([0, 1, 2], np.array([1, 2, 6.5]).astype(pytest.importorskip("ml_dtypes").bfloat16))
+    log.block.flush()
+    assert log.batches == [([0, 1, 2], [1.0, 2.0, 6.5])]
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.longlong, np.uint64, ">i4"])
 @pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32])
 def test_all_dtypes_of_numbers_are_taken(kind, of):
