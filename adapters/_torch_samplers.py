@@ -62,7 +62,7 @@ class Walk:
 
     def _excuse(self, samples: int) -> None:
         self.excused = samples
-        self.pruner.excuse(samples)
+        self.pruner.note_left_out(samples)
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """What stands in the place of the loader's own sampler and batch sampler."""
@@ -172,7 +172,9 @@ class _Filter(Walk):
 
     def __len__(self) -> int:
         """Of a sampler that gives each sample once; for others, at most."""
-        return len(self.source) if self.batched else min(len(self.source), super().__len__())
+        given = len(self.source)
+        repeats = getattr(self.source, "replacement", False) or given > self.pruner.samples
+        return given if self.batched or repeats else min(given, super().__len__())
 
     def batches(self) -> int:
         return len(self) if self.batched else super().batches()

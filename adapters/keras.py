@@ -160,7 +160,7 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
             )
         left = int(current.remaining.sum())
         dropped = 0 if self.batch is None else left % self.batch  # the user drops what is no full batch
-        self.pruner.excuse(dropped)
+        self.pruner.note_left_out(dropped)
         self.recorder.open(current)
         self._training, self._expected = True, left - dropped
 

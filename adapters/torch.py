@@ -179,7 +179,7 @@ class _PrunedLoader:
         return (
             f"Expected one batch that waits for its losses. Got {len(self._pending)}: the loop fetches batches ahead "
             "or leaves some unobserved, so that the losses cannot be told apart. Use prune(..., with_ids=True), which "
-            "delivers (ids, batch), and observe(losses, ids)."
+            "delivers (ids, batch), and observe(losses, ids); for a batch left out on purpose, pruner.excuse(len(ids))."
         )
 
     def __len__(self) -> int:

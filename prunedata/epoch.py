@@ -93,19 +93,27 @@ class Delivery:
     ----------
     delivered : int or None
         Samples delivered so far; None if no loader speaks.
-    excused : int
+    left_out : int
         Kept samples that it will not deliver by the user's own settings, as ``drop_last``.
+    excused : int
+        Kept samples beside these that the user excused.
     exhausted : bool
         Whether it has come to its end.
     """
 
     delivered: int | None = None
+    left_out: int = 0
     excused: int = 0
     exhausted: bool = False
 
+    @property
+    def allowed(self) -> int:
+        """Kept samples that need not be observed."""
+        return self.left_out + self.excused
+
     def is_complete(self, epoch: Epoch, tally: Tally) -> bool:
         """Whether nothing of the epoch is left to train on."""
-        return self.exhausted or _missed(epoch, tally) <= self.excused
+        return _missed(epoch, tally) <= self.allowed or (self.exhausted and not tally.observed)
 
     def check(self, epoch: Epoch, tally: Tally, *, needs_losses: bool) -> None:
         """Raise :class:`SkippedSamples` if kept samples were not observed.
@@ -113,20 +121,21 @@ class Delivery:
         Where the policy needs no losses and none came, what the loader delivered has to do.
         """
         if needs_losses or tally.observed:
-            missed = _missed(epoch, tally) - self.excused
+            missed = _missed(epoch, tally) - self.allowed
         else:
-            missed = 0 if self.delivered is None else int(epoch.remaining.sum()) - self.excused - self.delivered
+            missed = 0 if self.delivered is None else int(epoch.remaining.sum()) - self.allowed - self.delivered
         if missed <= 0:
             return
+        self.exhausted = False  # who mends the loop and runs it again gets what is missing
         told = ""
         if self.delivered is not None:
-            undelivered = min(missed, max(0, int(epoch.remaining.sum()) - self.excused - self.delivered))
+            undelivered = min(missed, max(0, int(epoch.remaining.sum()) - self.allowed - self.delivered))
             told = (
                 f" The loader did not deliver {undelivered} of them (was the loop left early, or its length frozen?); "
                 f"{missed - undelivered} were delivered, but their losses not observed."
             )
         raise SkippedSamples(
-            f"Expected all {epoch.kept - self.excused} kept samples of epoch {epoch.number} to be observed. "
+            f"Expected all {epoch.kept - self.allowed} kept samples of epoch {epoch.number} to be observed. "
             f"Got {missed} that were not.{told} Call observe() for every batch of the epoch."
         )
 

@@ -147,7 +147,7 @@ class Pruner(Run):
             "epoch": self._next,
             "open": self._current is not None,
             "complete": self._current is not None and self._is_complete(),
-            "excused": self._delivery.excused,
+            "excused": self._delivery.allowed,
             "observed": self._tally.observed,
             "meter": self.meter.to_dict(),
             "history": self.history,

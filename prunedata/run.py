@@ -224,8 +224,15 @@ class Run:
         return self._pruning.kept_in(epoch)
 
     def excuse(self, samples: int) -> None:
-        """Say how many kept samples the loader will not deliver by the user's own settings, as ``drop_last``."""
+        """Say how many kept samples of the open epoch will not be observed, beside those that an adapter leaves out.
+
+        For the loop that drops a batch, because its losses are not finite or it isn't full.
+        """
         self._delivery.excused = samples
+
+    def note_left_out(self, samples: int) -> None:
+        """Say how many kept samples the loader will not deliver by the user's own settings, as ``drop_last``."""
+        self._delivery.left_out = samples
 
     def note_delivered(self, samples: int, *, exhausted: bool = False) -> None:
         """Say what the loader has delivered in this epoch so far, for the reckoning at its end.

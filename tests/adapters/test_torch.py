@@ -161,6 +161,36 @@ class TestWhatIsNotObserved:
         with pytest.raises(SkippedSamples, match="Got 8 that were not"):
             pruner.end_epoch()
 
+    @pytest.mark.parametrize("skips", [1, 13])
+    def test_a_loop_that_is_mended_and_run_again_gets_what_is_missing(self, skips):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        pruner.begin_epoch()
+        for number, (_, index) in enumerate(loader):
+            if number >= skips:
+                loader.observe(losses_of(index, 0), index)
+        with pytest.raises(SkippedSamples):
+            pruner.end_epoch()
+        seen = []
+        for epoch in pruner.epochs():
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                seen += index.tolist() if epoch.number == 0 else []
+        told = make_pruner()
+        assert sorted(seen) == sorted(np.concatenate(list(told.begin_epoch().batches(BATCH)))[: skips * BATCH])
+        assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
+
+    def test_a_batch_left_out_is_excused_beside_what_drop_last_cuts(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(drop_last=True), pruner, with_ids=True)
+        for epoch in pruner.epochs():
+            for number, (ids, _) in enumerate(loader):
+                if number == 3:
+                    pruner.excuse(len(ids))
+                else:
+                    loader.observe(losses_of(ids, epoch.number), ids)
+        assert [record["observed"] for record in pruner.history] == [88, 64, 88, 64, 88]
+
     def test_a_loop_that_never_observes(self):
         pruner = make_pruner()
         loader = prune(loader_of(), pruner)

@@ -256,6 +256,22 @@ class TestLength:
         assert scheduler.last_epoch == total
         assert scheduler.get_last_lr()[0] < 1e-5
 
+    @pytest.mark.parametrize("draws", [60, SAMPLES, 300])
+    @pytest.mark.parametrize("kind", [RandomSampler, WeightedRandomSampler])
+    def test_of_a_sampler_that_repeats_is_at_most(self, kind, draws):
+        first = Items() if kind is RandomSampler else torch.ones(SAMPLES)
+        pruner = make_pruner()
+        loader = prune(
+            DataLoader(Items(), batch_size=BATCH, sampler=kind(first, num_samples=draws, replacement=True)), pruner
+        )
+        for epoch in pruner.epochs():
+            most, came = len(loader), 0
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                came += 1
+            assert came <= most == -(-draws // BATCH)
+            assert epoch.pruned or came == most
+
     def test_of_a_users_own_is_at_most(self):
         pruner = make_pruner()
         loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=Backwards()), pruner)
