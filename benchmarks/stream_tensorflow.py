@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.stream_passes import BATCH, Batches, Passes
 from benchmarks.stream_shards import Shards
+from prunedata import Pruner
 from prunedata.adapters.tensorflow import prune
 
 __all__ = ["FEATURES", "over_records", "over_records_in_one_thread", "write_records"]
@@ -49,6 +50,15 @@ def _over(
     def numbered(number: Any, record: Any) -> Any:
         return number, _decode(record)
 
+    def pruned(pruner: Pruner) -> Batches:
+        make = load(shuffled(prune(raw(), pruner), numbered))
+
+        def begun() -> Any:
+            pruner.begin_epoch()  # anew: prune() allows few passes in an epoch
+            return make()
+
+        return begun
+
     def after(keep: NDArray[np.bool_]) -> Batches:
         mask = tf.constant(keep)
 
@@ -59,7 +69,7 @@ def _over(
 
     return Passes(
         plain=load(shuffled(raw(), _decode)),
-        pruned=lambda pruner: load(shuffled(prune(raw(), pruner), numbered)),
+        pruned=pruned,
         after_decode=after,
         numbered=load(shuffled(raw().enumerate(), numbered)),
         reads_ahead=reads_ahead,
