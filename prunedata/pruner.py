@@ -1,7 +1,7 @@
 """A run that is kept: where it stands goes to a store or a checkpoint, and comes back from it."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from prunedata.advice import Advice
 from prunedata.checks import whole
@@ -117,6 +117,12 @@ class Pruner(Run):
         self.commit()
 
     # -- persistence
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "Expected a Pruner to stay the only one of its run. Got a copy or a pickle of it: save state_dict(), and "
+            "load it into a Pruner of the same arguments."
+        )
 
     def commit(self) -> None:
         """Write where the run stands to its store, if it has one; at any time, also within an epoch."""

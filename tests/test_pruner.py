@@ -162,6 +162,12 @@ def test_a_state_stays_as_it_was_while_the_run_goes_on():
     assert state == kept
 
 
+@pytest.mark.parametrize("twice", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_run_is_not_copied_but_by_its_state(twice):
+    with pytest.raises(TypeError, match=r"save state_dict\(\)"):
+        twice(pruner(20, SCHEDULE, prune=5))
+
+
 def test_the_state_of_a_complete_epoch_goes_on_in_the_next():
     run = pruner(20, SCHEDULE, prune=5)
     epoch = next(run.epochs())

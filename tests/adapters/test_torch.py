@@ -398,8 +398,8 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            (Items, "Expected a DataLoader. Got Items: wrap the loader, not the dataset"),
-            (lambda: iter(loader_of()), "Expected a DataLoader. Got _SingleProcessDataLoaderIter"),
+            (Items, "DataLoader. Got Items: wrap the loader, not the dataset"),
+            (lambda: iter(loader_of()), "DataLoader. Got _SingleProcessDataLoaderIter"),
             (lambda: DataLoader(Stream()), "Expected a map-style dataset.* Got the IterableDataset Stream"),
             (lambda: loader_of(Items(104)), "Expected a dataset of 103 samples.* Got one of 104"),
             (lambda: DataLoader(Unsized(), sampler=range(9)), "Expected a dataset of 103 samples.* Got one of None"),
