@@ -224,11 +224,11 @@ class Run:
         return self._pruning.kept_in(epoch)
 
     def excuse(self, samples: int) -> None:
-        """Say how many kept samples of the open epoch will not be observed, beside those that an adapter leaves out.
+        """Say how many more kept samples of the open epoch will not be observed, beside what an adapter leaves out.
 
-        For the loop that drops a batch, because its losses are not finite or it isn't full.
+        For the loop that drops a batch, because its losses are not finite or it isn't full. It adds up.
         """
-        self._delivery.excused = samples
+        self._delivery.excused += samples
 
     def note_left_out(self, samples: int) -> None:
         """Say how many kept samples the loader will not deliver by the user's own settings, as ``drop_last``."""
