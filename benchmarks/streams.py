@@ -5,9 +5,9 @@
     python -m benchmarks.streams --scale 10000000      10,000 shards of 1,000 tiny samples: index, mask, one pass
 
 A ratio is processor time of the plain pass, all its threads together, over that of the pruned one: the median over
-the repeats. The passes take turns, and all of them decode what they give. All of it runs on one core, where the system
-lets a program choose: tf.data hands each sample to a thread and back, and whether that is another core's is luck that
-changes the time by half.
+the repeats. The passes take turns, and all of them decode what they give. ``tensorflow`` runs in parallel on all cores,
+as its guide has it. All others run in one thread on one core, where the system lets a program choose: tf.data hands
+each sample to a thread and back, and whether that is another core's is luck that changes the time by half.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +32,7 @@ from benchmarks.arguments import positive
 from benchmarks.markdown import markdown
 from benchmarks.parquet import DataFolderError
 from benchmarks.stream_passes import BATCH, Passes, over_parquet, over_tars
-from benchmarks.stream_race import TURNS, Entrant, race
+from benchmarks.stream_race import TURNS, Entrant, one_core, race
 from benchmarks.stream_scale import SHARD, measure
 from benchmarks.stream_shards import Shards, write_shards
 from benchmarks.timing import machine
@@ -96,7 +97,8 @@ def _compare(adapter: str, shards: Shards, name: str, repeats: int) -> Iterator[
         if passes.numbered is not None:
             entrants["numbered"] = Entrant(passes.numbered, every)
         title = f"{adapter}, {shards.pixels} px, {share:.0%} pruned"
-        with tqdm(total=repeats + 1, desc=title, unit=" passes", leave=False) as bar:
+        cores = nullcontext() if passes.reads_ahead else one_core()
+        with cores, tqdm(total=repeats + 1, desc=title, unit=" passes", leave=False) as bar:
             seconds = race(entrants, repeats, bar.update, 1 if passes.reads_ahead else TURNS)
         ratios = {way: _ratios(seconds["plain"], seconds[way]) for way in entrants}
         yield {
@@ -183,6 +185,4 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     raise SystemExit(main(sys.argv[1:]))

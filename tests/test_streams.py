@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from benchmarks.data import digits
-from benchmarks.stream_race import TURNS, Entrant, race
+from benchmarks.stream_race import TURNS, Entrant, one_core, race
 from benchmarks.stream_shards import write_shards
 from tests.programs import run_module
 
@@ -155,6 +155,14 @@ def test_only_passes_with_threads_of_their_own_are_run_whole(shards):
     pytest.importorskip("tensorflow")
     ahead = [adapter for adapter in streams.ADAPTERS if passes_of(adapter, shards).reads_ahead]
     assert ahead == ["tensorflow"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs a system that lets a program choose its cores")
+def test_a_race_on_one_core_leaves_the_cores_as_they_were():
+    before = os.sched_getaffinity(0)
+    with one_core():
+        assert os.sched_getaffinity(0) == {max(before)}
+    assert os.sched_getaffinity(0) == before
 
 
 @pytest.mark.parametrize(("gives", "said"), [(9, "fewer"), (11, "more")])
