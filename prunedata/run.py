@@ -143,6 +143,7 @@ class Run:
             self._tally.clear()
             self._extras.begin()
             self.meter = Meter()
+            self._delivery = Delivery()  # before the epoch: Ctrl-C between the two must not leave it the last one's
             self._current = self._select()
         self._delivery = Delivery()
         self._block.start()

@@ -329,3 +329,23 @@ def test_the_first_batch_of_every_epoch_is_checked_at_once():
         with pytest.raises(LossError, match="batch 0 of this epoch"):
             run.observe(np.arange(8), np.full(8, np.nan))
         run.observe(np.arange(8), np.ones(8))
+
+
+def test_ctrl_c_while_an_epoch_begins_leaves_it_to_be_trained(monkeypatch):
+    run = pruner(20, SCHEDULE, prune=5)
+    for epoch in run.epochs():
+        run.observe(np.arange(20), np.arange(20.0))
+        run.note_delivered(20, exhausted=True)
+        if epoch.number == 1:
+            break
+    run.end_epoch()
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prunedata.run.Delivery", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(run.epochs())
+    monkeypatch.undo()
+    assert next(run.epochs()).number == 2
+    assert run.current.remaining.sum() == run.current.kept
