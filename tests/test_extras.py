@@ -84,7 +84,7 @@ def test_high_saturates():
     for _ in run.epochs():
         run.observe(np.zeros(40_000, dtype=int), np.ones(40_000))
         run.observe([1], [0.0])
-    assert (run.arrays["high"].tolist(), run.visits.tolist()) == ([65_535, 0], [255, 6])
+    assert (run.arrays["high"].tolist(), run.visits.tolist()) == ([65_535, 0], [240000, 6])
 
 
 @pytest.mark.parametrize("classes", [1, 0, -1, 2.5, "10", True])
