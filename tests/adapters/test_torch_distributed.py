@@ -33,7 +33,13 @@ SCENARIOS = {
     "drop_last": lambda rank: {"sampler": sampler_of(rank), "drop_last": True},
     "both dropped": lambda rank: {"sampler": sampler_of(rank, drop_last=True), "drop_last": True},
     "in order": lambda rank: {"sampler": sampler_of(rank, shuffle=False)},
-    "workers": lambda rank: {"sampler": sampler_of(rank), "num_workers": 2, "multiprocessing_context": "fork"},
+    # Not forked: gloo has threads, and a fork of a process that has some may wait for ever.
+    "workers": lambda rank: {
+        "sampler": sampler_of(rank),
+        "num_workers": 2,
+        "persistent_workers": True,
+        "multiprocessing_context": "spawn",
+    },
     "stateful sampler": lambda rank: {"sampler": sampler_of(rank, StatefulDistributedSampler)},
     "uneven": lambda rank: {"sampler": list(SHARES[rank])},
     "Random": lambda rank: {"sampler": sampler_of(rank), "policy": Random()},
