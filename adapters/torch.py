@@ -62,10 +62,7 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         If the loader's dataset is not map-style or not of ``pruner.samples`` samples.
     """
     if not isinstance(loader, DataLoader):
-        raise PrunedataError(
-            f"Expected a torch.utils.data.DataLoader. Got {type(loader).__name__}: wrap the loader, not the dataset, "
-            "and what goes around a loader, as wds.WebLoader, after it was wrapped."
-        )
+        raise PrunedataError(f"Expected PyTorch's DataLoader. Got {type(loader).__name__}: wrap it, not its dataset.")
     if isinstance(loader, _PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
     walk, parts = (

@@ -12,7 +12,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from prunedata.errors import ForeignStore, StoreError
 
-__all__ = ["DurableStore", "StoreLike", "open_location", "read_bytes", "write_bytes"]
+__all__ = ["DurableStore", "StoreLike", "list_names", "open_location", "read_bytes", "write_bytes"]
 
 StoreLike = str | os.PathLike[str] | Store
 
@@ -66,6 +66,18 @@ class DurableStore(LocalStore):
         """As :meth:`set`, for callers outside an event loop."""
         self._check_writable()
         _write_durably(self.root / key, value)
+
+
+def list_names(store: Store) -> list[str]:
+    """What lies in a store at its root, as it stands now, sorted."""
+
+    async def names() -> list[str]:
+        return [name async for name in store.list_dir("")]
+
+    if isinstance(store, FsspecStore):
+        store.fs.invalidate_cache()  # it lists what it saw when it looked last
+    # No name at all is how object stores mark an empty folder.
+    return sorted(filter(None, sync(names())))
 
 
 def read_bytes(store: Store, key: str) -> bytes | None:

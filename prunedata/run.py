@@ -133,8 +133,9 @@ class Run:
     def begin_epoch(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open, and return it."""
         started = perf_counter()
+        self._flush()
+        self._delivery = Delivery()  # before an epoch is opened: Ctrl-C between the two must not leave the last one's
         if self._current is not None:
-            self._flush()
             unseen = self._current.keep & (self._tally.visits == 0)
             self._current = replace(self._current, remaining=read_only(unseen))
         else:
@@ -143,9 +144,7 @@ class Run:
             self._tally.clear()
             self._extras.begin()
             self.meter = Meter()
-            self._delivery = Delivery()  # before the epoch: Ctrl-C between the two must not leave it the last one's
             self._current = self._select()
-        self._delivery = Delivery()
         self._block.start()
         self._record = self._block.add
         for listener in self.listeners:

@@ -18,10 +18,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.core.sync import sync
-from zarr.storage import FsspecStore, StorePath
+from zarr.storage import StorePath
 
-from prunedata.durable import StoreLike, open_location, read_bytes, write_bytes
+from prunedata.durable import StoreLike, list_names, open_location, read_bytes, write_bytes
 from prunedata.errors import DamagedStore, ForeignStore, RunExists, StoreError
 
 __all__ = ["Arrays", "RunStore", "State", "StoreLike"]
@@ -154,14 +153,7 @@ class RunStore:
 
     def _refuse_leftovers(self) -> None:
         """Without a pointer, anything but a first write that was cut short is not ours to begin a run on."""
-
-        async def names() -> list[str]:
-            return [name async for name in self._store.list_dir("")]
-
-        if isinstance(self._store, FsspecStore):
-            self._store.fs.invalidate_cache()  # it lists what it saw when it looked last
-        # No name at all is how object stores mark an empty folder.
-        found = sorted(name for name in sync(names()) if name and not _is_first_write(name))
+        found = [name for name in list_names(self._store) if not _is_first_write(name)]
         if any(name.endswith(("-0", "-1")) for name in found):
             raise DamagedStore(
                 f"Expected zarr.json in {self.location}. It is missing, though arrays of a run are there: "

@@ -80,7 +80,7 @@ def standing(pruner):
     ]
 
 
-def refused(place, error=PrunedataError, **changes):
+def assert_refused(place, error=PrunedataError, **changes):
     """Resuming, beginning anew and (where the run is to blame) inspecting all raise, and change nothing."""
     before = contents(place)
     with pytest.raises(error, match=r"(?s)^Expected .*Got |is missing") as caught:

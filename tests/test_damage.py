@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
-from tests.stored_runs import ARRAYS, SAMPLES, build, contents, observe, pointer, refused, slot, standing, start
+from tests.stored_runs import ARRAYS, SAMPLES, assert_refused, build, contents, observe, pointer, slot, standing, start
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +46,31 @@ class TestFiles:
             copy = Path(shutil.copytree(place, place.with_name(f"copy-{number}")))
             gone = copy / path.relative_to(place)
             shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-            refused(copy, DamagedStore)
+            assert_refused(copy, DamagedStore)
 
     @pytest.mark.parametrize("length", [0, 1, 299, -1])
     def test_cut_short(self, place, name, length):
         chunk = place / f"{name}-{slot(place)}" / "c" / "0"
         chunk.write_bytes(chunk.read_bytes()[:length])
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
 
     def test_too_long(self, place, name):
         chunk = place / f"{name}-{slot(place)}" / "c" / "0"
         chunk.write_bytes(chunk.read_bytes() + b"\0")
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
 
     def test_metadata_cut_short(self, place, name):
         path = place / f"{name}-{slot(place)}" / "zarr.json"
         for length in (0, 1, 40, -2):
             path.write_bytes(path.read_bytes()[:length])
-            refused(place, DamagedStore)
+            assert_refused(place, DamagedStore)
 
     def test_swapped_between_slots(self, place, name):
         now, before = (place / f"{name}-{s}" / "c" / "0" for s in (slot(place), 1 - slot(place)))
         if now.read_bytes() == before.read_bytes():  # only the tally changes within an epoch
             before.write_bytes(bytes(len(before.read_bytes())))
         swap(now, before)
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
 
     def test_swapped_with_other_arrays(self, place, name):
         for other in set(ARRAYS) - {name}:
@@ -79,7 +79,7 @@ class TestFiles:
                 same = path == "zarr.json" and len({p.read_bytes() for p in paths}) == 1
                 swap(*paths)
                 if not same:
-                    refused(place, DamagedStore)
+                    assert_refused(place, DamagedStore)
                 swap(*paths)
 
     @pytest.mark.parametrize(
@@ -109,21 +109,21 @@ class TestFiles:
     def test_metadata_that_say_something_else(self, place, name, change):
         path = place / f"{name}-{slot(place)}" / "zarr.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
 
     def test_another_dtype_with_the_same_values(self, place, name):
         there = zarr.open_array(place, path=f"{name}-{slot(place)}", mode="r")
         values = np.asarray(there[:])
         for dtype in {"int8", "int64", "uint64", "<u2", "<i4", "float64"} - {values.dtype.name}:
             zarr.create_array(place, name=f"{name}-{slot(place)}", data=values.astype(dtype), overwrite=True)
-            refused(place, DamagedStore)
+            assert_refused(place, DamagedStore)
 
     @given(instant=st.randoms(use_true_random=False))
     @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_every_bit_of_a_byte_of_the_data(self, place, name, instant):
         path = place / f"{name}-{slot(place)}" / "c" / "0"
         for _ in flips(path, instant):
-            refused(place, DamagedStore)
+            assert_refused(place, DamagedStore)
 
     @given(instant=st.randoms(use_true_random=False))
     @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -149,7 +149,7 @@ def refused_or_the_same(place, expected):
     try:
         run = start(place, resume=True)
     except PrunedataError:
-        refused(place)
+        assert_refused(place)
     else:
         assert standing(run) == expected
     assert contents(place) == before
@@ -182,18 +182,18 @@ class TestPointer:
     def test_cut_short(self, place, keep):
         path = place / "zarr.json"
         path.write_bytes(path.read_bytes()[:keep])
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
 
     @pytest.mark.parametrize("text", ["[]", "1", "null", '"text"', "\udcff", "{}", '{"attributes": 3}'])
     def test_other_text(self, place, text):
         (place / "zarr.json").write_bytes(text.encode(errors="surrogateescape"))
-        refused(place)
+        assert_refused(place)
 
     @pytest.mark.parametrize("found", [None, 3, [], {}, {"format": 2}, {"format": 1}, {"format": "1"}])
     def test_other_formats(self, place, found):
         node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": found}}
         (place / "zarr.json").write_text(json.dumps(node))
-        refused(place)
+        assert_refused(place)
 
     @pytest.mark.parametrize(
         ("path", "value"),
@@ -222,7 +222,7 @@ class TestPointer:
         assert field[path[-1]] != value
         field[path[-1]] = value
         (place / "zarr.json").write_text(json.dumps(node))
-        refused(place, (DamagedStore, ForeignStore))
+        assert_refused(place, (DamagedStore, ForeignStore))
 
     def test_of_an_older_commit(self, place):
         """A backup of the pointer alone: its slot has been written since."""
@@ -232,21 +232,21 @@ class TestPointer:
             observe(run, 1)
             run.commit()
         (place / "zarr.json").write_bytes(older)
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
 
     def test_missing(self, place):
         (place / "zarr.json").unlink()
-        refused(place, DamagedStore)
+        assert_refused(place, DamagedStore)
         arrays = [path for path in place.iterdir() if path.is_dir()]
         random.Random(0).shuffle(arrays)
         for path in arrays[:-1]:  # to the last of them, something of a run is there
             shutil.rmtree(path)
-            refused(place, DamagedStore)
+            assert_refused(place, DamagedStore)
 
     def test_a_folder_in_its_place(self, place):
         (place / "zarr.json").unlink()
         (place / "zarr.json").mkdir()
-        refused(place)
+        assert_refused(place)
 
 
 class TestSeveralChunks:
@@ -261,7 +261,7 @@ class TestSeveralChunks:
         chunks = place / f"visits-{slot(place)}" / "c"
         for a, b in ((0, 1), (2, 3), (0, 4)):
             swap(chunks / str(a), chunks / str(b))
-            refused(place, DamagedStore)
+            assert_refused(place, DamagedStore)
             swap(chunks / str(a), chunks / str(b))
         assert start(place, resume=True).next_epoch == 6
 
@@ -269,4 +269,4 @@ class TestSeveralChunks:
         for chunk in range(5):
             copy = Path(shutil.copytree(place, place.with_name(f"copy-{chunk}")))
             (copy / f"counts-{slot(copy)}" / "c" / str(chunk)).unlink()
-            refused(copy, DamagedStore)
+            assert_refused(copy, DamagedStore)

@@ -6,7 +6,7 @@ import zarr
 
 from prunedata import DroppingCount, Random, Schedule
 from prunedata.errors import DamagedStore, ForeignStore, RunExists
-from tests.stored_runs import SAMPLES, build, refused, start
+from tests.stored_runs import SAMPLES, assert_refused, build, start
 
 OTHERS = [
     {"samples": SAMPLES + 1},
@@ -29,12 +29,12 @@ OTHERS = [
 def test_another_run(tmp_path, change):
     place = tmp_path / "run.zarr"
     build(place)
-    said = refused(place, ForeignStore, **change)
+    said = assert_refused(place, ForeignStore, **change)
     assert next(iter(change)) in str(said)
     with pytest.raises(RunExists):
         start(place, **change)
     start(tmp_path / "young.zarr")  # created, and killed before its first commit
-    refused(tmp_path / "young.zarr", ForeignStore, **change)
+    assert_refused(tmp_path / "young.zarr", ForeignStore, **change)
 
 
 def test_the_same_run_in_other_words(tmp_path):
@@ -98,4 +98,4 @@ def test_foreign_places(tmp_path, make):
     place = tmp_path / "place"
     make(place)
     # What has an array named as ours is taken for a run without its pointer: no less refused.
-    refused(place, DamagedStore if make is old_zarr_group else ForeignStore)
+    assert_refused(place, DamagedStore if make is old_zarr_group else ForeignStore)

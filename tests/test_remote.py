@@ -97,7 +97,7 @@ def train(pruner, epochs):
         pruner.end_epoch()
 
 
-def refused(bucket, store, error, **changes):
+def assert_refused(bucket, store, error, **changes):
     before = bucket.contents()
     with pytest.raises(error):
         start(store, resume=True, **changes)
@@ -128,7 +128,7 @@ def test_an_existing_run_is_never_overwritten(store, bucket):
     with pytest.raises(RunExists):
         start(store)
     assert bucket.contents() == before
-    refused(bucket, store, ForeignStore, seed=4)
+    assert_refused(bucket, store, ForeignStore, seed=4)
 
 
 def test_a_second_writer_stops_the_first(store, bucket):
@@ -159,21 +159,21 @@ def test_damage(store, bucket):
     for key in (f"deep/run.zarr/{name}-0/c/0", f"deep/run.zarr/{name}-0/zarr.json"):
         whole = bucket.get(key)
         bucket.delete(key)
-        refused(bucket, store, DamagedStore)
+        assert_refused(bucket, store, DamagedStore)
         for damaged in (b"", whole[:-1], bytes([whole[0] ^ 1]) + whole[1:]):
             bucket.put(key, damaged)
-            refused(bucket, store, DamagedStore)
+            assert_refused(bucket, store, DamagedStore)
         bucket.put(key, whole)
     assert start(store, resume=True).next_epoch == 2
     bucket.put(f"deep/run.zarr/{name}-0/c/0", bucket.get(f"deep/run.zarr/{name}-1/c/0")[::-1])
-    refused(bucket, store, DamagedStore)
+    assert_refused(bucket, store, DamagedStore)
 
 
 def test_not_found_is_not_empty(store, bucket):
     train(start(store), 2)
     bucket.delete("deep/run.zarr/zarr.json")
     while keys := bucket.keys():
-        refused(bucket, store, DamagedStore)
+        assert_refused(bucket, store, DamagedStore)
         bucket.delete(keys[0])
     # The process has seen these objects; it must not go by what it remembers.
     assert start(store, resume=True).next_epoch == 0
@@ -181,10 +181,10 @@ def test_not_found_is_not_empty(store, bucket):
 
 def test_foreign_objects(store, bucket):
     bucket.put("deep/run.zarr/notes.txt", b"mine")
-    refused(bucket, store, ForeignStore)
+    assert_refused(bucket, store, ForeignStore)
     bucket.delete("deep/run.zarr/notes.txt")
     bucket.put("deep/run.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
-    refused(bucket, store, ForeignStore)
+    assert_refused(bucket, store, ForeignStore)
 
 
 def test_neighbours_and_the_mark_of_an_empty_folder_do_not_matter(store, bucket):

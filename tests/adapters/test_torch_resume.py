@@ -90,7 +90,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def resumed(stop, checkpoint, whole=None, **options):
+def assert_resumed(stop, checkpoint, whole=None, **options):
     """Assert that a run that is stopped is the one that is not."""
     whole = whole or Run(**options).go()
     again = Run(**options).load(checkpoint).go()
@@ -113,7 +113,7 @@ def test_at_every_batch_alike(kind, drop_last):
     whole = Run(**options).go(saving=range(1, 47))
     assert len(whole.saved) == 46 - 4 * drop_last
     for stop, checkpoint in whole.saved.items():
-        resumed(stop, checkpoint, whole, **options)
+        assert_resumed(stop, checkpoint, whole, **options)
 
 
 @BOTH
@@ -131,7 +131,7 @@ def test_with_workers_alike(kind, options):
     whole = Run(kind, options).go(saving=(1, 12, 13, 16, 22, 41))
     assert list(whole.saved) == [1, 12, 13, 16, 22, 41]
     for stop, checkpoint in whole.saved.items():
-        resumed(stop, checkpoint, whole, kind=kind, options=options)
+        assert_resumed(stop, checkpoint, whole, kind=kind, options=options)
 
 
 def test_with_snapshots_now_and_then():
@@ -139,7 +139,7 @@ def test_with_snapshots_now_and_then():
     whole = Run(**options).go(saving=(3, 4, 15, 18))
     assert list(whole.saved) == [3, 4, 15, 18]
     for stop, checkpoint in whole.saved.items():
-        resumed(stop, checkpoint, whole, **options)
+        assert_resumed(stop, checkpoint, whole, **options)
 
 
 @BOTH
@@ -150,7 +150,7 @@ def test_after_an_epochs_last_batch(kind, workers, drop_last):
     options = {"kind": kind, "options": {"num_workers": workers, "drop_last": drop_last}}
     checkpoint = (run := Run(**options).go(14, after_epoch=True)).save()
     assert run.pruner.next_epoch == 1
-    resumed(len(run.log), checkpoint, **options)
+    assert_resumed(len(run.log), checkpoint, **options)
 
 
 @BOTH
@@ -161,8 +161,8 @@ def test_between_epochs_and_before_the_first(kind, workers):
     before = run.save()
     assert run.loader._iterator is None
     run.go(14, after_epoch=True).pruner.end_epoch()
-    resumed(23, run.save(), **options)
-    resumed(0, before, **options)
+    assert_resumed(23, run.save(), **options)
+    assert_resumed(0, before, **options)
 
 
 @BOTH
@@ -181,8 +181,8 @@ def test_asking_for_states_changes_nothing(kind, workers):
 def test_stopped_twice(kind, workers):
     options = {"kind": kind, "options": {"num_workers": workers}}
     first = Run(**options).go(15).save()
-    resumed(18, Run(**options).load(first).go(3).save(), **options)
-    resumed(15, Run(**options).load(first).save(), **options)  # loaded, and saved again at once
+    assert_resumed(18, Run(**options).load(first).go(3).save(), **options)
+    assert_resumed(15, Run(**options).load(first).save(), **options)  # loaded, and saved again at once
 
 
 @BOTH
@@ -192,7 +192,7 @@ def test_back_in_the_same_objects(kind, workers):
     whole, run = Run(**options).go(), Run(**options).go(15)
     checkpoint = run.save()
     run.go(18)
-    resumed(15, run.load(checkpoint).save(), whole, **options)  # loaded, and saved again at once
+    assert_resumed(15, run.load(checkpoint).save(), whole, **options)  # loaded, and saved again at once
     assert run.loader._iterator is None or kind is DataLoader
     run.go(30)
     run.log.clear()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from prunedata import Pruner, Schedule
 
@@ -31,6 +31,10 @@ class Items(Dataset):
         if self.slow and worker is not None and worker.id == 0:
             time.sleep(0.002)
         return torch.tensor([index % 7, index % 11, 1.0]) * self.scale, self.first + index
+
+
+def loader_of(dataset: Any = None, kind: Any = DataLoader, **options: Any) -> Any:
+    return kind(Items() if dataset is None else dataset, batch_size=BATCH, **{"shuffle": True, **options})
 
 
 def make_pruner(samples: int = SAMPLES, schedule: Schedule = EVERY_OTHER, **options: Any) -> Pruner:

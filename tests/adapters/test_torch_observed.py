@@ -1,0 +1,119 @@
+"""What is said when batches are left out, observed twice or not at all, and how a loop goes on from there."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from prunedata import LossError, Random, Schedule, SkippedSamples
+from prunedata.adapters.torch import prune
+from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, loader_of, losses_of, make_pruner
+
+
+def loop(loader, pruner, *, stop=None, first=0, observing=True):
+    """A loop that leaves every epoch from ``first`` on after ``stop`` batches."""
+    for epoch in pruner.epochs():
+        for _, index in islice(loader, stop if epoch.number >= first else None):
+            if observing:
+                loader.observe(losses_of(index, epoch.number))
+
+
+class TestWhatIsNotObserved:
+    def test_a_batch_left_out_is_told_at_the_next(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        pruner.begin_epoch()
+        batches = iter(loader)
+        next(batches)
+        _, index = next(batches)
+        with pytest.raises(LossError, match=r"Got 2: .* leaves some unobserved"):
+            loader.observe(losses_of(index, 0))
+
+    def test_a_batch_observed_twice_is_told(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        pruner.begin_epoch()
+        _, index = next(iter(loader))
+        loader.observe(losses_of(index, 0))
+        with pytest.raises(LossError, match=r"waits for its losses. Got none: observe each batch once"):
+            loader.observe(losses_of(index, 0))
+
+    def test_a_loop_that_leaves_a_bad_batch_out_goes_on(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        pruner.begin_epoch()
+        for number, (_, index) in enumerate(loader):
+            losses = losses_of(index, 0)
+            if number == 0:
+                with pytest.raises(LossError, match="finite"):
+                    loader.observe(losses.new_full(losses.shape, torch.nan))
+            else:
+                loader.observe(losses)
+        with pytest.raises(SkippedSamples, match="Got 8 that were not"):
+            pruner.end_epoch()
+
+    @pytest.mark.parametrize("skips", [1, 13])
+    def test_a_loop_that_is_mended_and_run_again_gets_what_is_missing(self, skips):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        pruner.begin_epoch()
+        for number, (_, index) in enumerate(loader):
+            if number >= skips:
+                loader.observe(losses_of(index, 0), index)
+        with pytest.raises(SkippedSamples):
+            pruner.end_epoch()
+        seen = []
+        for epoch in pruner.epochs():
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                seen += index.tolist() if epoch.number == 0 else []
+        told = make_pruner()
+        assert sorted(seen) == sorted(np.concatenate(list(told.begin_epoch().batches(BATCH)))[: skips * BATCH])
+        assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
+
+    def test_a_batch_left_out_is_excused_beside_what_drop_last_cuts(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(drop_last=True), pruner, with_ids=True)
+        for epoch in pruner.epochs():
+            for number, (ids, _) in enumerate(loader):
+                if number in (3, 5):
+                    pruner.excuse(len(ids))
+                else:
+                    loader.observe(losses_of(ids, epoch.number), ids)
+        assert [record["observed"] for record in pruner.history] == [80, 56, 80, 56, 80]
+
+    def test_a_loop_that_never_observes(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        with pytest.raises(SkippedSamples, match=r"did not deliver 0 .* 103 were delivered, but their losses not"):
+            loop(loader, pruner, observing=False)
+
+    def test_a_loop_left_early(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        with pytest.raises(SkippedSamples, match=r"did not deliver 79 of them .* 0 were delivered"):
+            loop(loader, pruner, stop=3)
+
+    def test_a_frozen_length(self):
+        """Lightning, HF Trainer and Keras all run as many batches as the first epoch had."""
+        pruner = make_pruner(schedule=Schedule(4, window=4, start=1, block=2, pruned_per_block=1))
+        loader = prune(loader_of(), pruner)
+        frozen = -(-73 // BATCH)
+        with pytest.raises(SkippedSamples, match=r"of epoch 2 .* Got 23 that were not.* did not deliver 23"):
+            loop(loader, pruner, stop=frozen, first=1)
+        assert pruner.next_epoch == 2
+
+    def test_a_policy_without_losses_needs_none(self):
+        pruner = make_pruner(policy=Random())
+        loader = prune(loader_of(num_workers=2), pruner)
+        for epoch in pruner.epochs():
+            assert sorted(index for _, indices in loader for index in indices) == np.flatnonzero(epoch.keep).tolist()
+        assert pruner.next_epoch == EVERY_OTHER.epochs
+
+    @pytest.mark.parametrize("observing", [False, True])
+    def test_a_policy_without_losses_notices_truncation(self, observing):
+        pruner = make_pruner(policy=Random())
+        loader = prune(loader_of(), pruner)
+        with pytest.raises(SkippedSamples, match="did not deliver 63 "):
+            loop(loader, pruner, stop=5, observing=observing)
