@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from prunedata.adapters._tensorflow_checks import stages
 from prunedata.errors import PrunedataError
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
 
 __all__ = ["check_call", "sized", "without_warning"]
 

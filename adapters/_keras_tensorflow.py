@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from prunedata.epoch import Epoch
 from prunedata.errors import LossError
-from prunedata.policy import Weigher
-from prunedata.pruner import Pruner
+from prunedata.policies.protocol import Weigher
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
 
 __all__ = ["Recorder"]
 

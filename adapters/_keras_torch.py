@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from prunedata.adapters._torch_losses import Recorder
-from prunedata.epoch import Epoch
-from prunedata.policy import Weigher
-from prunedata.pruner import Pruner
+from prunedata.policies.protocol import Weigher
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
 
 __all__ = ["TorchRecorder"]
 

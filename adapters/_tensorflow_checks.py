@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from prunedata.errors import PrunedataError
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
 
 __all__ = ["check_dataset", "stages"]
 

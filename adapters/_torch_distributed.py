@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
-from prunedata.counts import Tally
+from prunedata.run.counts import Tally
 
 __all__ = ["merge_ranks"]
 

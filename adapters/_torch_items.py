@@ -4,12 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import Dataset
 
-__all__ = ["Collate", "CollatePairs", "Indexed"]
+from prunedata.types import SomeIds
 
-Ids = npt.NDArray[np.integer]
+__all__ = ["Collate", "CollatePairs", "Indexed"]
 
 
 class Indexed(Dataset[Any]):
@@ -21,10 +20,10 @@ class Indexed(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
-    def __getitem__(self, index: Any) -> tuple[Ids, Any]:
+    def __getitem__(self, index: Any) -> tuple[SomeIds, Any]:
         return np.atleast_1d(np.asarray(index, dtype=np.int64)), self.dataset[index]
 
-    def __getitems__(self, indices: list[int]) -> tuple[Ids, Any]:
+    def __getitems__(self, indices: list[int]) -> tuple[SomeIds, Any]:
         many = getattr(self.dataset, "__getitems__", None)
         samples = many(indices) if many else [self.dataset[index] for index in indices]
         return np.array(indices, dtype=np.int64), samples
@@ -48,7 +47,7 @@ class Collate:
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self.collate = collate
 
-    def __call__(self, fetched: tuple[Ids, Any]) -> tuple[Ids, Any]:
+    def __call__(self, fetched: tuple[SomeIds, Any]) -> tuple[SomeIds, Any]:
         ids, samples = fetched
         return ids, self.collate(samples)
 
@@ -59,7 +58,7 @@ class CollatePairs:
     def __init__(self, collate: Callable[[Any], Any], batched: bool) -> None:
         self.collate, self.batched = collate, batched
 
-    def __call__(self, fetched: Any) -> tuple[Ids, Any]:
+    def __call__(self, fetched: Any) -> tuple[SomeIds, Any]:
         if self.batched:
             ids, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
         else:

@@ -3,15 +3,14 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from prunedata.errors import LossError
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
 
 __all__ = ["DeviceBlock", "Recorder"]
 
-Ids = npt.NDArray[np.integer]
 BLOCK = 1 << 16
 """Losses that stay on the device before they are copied to the host together."""
 
@@ -23,7 +22,7 @@ class Recorder:
         self.pruner = pruner
         self._block: DeviceBlock | None = None
 
-    def add(self, ids: Ids, losses: Any) -> None:
+    def add(self, ids: SomeIds, losses: Any) -> None:
         if not isinstance(losses, torch.Tensor):
             raise LossError(f"Expected losses as a Tensor of shape (n,). Got {type(losses).__name__}.")
         if losses.is_cpu:
@@ -51,12 +50,12 @@ class DeviceBlock:
         self._filling, self._copied = (torch.empty(capacity, device=device) for _ in range(2))
         self._host = torch.empty(capacity, pin_memory=self._cuda)
         self._event = torch.cuda.Event() if self._cuda else None
-        self._ids: list[Ids] = []
-        self._flying: list[Ids] = []
+        self._ids: list[SomeIds] = []
+        self._flying: list[SomeIds] = []
         self._fill = 0
         pruner.sources.append(self.drain)
 
-    def add(self, ids: Ids, losses: torch.Tensor) -> None:
+    def add(self, ids: SomeIds, losses: torch.Tensor) -> None:
         end = self._fill + len(ids)
         if end > self._filling.numel():
             self._send()

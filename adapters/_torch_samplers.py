@@ -6,18 +6,15 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
-from prunedata.epoch import Epoch
 from prunedata.errors import PrunedataError
-from prunedata.order import cut_batches, epoch_order
-from prunedata.pruner import Pruner
+from prunedata.run.epoch import Epoch
+from prunedata.run.order import cut_batches, epoch_order
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
 
 __all__ = ["Walk", "walk_for"]
-
-Ids = npt.NDArray[np.integer]
-Mask = npt.NDArray[np.bool_]
 
 
 class Walk:
@@ -73,7 +70,7 @@ class Walk:
         batches.sampler, batches.batch_size, batches.drop_last = ids, self.batch_size, self.drop_last
         return {"sampler": ids, "batch_sampler": batches}
 
-    def pieces(self) -> Iterator[Ids]:
+    def pieces(self) -> Iterator[SomeIds]:
         self._begin_unless_begun()
         epoch = self.pruner.current
         alone = self.world == 1
@@ -127,7 +124,7 @@ class _Filter(Walk):
         """Nothing is excused before the sampler has given all that it gives."""
         return 0
 
-    def pieces(self) -> Iterator[Ids]:
+    def pieces(self) -> Iterator[SomeIds]:
         self._begin_unless_begun()
         for item in self.source if self.batched else _chunks(self.source, self.batch_size):
             ids = np.asarray(item)
@@ -153,13 +150,13 @@ class _Filter(Walk):
         for batch in self._watched(pieces):
             yield batch.tolist()
 
-    def _watched(self, batches: Iterator[Ids]) -> Iterator[Ids]:
+    def _watched(self, batches: Iterator[SomeIds]) -> Iterator[SomeIds]:
         """Pass batches on, and excuse what the sampler does not give as soon as the last one is known to be it.
 
         That is before the last one is passed on: a loop that counts batches never asks for another.
         """
         given = np.zeros(self.pruner.samples, dtype=np.bool_)
-        waiting: Ids | None = None
+        waiting: SomeIds | None = None
         for batch in batches:
             given[batch] = True
             if waiting is not None:

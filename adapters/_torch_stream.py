@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from prunedata.adapters._torch_items import CollatePairs
 from prunedata.adapters._torch_samplers import Walk
 from prunedata.adapters.iterable import Stream
-from prunedata.epoch import Epoch
 from prunedata.errors import PrunedataError
-from prunedata.pruner import Pruner
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
 
 __all__ = ["StreamWalk", "TorchStream", "stream_parts"]
 

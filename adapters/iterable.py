@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from prunedata.errors import LossError, PrunedataError
-from prunedata.maskfile import MaskFile, Resumable, publish
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
+from prunedata.streams.maskfile import MaskFile, Resumable, publish
 
 __all__ = ["Stream", "prune"]
 

@@ -19,7 +19,7 @@ from prunedata.adapters._keras_fit import check_call, sized, without_warning
 from prunedata.adapters._keras_losses import sample_losses, times
 from prunedata.adapters.tensorflow import prune
 from prunedata.errors import PrunedataError, SkippedSamples
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
 
 __all__ = ["PruneCallback", "PruneMixin", "prune"]
 

@@ -16,11 +16,11 @@ except ImportError as error:
     raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install 'prunedata[tensorflow]'") from error
 
 from prunedata.adapters._tensorflow_checks import check_dataset
-from prunedata.counts import Tally
-from prunedata.epoch import Epoch
 from prunedata.errors import LossError, NotInEpoch
-from prunedata.policy import Array
-from prunedata.pruner import Pruner
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+from prunedata.types import Array
 
 __all__ = ["prune"]
 

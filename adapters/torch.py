@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 try:
     import torch
@@ -26,11 +25,10 @@ from prunedata.adapters._torch_losses import Recorder
 from prunedata.adapters._torch_samplers import Walk, walk_for
 from prunedata.adapters._torch_stream import stream_parts
 from prunedata.errors import LossError, PrunedataError
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
 
 __all__ = ["prune"]
-
-Ids = npt.NDArray[np.integer]
 
 
 def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) -> Any:
@@ -125,7 +123,7 @@ class _PrunedLoader:
     _pruner: Pruner
     _walk: Walk
     _with_ids: bool
-    _pending: deque[Ids]
+    _pending: deque[SomeIds]
     _recorder: Recorder
     _restored: int | None
     _running: int | None
@@ -134,7 +132,7 @@ class _PrunedLoader:
     _reseeded: bool
     generator: torch.Generator
 
-    def observe(self, losses: torch.Tensor, ids: Ids | None = None) -> torch.Tensor:
+    def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
         Where the policy weighs samples (:attr:`Epoch.weights`), the mean is of the weighted losses; those recorded
@@ -202,7 +200,7 @@ class _PrunedLoader:
             self.generator.manual_seed(int(state[0]))
         return self._deliver(super().__iter__(), observed)  # type: ignore[misc]
 
-    def _deliver(self, batches: Iterator[tuple[Ids, Any]], observed: int) -> Iterator[Any]:
+    def _deliver(self, batches: Iterator[tuple[SomeIds, Any]], observed: int) -> Iterator[Any]:
         for ids, batch in batches:
             self._delivered += len(ids)
             if self._delivered > self._walk.most:

@@ -16,9 +16,9 @@ except ImportError as error:
     raise ImportError("prunedata.adapters.webdataset needs WebDataset: pip install 'prunedata[webdataset]'") from error
 
 from prunedata.errors import PrunedataError
-from prunedata.maskfile import MaskFile, Resumable, publish
-from prunedata.pruner import Pruner
-from prunedata.shards import ShardIndex
+from prunedata.run.pruner import Pruner
+from prunedata.streams.maskfile import MaskFile, Resumable, publish
+from prunedata.streams.shards import ShardIndex
 
 __all__ = ["ShardIndex", "prune"]
 

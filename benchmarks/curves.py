@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from benchmarks.picture import SHADE
 from benchmarks.recipe import LabelNoise, Recipe
 from benchmarks.style import colour, kind_of_labels, marker, new_figure, save, tidy
-from prunedata.suspects import rates
+from prunedata.findings.suspects import rates
 
 __all__ = ["Arrays", "choose", "draw_curves", "draw_samples", "recipe_of", "spans"]
 

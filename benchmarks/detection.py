@@ -5,21 +5,16 @@ of the samples: those that tie at an edge share what is left of the top.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
 
-from prunedata.compare import average_ranks, membership
-from prunedata.suspects import rates
+from prunedata.findings.compare import average_ranks, membership
+from prunedata.findings.suspects import rates
+from prunedata.types import Array, Floats, Mask
 
 __all__ = ["Found", "auc", "by_cleanlab", "by_counts", "by_final_loss", "cleanlab_issues", "found", "precision_at"]
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.detection import by_cleanlab, by_counts, found
-from prunedata.text import table
+from prunedata.cli.text import table
+from prunedata.types import Array
 
 __all__ = ["main", "rankings", "rows"]
 
-Array = npt.NDArray[Any]
 NOISE = re.compile(r"^(?P<runs>.+)-(?P<labels>(?:random|confusable)[\d.]+)-")
 
 

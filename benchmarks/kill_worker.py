@@ -19,13 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata import Pruner, Schedule
+from prunedata.types import Array
 
 __all__ = ["BATCH", "CLASSES", "FEATURES", "SAMPLES", "SEED", "data", "finish", "new_pruner", "result", "say"]
 
 SAMPLES, FEATURES, CLASSES, BATCH, SEED = 500, 16, 5, 32, 7
 EPOCHS = 40
-
-Array = npt.NDArray[Any]
 
 
 def data() -> tuple[Array, npt.NDArray[np.int64]]:

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from benchmarks.recipe import ARMS
 from benchmarks.style import Named, kind_of_labels, new_figure, parse, save
-from prunedata.compare import compare
-from prunedata.suspects import rates
-from prunedata.text import table
+from prunedata.cli.text import table
+from prunedata.findings.compare import compare
+from prunedata.findings.suspects import rates
 
 __all__ = ["Run", "draw", "main", "pairs", "read_runs", "summary"]
 

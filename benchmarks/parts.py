@@ -12,7 +12,7 @@ from benchmarks.peers import InfoBatch
 from benchmarks.timing import Row, alternate
 from prunedata import Pruner, Schedule, keep_mask
 from prunedata.adapters.torch import prune
-from prunedata.order import epoch_order
+from prunedata.run.order import epoch_order
 
 __all__ = ["observe", "order", "reckoning", "selection"]
 

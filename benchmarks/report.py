@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.runs import Run, Setting, paired_percent
 from prunedata import CostModel
-from prunedata.cost import number_pruned
+from prunedata.plan.cost import number_pruned
 
 __all__ = ["facts", "table"]
 

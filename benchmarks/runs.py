@@ -20,7 +20,7 @@ from benchmarks.data import Data, ImageSet
 from benchmarks.networks import build
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
-from prunedata.policy import Policy
+from prunedata.policies.protocol import Policy
 
 __all__ = [
     "Epoch",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.recipe import LabelNoise, Recipe
 from benchmarks.study_data import study_data
 from benchmarks.style import kind_of_labels, new_figure, save
-from prunedata.suspects import most_suspect, rates
+from prunedata.findings.suspects import most_suspect, rates
 
 __all__ = ["class_names", "draw_sheet"]
 

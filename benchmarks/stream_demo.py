@@ -12,7 +12,7 @@ from tqdm import tqdm
 from benchmarks.runs import Setting, interleave, pruned_run
 from benchmarks.stream_shards import Shards, write_shards
 from prunedata import DroppingCount, Pruner
-from prunedata.cost import number_pruned
+from prunedata.plan.cost import number_pruned
 
 __all__ = ["FRAMEWORKS", "agreement", "compare", "stream_table"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prunedata import Known, RunningLoss
-from prunedata.policy import Array, Ids, Losses
+from prunedata.types import Array, Ids, Losses
 
 __all__ = ["FairLoss", "RefreshedLoss", "SoftLoss"]
 

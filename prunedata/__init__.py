@@ -8,9 +8,6 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
-from prunedata.advice import Advice, advise
-from prunedata.cost import CostModel
-from prunedata.epoch import Epoch
 from prunedata.errors import (
     DamagedStore,
     ForeignStore,
@@ -23,11 +20,18 @@ from prunedata.errors import (
     SkippedSamples,
     StoreError,
 )
-from prunedata.loss_policies import EasyPruning, LossRanked, RunningLoss
-from prunedata.policy import DroppingCount, Known, Policy, Random, Watcher, Weigher
-from prunedata.pruner import Pruner
-from prunedata.schedule import Schedule
-from prunedata.selection import keep_mask
+from prunedata.findings.advice import Advice, advise
+from prunedata.plan.cost import CostModel
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.dropping_count import DroppingCount
+from prunedata.policies.easy_pruning import EasyPruning
+from prunedata.policies.loss_ranked import LossRanked
+from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
+from prunedata.policies.random import Random
+from prunedata.policies.running_loss import RunningLoss
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+from prunedata.run.selection import keep_mask
 
 try:
     __version__ = _version("prunedata")

@@ -2,7 +2,7 @@
 
 import sys
 
-from prunedata.cli import main
+from prunedata.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

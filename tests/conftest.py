@@ -6,7 +6,7 @@ import shlex
 import pytest
 from hypothesis import settings
 
-from prunedata.cli import main
+from prunedata.cli.main import main
 
 # No deadlines: a shared machine is slow at times, and a test never judges wall time.
 settings.register_profile("dev", deadline=None, max_examples=100)

@@ -20,7 +20,7 @@ from benchmarks.demo import main
 from benchmarks.networks import build
 from benchmarks.parquet import DataFolderError, read_folder
 from prunedata import Schedule
-from prunedata.cost import number_kept
+from prunedata.plan.cost import number_kept
 from tests.programs import run_module
 
 RUNS = ("regular", "dropping-count", "random")

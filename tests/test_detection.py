@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.data import with_wrong_labels
 from benchmarks.detection import auc, by_cleanlab, by_counts, by_final_loss, cleanlab_issues, found, precision_at
 from prunedata import Pruner, Schedule
-from prunedata.advice import advise
+from prunedata.findings.advice import advise
 
 JUDGED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=50)
 

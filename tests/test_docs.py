@@ -131,22 +131,22 @@ def test_links_lead_somewhere(page):
             assert anchor in {re.sub(r"[^\w\s-]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
-def test_the_picture_of_the_house_shows_what_is_there():
-    picture = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").partition("## The house")[2].partition("##")[0]
-    folder, shown = "", set()
-    for line in picture.splitlines():
-        if top := re.match(r"    (\w+/) ", line):
-            folder = top[1]
-        elif names := re.match(r"      ((?:\w+\.py(?:, )?)+)", line):
-            shown |= {folder + name for name in names[1].split(", ")}
-    assert {"prunedata/pruner.py", "prunedata/text.py", "adapters/torch.py"} <= shown
-    assert sorted(name for name in shown if not (ROOT / name).is_file()) == []
+def load(name):
+    """A script that lies beside the pages."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def test_the_picture_of_the_folders_shows_what_is_there():
+    tree = load("tree")
+    assert "pruner.py" in tree.tree()
+    assert tree.PAGE.read_text(encoding="utf-8") == tree.page(), "run: python docs/tree.py --write"
 
 
 def test_the_picture_of_a_schedule_is_as_drawn():
-    spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
-    figures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(figures)
+    figures = load("figures")
     paper = figures.Schedule(epochs=200, window=60, start=20, block=5, pruned_per_block=4, attenuation=2)
     assert (ROOT / "docs" / "schedule.svg").read_text(encoding="utf-8") == figures.draw(paper)
 

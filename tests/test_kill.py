@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.kill import Outcome, kill_runs, live, main
 from benchmarks.kill_worker import EPOCHS, SAMPLES, result
-from prunedata.inspection import inspect
+from prunedata.findings.inspection import inspect
 
 
 @pytest.mark.slow

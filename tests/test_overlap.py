@@ -11,8 +11,8 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 from benchmarks import overlap
-from prunedata.compare import compare
-from prunedata.suspects import rates
+from prunedata.findings.compare import compare
+from prunedata.findings.suspects import rates
 
 SAMPLES = 400
 

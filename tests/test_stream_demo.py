@@ -19,7 +19,7 @@ from benchmarks.stream_keras import lenet
 from benchmarks.stream_runs import Decode, Shuffled
 from benchmarks.stream_shards import write_shards
 from prunedata import Schedule
-from prunedata.cost import number_kept
+from prunedata.plan.cost import number_kept
 from tests.programs import run_module
 
 EPOCHS, SEEDS = 4, 2

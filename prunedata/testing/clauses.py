@@ -7,11 +7,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from prunedata.errors import PrunedataError, SkippedSamples
-from prunedata.pruner import Pruner
+from prunedata.run.pruner import Pruner
 from prunedata.testing.passes import (
     BrokenContract,
     Case,
-    Ids,
     Pass,
     States,
     losses_of,
@@ -21,6 +20,7 @@ from prunedata.testing.passes import (
     stopped,
     take,
 )
+from prunedata.types import Ids
 
 __all__ = [
     "CLAUSES",

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.epoch import Epoch
 from prunedata.errors import PrunedataError
-from prunedata.pruner import Pruner
-from prunedata.schedule import Schedule
+from prunedata.plan.schedule import Schedule
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+from prunedata.types import Ids
 
 __all__ = ["BrokenContract", "Case", "Pass", "States", "losses_of", "restored", "resumed", "run", "stopped", "take"]
 
-Ids = npt.NDArray[np.int64]
 States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
 # Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
 SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)

@@ -14,9 +14,11 @@ except ImportError as error:
     raise ImportError("prunedata.testing.strategies needs hypothesis: pip install hypothesis") from error
 
 from prunedata.errors import NeverPrunesWarning
-from prunedata.policy import DroppingCount, Policy, Random
-from prunedata.pruner import Pruner
-from prunedata.schedule import Schedule
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.dropping_count import DroppingCount
+from prunedata.policies.protocol import Policy
+from prunedata.policies.random import Random
+from prunedata.run.pruner import Pruner
 
 __all__ = ["LOSSES", "SEEDS", "batches", "ids", "losses", "policies", "runs", "schedules", "stores"]
 

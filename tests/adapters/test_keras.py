@@ -12,7 +12,7 @@ from prunedata import Pruner
 from prunedata.adapters import keras as adapter
 from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
-from prunedata.policy import DroppingCount
+from prunedata.policies.dropping_count import DroppingCount
 from tests.adapters.tensorflow_helpers import make_pruner
 
 SAMPLES = 203

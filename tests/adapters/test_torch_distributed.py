@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 from prunedata import Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import prune
-from prunedata.order import epoch_order
+from prunedata.run.order import epoch_order
 from tests.adapters.ranks import WORLD, group, start
 from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner
 

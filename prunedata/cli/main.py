@@ -1,0 +1,91 @@
+"""The program ``prunedata``: plan a run before spending on it, look at the store of one, index shards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
+
+from prunedata.cli.plan import add_plan
+from prunedata.cli.runs import add_runs
+from prunedata.cli.summary import summary
+from prunedata.cli.text import bar, marks
+from prunedata.errors import PrunedataError
+from prunedata.findings.inspection import inspect
+from prunedata.streams.shards import ShardIndex, expand
+
+__all__ = ["main"]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        # argparse would print the usage and its own words; main has one form for every error.
+        raise PrunedataError(f"{message} (see '{self.prog} --help')")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="prunedata", description="Train on fewer samples, and see the time saved.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_plan(commands)
+    look = commands.add_parser("inspect", help="what the store of a run holds, and what was pruned most")
+    look.set_defaults(run=_inspect)
+    look.add_argument("store", help="path of the run's store, as run.zarr")
+    look.add_argument("--top", type=int, default=10, metavar="N", help="samples pruned most to list (10)")
+    look.add_argument("--json", action="store_true", help="print one JSON object")
+    scan = commands.add_parser("index", help="which samples are in WebDataset shards, read from their headers")
+    scan.set_defaults(run=_index)
+    scan.add_argument("shards", nargs="+", metavar="SHARDS", help="paths or URLs; {000..099} is expanded")
+    scan.add_argument("--output", default="index.json", metavar="FILE", help="where to write (index.json)")
+    scan.add_argument("--json", action="store_true", help="print one JSON object")
+    add_runs(commands)
+    return parser
+
+
+def _inspect(args: argparse.Namespace) -> None:
+    if args.top < 0:
+        raise PrunedataError(f"Expected --top of at least 0. Got {args.top}.")
+    found = inspect(args.store, top=args.top)
+    print(json.dumps(found) if args.json else "\n".join(summary(found, marks(sys.stdout.encoding))))
+
+
+def _index(args: argparse.Namespace) -> None:
+    try:
+        index = ShardIndex.scan([url for shards in args.shards for url in expand(shards)], progress=_progress)
+    finally:
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # what is printed next stands in its place
+    index.save(args.output)
+    if args.json:
+        print(json.dumps({"shards": len(index.shards), "samples": len(index), "output": args.output}))
+    else:
+        print(f"{len(index):,} samples in {len(index.shards):,} shards -> {args.output}")
+
+
+def _progress(urls: Iterable[str]) -> Iterator[str]:
+    """Show on a terminal how many shards have been read."""
+    urls = list(urls)
+    shown, two = sys.stderr.isatty(), marks(sys.stderr.encoding)
+    for done, url in enumerate(urls):
+        if shown:
+            line = f"\r{bar(done / len(urls), two, 30):{two[0]}<30} {done:,} of {len(urls):,} shards"
+            print(line, end="", file=sys.stderr, flush=True)
+        yield url
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program on `argv`, by default the command line's; return its exit status, 2 on an error."""
+    try:
+        args = _parser().parse_args(argv)
+        args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read us, as head does, has enough; Python must not complain of it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PrunedataError, OSError) as error:
+        print(f"prunedata: error: {error}", file=sys.stderr)
+        return 2
+    return 0

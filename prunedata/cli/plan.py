@@ -1,0 +1,169 @@
+"""The command ``prunedata plan``: which epochs a schedule prunes, and the time it saves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from prunedata.cli.text import duration, marks, strip, table
+from prunedata.errors import PrunedataError
+from prunedata.plan.cost import CostModel, Prediction, number_pruned
+from prunedata.plan.propose import Proposal, propose
+from prunedata.plan.schedule import Schedule
+
+__all__ = ["add_plan", "number"]
+
+SHAPE = ("start", "block", "pruned_per_block", "prune")  # what describes a schedule beside its window
+
+
+def number(text: str) -> int | float:
+    """What was written, as an int if it is one."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the program."""
+    plan = commands.add_parser("plan", help="which epochs a schedule prunes, and the time it saves")
+    plan.set_defaults(run=_plan)
+    add = plan.add_argument
+    add("--samples", type=int, required=True, metavar="N", help="samples in the data set")
+    add("--epochs", type=int, required=True, metavar="N")
+    add("--window", type=int, nargs="+", metavar="N", help="epochs of a window, or of each window in turn")
+    add(
+        "--milestones",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="epochs at which the learning rate drops: a window for each plateau, instead of --window",
+    )
+    add("--start", type=int, metavar="N", help="position in a window from which pruning begins, at least 1")
+    add("--block", type=int, metavar="N", help="of every block of this many epochs ...")
+    add("--pruned-per-block", type=int, metavar="N", help="... the first this many are pruned")
+    add("--attenuation", type=float, metavar="X", help="divides the start after the first window (1)")
+    add(
+        "--anneal", type=number, metavar="N", help="the last epochs are not pruned: a number, or a fraction below 1 (0)"
+    )
+    add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction below 1")
+    add("--batch-size", type=int, required=True, metavar="N")
+    add("--batch-time", type=float, metavar="S", help="seconds of a training step on one batch")
+    add("--overhead", type=float, default=0.0, metavar="S", help="seconds of watching an epoch (0)")
+    add("--reading", choices=("aligned", "printed"), default="aligned", help="of Algorithm 2 (aligned)")
+    add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much time")
+    add("--json", action="store_true", help="print one JSON object")
+
+
+def _windows(args: argparse.Namespace) -> int | tuple[int, ...]:
+    if args.milestones is not None:
+        if args.reading == "printed":
+            raise PrunedataError("Expected --window with --reading printed. Got --milestones.")
+        return Schedule.from_milestones(args.epochs, args.milestones, 1, 1, 1).window
+    if args.window is None:
+        raise PrunedataError("Expected --window or --milestones. Got neither.")
+    return args.window[0] if len(args.window) == 1 else tuple(args.window)
+
+
+def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedule | None:
+    """Return the schedule described, None where only proposals are asked for."""
+    missing = [f"--{name.replace('_', '-')}" for name in SHAPE if getattr(args, name) is None]
+    untouched = len(missing) == len(SHAPE) and args.attenuation is None and args.anneal is None
+    if untouched and args.target_saving is not None:
+        return None
+    if args.batch_time is None:
+        missing.append("--batch-time")
+    if missing:
+        raise PrunedataError(
+            f"Expected all of a schedule, or --target-saving and nothing of it. Missing: {', '.join(missing)}."
+        )
+    attenuation = 1.0 if args.attenuation is None else args.attenuation
+    shape = (args.epochs, window, args.start, args.block, args.pruned_per_block, attenuation, args.reading)
+    return Schedule(*shape, anneal=args.anneal or 0)
+
+
+def _plan(args: argparse.Namespace) -> None:
+    window = _windows(args)
+    schedule = _schedule(args, window)
+    if args.batch_time is None and args.overhead:
+        raise PrunedataError("Expected --batch-time beside --overhead. Got none.")
+    # A saving in percent is the same for every batch time where there is no overhead.
+    batch_time = 1.0 if args.batch_time is None else args.batch_time
+    cost = CostModel(args.samples, args.batch_size, batch_time, args.overhead)
+    proposals = None
+    if args.target_saving is not None:
+        proposals = propose(cost, args.target_saving, args.epochs, window, reading=args.reading)
+    prediction = None if schedule is None else cost.predict(schedule, args.prune)
+    if args.json:
+        print(json.dumps(_plan_dict(schedule, prediction, proposals)))
+        return
+    if schedule is not None and prediction is not None:
+        _print_plan(schedule, prediction, cost, args.prune)
+    if proposals is not None:
+        if schedule is not None:
+            print()
+        _print_proposals(proposals, args.target_saving)
+
+
+def _plan_dict(
+    schedule: Schedule | None, prediction: Prediction | None, proposals: list[Proposal] | None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if schedule is not None and prediction is not None:
+        found |= prediction.to_dict()
+        found |= {"pruned_epoch_numbers": schedule.pruned_epochs, "schedule": schedule.to_dict()}
+    if proposals is not None:
+        found["proposals"] = [
+            p.schedule.to_dict() | {"prune": p.prune, "options": _options(p)} | p.prediction.to_dict()
+            for p in proposals
+        ]
+    return found
+
+
+def _options(proposal: Proposal) -> str:
+    schedule = proposal.schedule
+    windows = schedule.window if isinstance(schedule.window, tuple) else (schedule.window,)
+    text = (
+        f"--window {' '.join(map(str, windows))} --start {schedule.start} --block {schedule.block} "
+        f"--pruned-per-block {schedule.pruned_per_block} --attenuation {schedule.attenuation:g} "
+        f"--prune {proposal.prune}"
+    )
+    return text if schedule.reading == "aligned" else f"{text} --reading printed"
+
+
+def _print_plan(schedule: Schedule, found: Prediction, cost: CostModel, prune: int | float) -> None:
+    two = marks(sys.stdout.encoding)
+    print(f"epoch (each row a window; {two[1]} pruned, {two[0]} all samples)")
+    print("\n".join(strip(schedule, two)), end="\n\n")
+    pruned = number_pruned(cost.samples, prune)
+    printed, formula = "-", "no formula for windows of given lengths"
+    if not isinstance(schedule.window, tuple):
+        printed = f"{found.pruned_epochs_printed:,}"
+        formula = f"Formula {4 if schedule.epochs % schedule.window else 3} of the paper"
+    rows = [
+        ("pruned epochs, exact", f"{found.pruned_epochs:,}", f"of {schedule.epochs:,}"),
+        ("pruned epochs, printed", printed, formula),
+        ("samples pruned in each", f"{pruned:,}", f"of {cost.samples:,}"),
+        ("batches, regular", f"{found.regular_batches:,}", f"of {cost.batch_size:,} samples"),
+        ("batches, pruned", f"{found.pruned_batches:,}", ""),
+        ("time, regular", f"{found.regular_seconds:,.2f} s", duration(found.regular_seconds)),
+        ("time, pruned", f"{found.pruned_seconds:,.2f} s", duration(found.pruned_seconds)),
+        ("time saved", f"{found.saved_seconds:,.2f} s", duration(found.saved_seconds)),
+        ("time saved, percent", f"{found.saved_percent:.2f} %", ""),
+        ("sample visits saved", f"{found.visits_saved_percent:.2f} %", ""),
+    ]
+    print("\n".join(table(rows, left=(0, 2))))
+    if not found.pruned_epochs or not pruned:
+        what = "sample" if found.pruned_epochs else "epoch"
+        print(f"\nNothing is saved: this schedule never prunes any {what}.")
+
+
+def _print_proposals(proposals: list[Proposal], target: float) -> None:
+    rows = [("saved", "pruned epochs", "options")]
+    for p in proposals:
+        found = p.prediction
+        rows.append((f"{found.saved_percent:.2f} %", f"{found.pruned_epochs:,}", _options(p)))
+    print(f"schedules that save at least {target:g} % of the time:")
+    print("\n".join(table(rows, left=(2,))))

@@ -1,0 +1,175 @@
+"""The commands that read runs: ``prunedata suspects``, ``compare`` and ``advise``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.cli.plan import number
+from prunedata.cli.text import table
+from prunedata.errors import PrunedataError
+from prunedata.findings.advice import Advice, advise
+from prunedata.findings.compare import Comparison, compare
+from prunedata.findings.suspects import ClassShare, concentration, most_suspect, rates
+from prunedata.store.recorded import Recorded, read_run
+from prunedata.types import Ids
+
+__all__ = ["add_runs"]
+
+
+def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the commands to the program."""
+    look = commands.add_parser("suspects", help="the samples of a run that are most likely bad data")
+    look.set_defaults(run=_suspects)
+    look.add_argument("store", help="path of the run's store, as run.zarr")
+    look.add_argument("--top", type=int, default=100, metavar="N", help="how many samples (100)")
+    look.add_argument("--labels", metavar="NPY", help="labels as an .npy file: in which classes suspects gather")
+    look.add_argument("--out", metavar="FILE", help="write their ids, one a line; all of the table if it ends in .csv")
+    look.add_argument("--json", action="store_true", help="print one JSON object")
+    two = commands.add_parser("compare", help="whether two runs on the same data suspect the same samples")
+    two.set_defaults(run=_compare)
+    two.add_argument("stores", nargs=2, metavar="STORE", help="paths of the runs' stores")
+    two.add_argument("--top", type=number, default=0.1, metavar="T", help="most suspect: a number, or a fraction (0.1)")
+    two.add_argument("--json", action="store_true", help="print one JSON object")
+    ask = commands.add_parser("advise", help="whether pruning will help a run, by what it has seen so far")
+    ask.set_defaults(run=_advise)
+    ask.add_argument("store", help="path of the run's store, best of one with observe_only=True and classes=K")
+    ask.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _suspects(args: argparse.Namespace) -> None:
+    if args.top < 1:
+        raise PrunedataError(f"Expected --top of at least 1. Got {args.top}.")
+    run = read_run(args.store)
+    if not run.visits.any():
+        raise PrunedataError(f"Expected samples that were observed in {args.store}. Got none in {run.epochs} epochs.")
+    suspect_rates = rates(run.hits, run.visits, run.high)
+    ids = most_suspect(suspect_rates, run.visits, args.top)
+    shares = None if args.labels is None else concentration(_labels(args.labels, run.samples), ids)
+    rows = _rows(run, suspect_rates, ids)
+    if args.out is not None:
+        _write(Path(args.out), rows)
+    if args.json:
+        found = {"samples": run.samples, "epochs": run.epochs, "suspects": rows}
+        print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
+        return
+    print("\n".join(_suspects_lines(run, rows)))
+    if shares is not None:
+        print("\n".join(_classes_lines(shares)))
+    if args.out is not None:
+        print(f"\n{len(rows):,} samples -> {args.out}")
+
+
+def _labels(path: str, samples: int) -> npt.NDArray[Any]:
+    try:
+        labels = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got {error}.") from error
+    if not isinstance(labels, np.ndarray) or labels.shape != (samples,) or labels.dtype.kind not in "iu":
+        got = f"shape {labels.shape}, {labels.dtype}" if isinstance(labels, np.ndarray) else "several arrays"
+        raise PrunedataError(f"Expected labels of shape ({samples},) and an integer dtype in {path}. Got {got}.")
+    return labels
+
+
+def _rows(run: Recorded, rates: npt.NDArray[np.float64], ids: Ids) -> list[dict[str, Any]]:
+    counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
+    return [
+        {"id": int(i)} | {name: int(array[i]) for name, array in counted.items()} | {"rate": float(rates[i])}
+        for i in ids
+    ]
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    if path.suffix == ".csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    else:
+        lines = [str(row["id"]) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _suspects_lines(run: Recorded, rows: list[dict[str, Any]]) -> list[str]:
+    head = ["sample", *list(rows[0])[1:]]
+    shown = [[*(f"{value:,}" for value in list(row.values())[:-1]), f"{row['rate']:.3f}"] for row in rows]
+    return [
+        f"most suspect of {run.samples:,} samples after {run.epochs:,} epochs",
+        *table([head, *shown], left=()),
+    ]
+
+
+def _classes_lines(shares: list[ClassShare]) -> list[str]:
+    rows = [
+        [
+            str(one.label),
+            f"{one.suspects:,}",
+            f"{one.samples:,}",
+            f"{one.share:.1%}",
+            f"{one.expected:.1%}",
+            "-" if one.lift is None else f"{one.lift:.2f}",
+        ]
+        for one in shares
+    ]
+    head = ("class", "suspects", "samples", "of suspects", "of samples", "lift")
+    return ["", "where they gather", *table([head, *rows], left=())]
+
+
+def _compare(args: argparse.Namespace) -> None:
+    first, second = (read_run(store) for store in args.stores)
+    # Of one kind in both: two runs would differ by what was counted, too.
+    high = first.high is not None and second.high is not None
+    one, other = ((rates(run.hits, run.visits, run.high if high else None), run.visits) for run in (first, second))
+    found = compare(one, other, args.top)
+    print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
+
+
+def _compare_lines(found: Comparison) -> list[str]:
+    correlation = found.rank_correlation
+    rows = [
+        ("samples compared", f"{found.compared:,}", f"of {found.samples:,}"),
+        ("most suspect in each", f"{found.top:,}", ""),
+        ("overlap (Jaccard)", f"{found.jaccard:.3f}", f"by chance {found.jaccard_by_chance:.3f}"),
+        (
+            "rank correlation (Spearman)",
+            "-" if correlation is None else f"{correlation:.3f}",
+            "all rates of a run are equal" if correlation is None else "by chance 0",
+        ),
+    ]
+    return table(rows, left=(0, 2))
+
+
+def _advise(args: argparse.Namespace) -> None:
+    run = read_run(args.store)
+    found = advise(
+        run.hits,
+        run.visits,
+        run.high,
+        run.epochs,
+        run.schedule,
+        run.samples,
+        tolerance=run.tolerance,
+        prune=run.prune,
+    )
+    print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples)))
+
+
+def _advice_lines(found: Advice, samples: int) -> list[str]:
+    rows = [("advice", {"watch": "watch on", "prune": "prune"}.get(found.verdict, "don't prune"))]
+    if found.wrong_labels is not None and found.wrong_labels_range is not None:
+        low, high = found.wrong_labels_range
+        rows.append(("wrong labels", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%})"))
+    if found.schedule is not None:
+        rows += [
+            ("policy", repr(found.policy)),
+            ("prune", f"{found.prune:,} of {samples:,} samples"),
+            ("schedule", f"every epoch from {found.schedule.start} to {found.epochs - 1}"),
+        ]
+    if found.verdict == "watch":
+        rows.append(("watch", f"{found.watch_epochs:,} more epochs of {found.epochs:,}"))
+    else:
+        rows += [("epochs", f"{found.epochs:,}"), ("sample visits saved", f"{found.saving_percent:.2f} %")]
+    return [*table(rows, left=(0, 1)), "", "because", *(f"  {sentence}" for sentence in found.evidence)]

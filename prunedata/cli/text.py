@@ -1,0 +1,67 @@
+"""Plain text for a terminal: the strip of a schedule, aligned tables, durations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prunedata.plan.schedule import Schedule
+
+__all__ = ["bar", "duration", "marks", "strip", "table"]
+
+BLOCKS, LETTERS = "░█", ".#"  # an epoch on all samples, an epoch on pruned data
+WIDTH, MOST_ROWS = 100, 40
+
+
+def marks(encoding: str | None) -> str:
+    """Return the two characters of a strip that a stream of this encoding can hold."""
+    try:
+        BLOCKS.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return LETTERS
+    return BLOCKS
+
+
+def strip(schedule: Schedule, two: str) -> list[str]:
+    """Return a line per window: its first epoch, then `two[prunes]` for each. Long windows are folded."""
+    rows = [
+        (row, min(row + WIDTH, first + length))
+        for first, length in schedule.windows
+        for row in range(first, first + length, WIDTH)
+    ]
+    digits = len(str(rows[-1][0]))
+    lines = [
+        f"{a:>{digits}}  " + "".join(two[schedule.prunes(epoch)] for epoch in range(a, b)) for a, b in rows[:MOST_ROWS]
+    ]
+    return lines if len(rows) <= MOST_ROWS else [*lines, f"... and {len(rows) - MOST_ROWS} more rows"]
+
+
+def bar(share: float, two: str, width: int = 40) -> str:
+    """Return a bar for a share from 0 to 1; a share above 0 shows at least one mark."""
+    return two[1] * max(round(share * width), share > 0)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: 4.27 s, 20 min 51 s, 3 h 24 min, 2 d 5 h."""
+    if abs(seconds) < 60:
+        return f"{seconds:.3g} s"
+    sign, left = "-" if seconds < 0 else "", round(abs(seconds))
+    for large, small, big_name, small_name in (
+        (86400, 3600, "d", "h"),
+        (3600, 60, "h", "min"),
+        (60, 1, "min", "s"),
+    ):
+        if left >= large:
+            return f"{sign}{left // large} {big_name} {left % large // small} {small_name}"
+    return f"{sign}{left} s"
+
+
+def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Return rows of equal length as lines with aligned columns: those in `left` left, others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,223 @@
+"""What to do with a run that was watched: prune it, and how, or save by fewer epochs; and on what evidence.
+
+Advice is a pure function of what a run has counted. No test set, no label and no network comes in.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from prunedata.errors import PrunedataError
+from prunedata.findings.suspects import check_counts
+from prunedata.findings.wrong_labels import Estimate, by_high, by_hits
+from prunedata.plan.cost import number_pruned
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.protocol import Policy, describe
+from prunedata.policies.running_loss import RunningLoss
+from prunedata.types import Array
+
+__all__ = ["ADVISED_POLICY", "Advice", "advise"]
+
+
+ADVISED_POLICY = RunningLoss()
+"""What is advised wherever pruning is: wherever labels were wrong at random it ended above fewer epochs with as many
+visits, in each of 19 pairs of runs (docs/results.md)."""
+WATCHED_PART = 6
+"""Watch a sixth of the run: after it the signs were calibrated, and from there on pruning was measured."""
+FEWEST_VISITS = 10
+"""After 5 visits the signs are not there yet: 20% wrong labels of CIFAR-10 then look like 10%."""
+LEAST_JUDGED = 0.9
+"""Of the samples that were visited at all. What a run has pruned all along it visits least and suspects most: without
+these, wrong labels are not found."""
+PRUNE_MOST = 0.4
+"""More was not measured."""
+USUAL_SAVING = 0.14
+"""What to save by fewer epochs where the run itself plans no saving: about the paper's 14%."""
+PRUNING_PAYS = (
+    "Measured, a quarter to a third of the visits saved, in test points against regular training and against fewer "
+    "epochs with as many visits. 1,437 digits, LeNet, 20% of the labels wrong at random: +14 and +13; 40%: +29 and "
+    "+28; WRN-10, 20%: +8 and +6; 40%: +25 and +16. CIFAR-10, LeNet, 10,000 images, 20%: +0.9 and +1.4; 40%: +1.0 and "
+    "+1.7; all 50,000, 40%: -0.9 and +1.0."
+)
+PRUNING_COSTS = (
+    "Measured with LeNet on 10,000 samples of CIFAR-10, 120 epochs, clean labels, 25% of visits saved, in test points "
+    "against regular training: RunningLoss -2.8; the paper's rule -1.6; at random on its schedule -0.6; fewer epochs "
+    "-0.8."
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do with a run.
+
+    Attributes
+    ----------
+    verdict : {"watch", "prune", "fewer epochs"}
+        Watch on, as it is too early to tell; prune; or save time, if it has to be saved, by fewer epochs.
+    policy : Policy or None
+        What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
+    prune : int
+        Samples to leave out of a pruned epoch.
+    schedule : Schedule or None
+        When to prune.
+    saving_percent : float
+        Sample visits that it saves: by pruning, or by ``epochs``; 0 while the verdict is to watch.
+    wrong_labels : float or None
+        Share of the labels that seem wrong at random, 0 to 0.6; None if nothing can be said.
+    wrong_labels_range : (float, float) or None
+        From the lowest to the highest that fits what was seen.
+    epochs : int
+        How many epochs to train in all.
+    watch_epochs : int
+        Epochs to watch on; 0 unless the verdict is to watch.
+    evidence : tuple of str
+        Sentences: what was seen, and what was measured where.
+    """
+
+    verdict: Literal["watch", "prune", "fewer epochs"]
+    policy: Policy | None
+    prune: int
+    schedule: Schedule | None
+    saving_percent: float
+    wrong_labels: float | None
+    wrong_labels_range: tuple[float, float] | None
+    epochs: int
+    watch_epochs: int
+    evidence: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict that JSON can hold."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain["policy"] = None if self.policy is None else describe(self.policy)
+        plain["schedule"] = None if self.schedule is None else self.schedule.to_dict()
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Advice":
+        """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
+        if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
+            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {plain!r}.")
+        return cls(
+            **{
+                **plain,
+                "policy": None if plain["policy"] is None else ADVISED_POLICY,
+                "schedule": None if plain["schedule"] is None else Schedule.from_dict(plain["schedule"]),
+                "wrong_labels_range": plain["wrong_labels_range"] and tuple(plain["wrong_labels_range"]),
+                "evidence": tuple(plain["evidence"]),
+            }
+        )
+
+
+def advise(
+    hits: Array,
+    visits: Array,
+    high: Array | None,
+    epochs_done: int,
+    schedule: Schedule,
+    samples: int,
+    *,
+    tolerance: float = 0.0,
+    prune: int = 0,
+) -> Advice:
+    """Advise a run by what it has counted so far.
+
+    Parameters
+    ----------
+    hits, visits : array of int, shape (samples,)
+        Of all finished epochs.
+    high : array of int, shape (samples,), or None
+        Visits with a loss above ``ln(classes)``. Without it only hits are left to judge by, and
+        pruning is never advised.
+    epochs_done : int
+        Finished epochs.
+    schedule : Schedule
+        Of the run: how many epochs it has, and with `prune` how much the run means to save.
+    samples : int
+        Samples in the data set.
+    tolerance : float
+        Of a hit. Hits can be judged by only where it is 0.
+    prune : int
+        Samples that the run's own pruned epochs leave out.
+
+    Raises
+    ------
+    PrunedataError
+        If an array is not of shape (samples,), or counts more than the visits.
+    """
+    check_counts(visits, hits=hits, **({} if high is None else {"high": high}))
+    if len(visits) != samples:
+        raise PrunedataError(f"Expected counts of {samples} samples. Got {len(visits)}.")
+    first = max(FEWEST_VISITS, -(-schedule.epochs // WATCHED_PART))
+    if first >= schedule.epochs:
+        short = f"A run of {schedule.epochs} epochs is too short to tell: {first} have to be watched."
+        return _fewer_epochs(schedule, samples, prune, None, (short,))
+    judged = visits >= FEWEST_VISITS
+    number, seen = int(np.count_nonzero(judged)), int(np.count_nonzero(visits))
+    if epochs_done < first or 2 * number < samples or number < LEAST_JUDGED * seen:
+        told = f"{number:,} of {samples:,} samples were visited {FEWEST_VISITS} times or more"
+        if epochs_done >= first:
+            told += ": those that were pruned were not, so watch with observe_only=True"
+        return _watch(schedule, epochs_done, max(first - epochs_done, 1), told)
+    if high is not None:
+        estimate = by_high(high[judged], visits[judged])
+    elif tolerance == 0:
+        estimate = by_hits(hits[judged], visits[judged])
+    else:
+        blind = f"Hits with tolerance {tolerance:g} tell nothing of wrong labels: watch with Pruner(..., classes=K)."
+        return _fewer_epochs(schedule, samples, prune, None, (blind,))
+    when = f"Seen after {epochs_done} of {schedule.epochs} epochs."
+    if not estimate.worth_pruning:
+        return _fewer_epochs(schedule, samples, prune, estimate, (when, *estimate.evidence))
+    return _prune(schedule, samples, first, estimate, when)
+
+
+def _watch(schedule: Schedule, done: int, more: int, seen: str) -> Advice:
+    epochs = "epoch" if more == 1 else "epochs"
+    told = (
+        f"{done} of {schedule.epochs} epochs are done, and {seen}.",
+        f"Watch for {more} more {epochs}: before, wrong labels and hard samples look alike.",
+    )
+    return Advice("watch", None, 0, None, 0.0, None, None, schedule.epochs, more, told)
+
+
+def _prune(schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str) -> Advice:
+    # Rounded down: pruning more than is wrong prunes what is right.
+    pruned = max(1, number_pruned(samples, int(100 * min(PRUNE_MOST, estimate.share)) / 100))
+    epochs = schedule.epochs
+    advised = Schedule(epochs, window=epochs, start=first, block=1, pruned_per_block=1)
+    saving = 100 * pruned * (epochs - first) / (epochs * samples)
+    return Advice(
+        verdict="prune",
+        policy=ADVISED_POLICY,
+        prune=pruned,
+        schedule=advised,
+        saving_percent=saving,
+        wrong_labels=estimate.share,
+        wrong_labels_range=(estimate.low, estimate.high),
+        epochs=epochs,
+        watch_epochs=0,
+        evidence=(when, *estimate.evidence, PRUNING_PAYS),
+    )
+
+
+def _fewer_epochs(
+    schedule: Schedule, samples: int, prune: int, estimate: Estimate | None, told: tuple[str, ...]
+) -> Advice:
+    """Save as much as the run means to by pruning, or else as the paper does."""
+    epochs = schedule.epochs
+    planned = prune * len(schedule.pruned_epochs) / (epochs * samples) or USUAL_SAVING
+    fewer = max(1, round(epochs * (1 - planned)))
+    drops = f"Train {fewer} epochs instead of {epochs}, with the learning rate's drops moved in proportion."
+    return Advice(
+        verdict="fewer epochs",
+        policy=None,
+        prune=0,
+        schedule=None,
+        saving_percent=100 * (1 - fewer / epochs),
+        wrong_labels=None if estimate is None else estimate.share,
+        wrong_labels_range=None if estimate is None else (estimate.low, estimate.high),
+        epochs=fewer,
+        watch_epochs=0,
+        evidence=(*told, PRUNING_COSTS, drops),
+    )

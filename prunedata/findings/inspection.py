@@ -1,0 +1,77 @@
+"""What the store of a run holds, read without touching it."""
+
+from typing import Any
+
+import numpy as np
+
+from prunedata.errors import ForeignStore
+from prunedata.store.run_store import RunStore, StoreLike
+
+__all__ = ["inspect"]
+
+
+def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
+    """Describe the run in a store as plain values that JSON can hold.
+
+    Parameters
+    ----------
+    location : path, URL or zarr store
+        Where the run is kept. It may be running.
+    top : int
+        How many samples to list under ``most_pruned``.
+
+    Returns
+    -------
+    dict
+        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``: what the run was given (the
+        schedule as it stands now); ``observe_only``, ``classes``: the options, False and None where not in use;
+        ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
+        ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
+        epochs, otherwise None; ``epoch``, ``open``: the epoch that is open, or else the next;
+        ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
+        ``counts_histogram``: samples by count; ``most_pruned``: the samples left out most often, with their
+        ``hits`` and ``visits`` of the run and their ``count`` of the window.
+
+    Raises
+    ------
+    PrunedataError
+        If no run is there, or it is damaged.
+    """
+    store = RunStore(location, mode="r")
+    found = store.read()
+    if found is None:
+        raise ForeignStore(f"Expected a run at {location}. Got nothing.")
+    state, arrays = found
+    run = state["run"]
+    samples = run["samples"]
+    counts, hits, visits = (arrays.get(name, np.zeros(samples, np.uint8)) for name in ("counts", "hits", "visits"))
+    pruned = np.maximum(len(state["history"]) - visits.astype(np.int64), 0)
+    most = np.lexsort((-hits.astype(np.int64), -pruned))[:top]
+    values, numbers = np.unique(counts, return_counts=True)
+    history = state["history"]
+    observe_only = run.get("observe_only", False)
+    would_prune = sum(record.get("would_prune", 0) for record in history)
+    return {
+        **run,
+        "observe_only": observe_only,
+        "classes": run.get("classes"),
+        "advice": state.get("advice"),
+        "would_save_percent": 100 * would_prune / max(1, len(history) * samples) if observe_only else None,
+        "schedule": state["schedule"],
+        "epoch": state["epoch"],
+        "open": state["open"],
+        "generation": store.generation,
+        "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(arrays.items())],
+        "history": history,
+        "counts_histogram": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
+        "most_pruned": [
+            {
+                "id": int(i),
+                "pruned": int(pruned[i]),
+                "hits": int(hits[i]),
+                "visits": int(visits[i]),
+                "count": int(counts[i]),
+            }
+            for i in most[pruned[most] > 0]
+        ],
+    }

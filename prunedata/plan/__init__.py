@@ -1,0 +1,1 @@
+"""When a run prunes, how much, and what that costs and saves."""

@@ -1,0 +1,204 @@
+"""HOW MUCH is pruned and what it saves: Formulas 2-7 of the paper, exact forms, and what was measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from prunedata.checks import real, whole
+from prunedata.errors import ScheduleError
+from prunedata.plan.schedule import Schedule
+
+__all__ = ["CostModel", "Measurement", "Prediction", "number_kept", "number_pruned"]
+
+
+def number_pruned(samples: int, prune: int | float) -> int:
+    """Return PruningNum: how many of `samples` a pruned epoch leaves out.
+
+    Parameters
+    ----------
+    samples : int
+        Samples in the data set, at least 1.
+    prune : int or float
+        A number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, taken as the
+        decimal that was written: 0.29 of 100 is 29, where float arithmetic says 28. Rounded down.
+
+    Raises
+    ------
+    ScheduleError
+        If `prune` is none of these; pruning all samples leaves nothing to train on.
+    """
+    samples = whole("samples", samples, 1)
+    amount: object = prune  # a NumPy number may come too
+    if isinstance(amount, Real) and not hasattr(amount, "__index__"):
+        if not 0 < float(amount) < 1:
+            raise ScheduleError(
+                f"Expected prune to be a fraction between 0 and 1, or an int of samples. Got {prune!r}."
+            )
+        return math.floor(samples * Fraction(str(prune)))
+    number = whole("prune, where not a fraction,", prune, 0)
+    if number >= samples:
+        raise ScheduleError(
+            f"Expected prune to be less than the {samples} samples. Got {number}: "
+            "prune = all leaves nothing to train on."
+        )
+    return number
+
+
+def number_kept(samples: int, prune: int | float, batch_size: int | None = None) -> int:
+    """Return how many of `samples` a pruned epoch trains on; whole batches of them if `batch_size` is given.
+
+    With `batch_size` B that is ``min(samples, ceil((samples - pruned) / B) * B)``.
+    """
+    kept = whole("samples", samples, 1) - number_pruned(samples, prune)
+    if batch_size is None:
+        return kept
+    size = whole("batch_size", batch_size, 1)
+    return min(int(samples), -(-kept // size) * size)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a schedule will cost and save over the whole run: exact, every epoch counted. Seconds and percent.
+
+    ``pruned_epochs`` is the exact number, ``pruned_epochs_printed`` that of Formula 3 or 4 (None for windows
+    of given lengths, see :attr:`Schedule.pruned_epochs_printed`). ``visits_saved_percent`` counts samples.
+    """
+
+    pruned_epochs: int
+    pruned_epochs_printed: int | None
+    regular_batches: int
+    pruned_batches: int
+    regular_seconds: float
+    pruned_seconds: float
+    saved_seconds: float
+    saved_percent: float
+    visits_saved_percent: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict that JSON can hold."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A saving that was measured, beside the one predicted: percent of the regular run's time.
+
+    ``ratio`` is measured over predicted, None where nothing was predicted to be saved.
+    """
+
+    predicted_percent: float
+    measured_percent: float
+    ratio: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict that JSON can hold."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Predicts a run's time from the time of one batch.
+
+    Methods ``formula_N`` give the paper's formulas one by one as printed; n_prune in them is the number of
+    epochs that the schedule really prunes. :meth:`predict` gives the exact figures.
+
+    Parameters
+    ----------
+    samples, batch_size : int
+        Samples of the data set and of a batch. The last batch of an epoch may be smaller, and counts as one.
+    batch_time : float
+        Seconds of a training step on one batch (T), above 0.
+    overhead : float
+        Seconds that watching and selecting add to an epoch (t0).
+    """
+
+    samples: int
+    batch_size: int
+    batch_time: float
+    overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", whole("samples", self.samples, 1))
+        object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size, 1))
+        object.__setattr__(self, "batch_time", real("batch_time", self.batch_time, 0.0, above=True))
+        object.__setattr__(self, "overhead", real("overhead", self.overhead, 0.0))
+
+    def batches(self, prune: int | float = 0) -> int:
+        """Return the batches of an epoch that leaves `prune` samples out: ceil((N - P) / B)."""
+        return -(-number_kept(self.samples, prune) // self.batch_size)
+
+    def predict(self, schedule: Schedule, prune: int | float) -> Prediction:
+        """Return the exact cost of `schedule` with `prune` samples left out of its pruned epochs.
+
+        Every epoch costs its own number of batches, and its overhead: watching runs in all of them. A saving
+        is negative where the overhead eats more than pruning gives.
+        """
+        pruned, epochs = len(schedule.pruned_epochs), schedule.epochs
+        regular_batches = epochs * self.batches()
+        pruned_batches = pruned * self.batches(prune) + (epochs - pruned) * self.batches()
+        # From the difference in batches: that of two large times would carry their rounding.
+        saved = (regular_batches - pruned_batches) * self.batch_time - epochs * self.overhead
+        regular = regular_batches * self.batch_time
+        return Prediction(
+            pruned_epochs=pruned,
+            pruned_epochs_printed=schedule.pruned_epochs_printed,
+            regular_batches=regular_batches,
+            pruned_batches=pruned_batches,
+            regular_seconds=regular,
+            pruned_seconds=pruned_batches * self.batch_time + epochs * self.overhead,
+            saved_seconds=saved,
+            saved_percent=100 * saved / regular,
+            visits_saved_percent=100 * pruned * number_pruned(self.samples, prune) / (epochs * self.samples),
+        )
+
+    def measured(
+        self, regular_seconds: float, pruned_seconds: float, schedule: Schedule, prune: int | float
+    ) -> Measurement:
+        """Return the saving of two timed runs, one regular and one pruned, beside the predicted one."""
+        regular = real("regular_seconds", regular_seconds, 0.0, above=True)
+        measured = 100 * (regular - real("pruned_seconds", pruned_seconds, 0.0)) / regular
+        predicted = self.predict(schedule, prune).saved_percent
+        return Measurement(predicted, measured, measured / predicted if predicted else None)
+
+    def formula_2(self, schedule: Schedule) -> float:
+        """Return Formula 2: t_regular = sum over i = 1..n of T * b. Seconds."""
+        return schedule.epochs * self.batch_time * self.batches()
+
+    def formula_3(self, schedule: Schedule) -> int:
+        """Return Formula 3, epochs pruned where window divides epochs: see :attr:`Schedule.formula_3`."""
+        return schedule.formula_3
+
+    def formula_4(self, schedule: Schedule) -> int:
+        """Return Formula 4, epochs pruned otherwise: see :attr:`Schedule.formula_4`."""
+        return schedule.formula_4
+
+    def formula_5(self, schedule: Schedule) -> float:
+        """Return Formula 5 as printed: b_prune = (1/n) (sum over n_prune of T + sum over n - n_prune of T).
+
+        It sums seconds, not batches, and T alike in both sums: the mean is T, whatever is pruned. Seconds.
+        """
+        pruned = len(schedule.pruned_epochs)
+        return (pruned * self.batch_time + (schedule.epochs - pruned) * self.batch_time) / schedule.epochs
+
+    def formula_5_meant(self, schedule: Schedule, prune: int | float) -> float:
+        """Return Formula 5 as meant: b_prune = (n_p * ceil((N-P)/B) + (n-n_p) * ceil(N/B)) / n. Batches."""
+        pruned = len(schedule.pruned_epochs)
+        total = pruned * self.batches(prune) + (schedule.epochs - pruned) * self.batches()
+        return total / schedule.epochs
+
+    def formula_6(self, schedule: Schedule, prune: int | float) -> float:
+        """Return Formula 6: t_prune = sum over n of (T * b_prune) + sum over n_prune of t0. Seconds.
+
+        b_prune as meant. It charges the overhead to pruned epochs only, though every epoch is watched:
+        ``predict(...).pruned_seconds`` charges all.
+        """
+        computing = schedule.epochs * self.batch_time * self.formula_5_meant(schedule, prune)
+        return computing + len(schedule.pruned_epochs) * self.overhead
+
+    def formula_7(self, schedule: Schedule, prune: int | float) -> float:
+        """Return Formula 7: t_save = t_regular - t_prune, with t_prune as in Formula 6. Seconds."""
+        return self.formula_2(schedule) - self.formula_6(schedule, prune)

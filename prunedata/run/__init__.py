@@ -1,0 +1,1 @@
+"""A run: what it knows of each sample, its epochs, and what they were fed."""

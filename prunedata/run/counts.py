@@ -1,0 +1,165 @@
+"""Algorithm 1 over arrays: which losses of a batch are hits, and how often each sample was hit."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import LossError
+from prunedata.types import Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
+
+__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add", "smallest_unsigned"]
+
+CHUNK = 1 << 16
+
+
+def batch_means(losses: Losses, sizes: Sizes) -> Means:
+    """Mean loss of each batch, shape (batches,): float64, of float64 losses; the same wherever a block was cut."""
+    return np.asarray(np.add.reduceat(losses, np.cumsum(sizes) - sizes) / sizes)
+
+
+def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0.0) -> npt.NDArray[np.bool_]:
+    """Algorithm 1, line 5: True where a loss lies above its batch's mean by the tolerance.
+
+    Where a loss lies so near that rounding decides, the mean is that of a plain loop, which adds the losses in
+    order, in float64.
+
+    Parameters
+    ----------
+    losses : ndarray of float32 or float64, shape (visits,)
+        Batch after batch.
+    sizes : ndarray of int, shape (batches,)
+        Samples in each batch; their sum is ``visits``.
+    means : ndarray of float64, shape (batches,)
+        From :func:`batch_means`.
+    tolerance : float
+        A hit is ``loss > mean + tolerance * abs(mean)``. For losses that are not negative this is the
+        paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
+    """
+    with np.errstate(all="ignore"):
+        limits = _limits(means, tolerance)
+        # More than any two orders of adding can differ by: twice (n - 1) * 2**-53 * (mean of the absolute losses).
+        slack = (1 + tolerance) * 2.0**-50 * sizes * (np.abs(means) + 2 * max(0.0, -float(losses.min())))
+        low, high = _rounded_down(limits - slack, losses.dtype), _rounded_down(limits + slack, losses.dtype)
+    hits = _above(losses, sizes, high)
+    # No float32 lies between most such limits. For float64 it takes a second look.
+    if np.array_equal(low, high) or np.array_equal(hits, _above(losses, sizes, low)):
+        return hits
+    batch = np.repeat(np.arange(len(sizes)), sizes)
+    means = np.bincount(batch, weights=losses, minlength=len(sizes)) / sizes
+    return _above(losses, sizes, _limits(means, tolerance))
+
+
+def _limits(means: Means, tolerance: float) -> Means:
+    return means + tolerance * np.abs(means)
+
+
+def _rounded_down(limits: Means, dtype: np.dtype[Any]) -> npt.NDArray[np.floating[Any]]:
+    """The largest values of the dtype that are not above the limits: exactly the same losses lie above them."""
+    rounded = limits.astype(dtype)
+    np.nextafter(rounded, dtype.type(-np.inf), out=rounded, where=rounded > limits)
+    return rounded
+
+
+def _above(losses: Recorded, sizes: Sizes, limits: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
+    size, last = int(sizes[0]), len(sizes) - 1
+    if not (sizes[:last] == size).all():
+        return np.asarray(losses > np.repeat(limits, sizes))
+    # All batches but the last are of one size: as many rows.
+    above, cut = np.empty(losses.size, dtype=np.bool_), size * last
+    np.greater(losses[:cut].reshape(last, size), limits[:last, np.newaxis], out=above[:cut].reshape(last, size))
+    np.greater(losses[cut:], limits[last], out=above[cut:])
+    return above
+
+
+class Tally:
+    """How often each sample was observed and hit in the running epoch.
+
+    One uint32 a sample, hits in its upper half and visits in its lower, so that a block costs one scatter.
+    """
+
+    LIMIT = (1 << 16) - 1
+
+    def __init__(self, samples: int) -> None:
+        self.packed = np.zeros(samples, dtype="<u4")
+        self.observed = 0
+        self._steps = np.empty(CHUNK, dtype=np.uint32)
+
+    def add(self, ids: Ids, hits: npt.NDArray[np.bool_]) -> None:
+        """Count one visit, and perhaps one hit, for each id; an id that repeats counts each time."""
+        steps = self._steps[: ids.size] if ids.size <= CHUNK else np.empty(ids.size, dtype=np.uint32)
+        np.multiply(hits, np.uint32(1 << 16), out=steps, dtype=np.uint32)
+        np.add(steps, np.uint32(1), out=steps)
+        np.add.at(self.packed, ids, steps)
+        self.observed += ids.size
+
+    @property
+    def visits(self) -> npt.NDArray[np.uint16]:
+        """Times each sample was observed, shape (samples,). A view."""
+        return self.packed.view("<u2")[0::2]
+
+    @property
+    def hits(self) -> npt.NDArray[np.uint16]:
+        """Times each sample was hit, shape (samples,). A view."""
+        return self.packed.view("<u2")[1::2]
+
+    def check(self) -> None:
+        """Raise :class:`LossError` if a sample was observed more often than the tally can hold."""
+        if self.observed > self.LIMIT and int(self.visits.sum(dtype=np.int64)) != self.observed:
+            raise LossError(f"Expected a sample to be observed at most {self.LIMIT} times in an epoch. Got more.")
+
+    def clear(self) -> None:
+        """Begin an epoch."""
+        self.packed.fill(0)
+        self.observed = 0
+
+
+def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
+    """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""
+    largest = total.dtype.type(np.iinfo(total.dtype).max)
+    step = CHUNK // 2  # small enough that what is between costs no new memory of the system
+    for first in range(0, total.size, step):
+        part = total[first : first + step]
+        part += np.minimum(more[first : first + step], largest - part).astype(total.dtype)
+
+
+class SampleCounts:
+    """What a run knows of each sample: three arrays of shape (samples,), none wider than it must be.
+
+    Parameters
+    ----------
+    samples : int
+    longest_window, epochs : int
+        The most that a count, and the most that a total, can reach with one visit an epoch. Where samples are
+        visited more often, counts saturate and totals are made wider.
+    """
+
+    def __init__(self, samples: int, longest_window: int, epochs: int) -> None:
+        self.counts = np.zeros(samples, smallest_unsigned(min(longest_window, epochs)))
+        """DroppingCount: hits in the current window."""
+        self.hits, self.visits = (np.zeros(samples, smallest_unsigned(epochs)) for _ in range(2))
+        """Hits, and times observed, in the whole run."""
+
+    def counts_with(self, tally: Tally, *, reset: bool) -> Counts:
+        """The counts after the epoch of ``tally`` (Algorithm 1, lines 1-3 and 6). A copy.
+
+        ``reset`` says that a window begins with this epoch. The counts before it are emptied no earlier than
+        here, so that what was selected by them can be selected again when the epoch is resumed.
+        """
+        counts = np.zeros_like(self.counts) if reset else self.counts.copy()
+        saturating_add(counts, tally.hits)
+        return counts
+
+    def add(self, tally: Tally, *, reset: bool) -> None:
+        """Take over a finished epoch."""
+        self.counts = self.counts_with(tally, reset=reset)
+        # A rate of hits would be wrong if one of the two saturated before the other.
+        most = int(self.visits.max(initial=0)) + int(tally.visits.max(initial=0))
+        kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
+        self.hits, self.visits = (total.astype(kind, copy=False) for total in (self.hits, self.visits))
+        saturating_add(self.hits, tally.hits)
+        saturating_add(self.visits, tally.visits)
+
+    def widen(self, longest_window: int) -> None:
+        """Make room for a longer window."""
+        self.counts = self.counts.astype(np.promote_types(self.counts.dtype, smallest_unsigned(longest_window)))

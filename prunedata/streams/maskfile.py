@@ -1,0 +1,103 @@
+"""The mask of the open epoch in a file, for processes that were started before the epoch began.
+
+A dataset is copied into each of a loader's workers, and a mask kept on it is the mask of the epoch in which they
+were started. A path stays true: it survives fork, spawn and workers that persist, and the file behind it is
+replaced in one step when an epoch begins.
+"""
+
+import os
+import shutil
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import NotInEpoch, PrunedataError
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+
+__all__ = ["MaskFile", "Resumable", "publish"]
+
+HEADER = 8
+
+
+class MaskFile:
+    """The reading side; a path and nothing else, so it can be pickled.
+
+    The file holds the epoch's number as a little-endian int64 and then one byte a sample.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> npt.NDArray[np.bool_]:
+        """Return which samples remain in the epoch last begun, shape (samples,)."""
+        try:
+            raw = Path(self.path).read_bytes()
+        except FileNotFoundError:
+            raise NotInEpoch(
+                "Expected an open epoch. Got none yet: iterate inside `for epoch in pruner.epochs():`, "
+                "as long as the pruner lives."
+            ) from None
+        return np.frombuffer(raw, np.bool_, offset=HEADER)
+
+    def epoch(self) -> int | None:
+        """Return the number of the epoch last begun, None before the first."""
+        try:
+            with open(self.path, "rb") as file:
+                return int.from_bytes(file.read(HEADER), "little")
+        except FileNotFoundError:
+            return None
+
+    def write(self, epoch: Epoch) -> None:
+        """Replace the file by the mask of ``epoch``."""
+        part = f"{self.path}.{os.getpid()}.partial"
+        with open(part, "wb") as file:
+            file.write(epoch.number.to_bytes(HEADER, "little"))
+            file.write(epoch.remaining.data)
+        os.replace(part, self.path)
+
+
+class Resumable:
+    """What a StatefulDataLoader asks of a dataset. Nothing is skipped: the mask knows what was observed.
+
+    A pruner that goes on in the middle of an epoch publishes the samples that remain. So the state need not say how
+    far the stream was, and the order of the rest may be another one. Without these two methods the loader would
+    skip as many batches as it had delivered, of those that remain.
+    """
+
+    mask: MaskFile
+    delivers_ids = True  # for the adapter of DataLoaders: items are pairs of an id and a sample
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say which epoch it is, None before the first."""
+        return {"epoch": self.mask.epoch()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Raise :class:`PrunedataError` if the pruner is in an earlier epoch: it was not restored."""
+        epoch = self.mask.epoch()
+        if epoch is not None and state["epoch"] is not None and epoch < state["epoch"]:
+            raise PrunedataError(
+                f"Expected a pruner that stands in epoch {state['epoch']}, as the loader's state. Got one in epoch "
+                f"{epoch}: call pruner.load_state_dict() before the loop over pruner.epochs()."
+            )
+
+
+def publish(pruner: Pruner) -> MaskFile:
+    """Keep a file with the mask of each epoch that ``pruner`` begins; it is deleted with the pruner."""
+    folder = tempfile.mkdtemp(prefix="prunedata-")
+    weakref.finalize(pruner, _delete, folder, os.getpid())
+    file = MaskFile(os.path.join(folder, "mask"))
+    pruner.listeners.append(file.write)
+    with suppress(NotInEpoch):
+        file.write(pruner.current)
+    return file
+
+
+def _delete(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a process forked from it has a copy of the pruner, and of this duty
+        shutil.rmtree(folder, ignore_errors=True)

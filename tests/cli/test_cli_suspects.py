@@ -1,0 +1,193 @@
+"""prunedata suspects, compare and advise: what they print, of real stores."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from prunedata import Pruner, Schedule
+from tests.store.stored_runs import contents
+
+SAMPLES, EPOCHS = 120, 12
+SCHEDULE = Schedule(60, 30, 12, 5, 4)
+
+
+def watch(place, wrong=range(0, SAMPLES, 4), epochs=EPOCHS, samples=SAMPLES, **options):
+    """A run in which the samples in `wrong` never get better than a guess; the others do, in time."""
+    pruner = Pruner(samples, SCHEDULE, prune=30, store=place, observe_only=True, **options)
+    ids = np.arange(samples)
+    for number in range(epochs):
+        pruner.begin_epoch()
+        pruner.observe(ids, np.where(np.isin(ids, list(wrong)), 4.0, 2.5 / (1 + number) + 0.001 * np.sin(ids)))
+        pruner.end_epoch()
+    return place
+
+
+@pytest.fixture
+def store(tmp_path):
+    return watch(tmp_path / "run.zarr", classes=10)
+
+
+def table(lines):
+    """The rows of an aligned table: all of one width, and every column ends in one place."""
+    assert len({len(line) for line in lines}) == 1
+    return [line.split() for line in lines]
+
+
+def test_suspects_as_a_table(say, store):
+    before = contents(store)
+    status, out, err = say(f"suspects {store} --top 7")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "most suspect of 120 samples after 12 epochs"
+    assert table(lines[1:]) == [
+        ["sample", "hits", "high", "visits", "rate"],
+        *([str(i), "12", "12", "12", "1.000"] for i in range(0, 28, 4)),
+    ]
+    assert contents(store) == before
+
+
+def test_suspects_of_a_run_that_was_not_told_its_classes(say, tmp_path):
+    _, out, _ = say(f"suspects {watch(tmp_path / 'run.zarr')} --top 2")
+    assert out.splitlines()[1].split() == ["sample", "hits", "visits", "rate"]
+    _, out, _ = say(f"suspects {tmp_path / 'run.zarr'} --json")
+    assert json.loads(out)["suspects"][0] == {"id": 0, "hits": 12, "visits": 12, "rate": 1.0}
+
+
+def test_suspects_in_json_with_classes(say, store, tmp_path):
+    labels = np.arange(SAMPLES) % 8  # a quarter of the samples is wrong: all of class 0 and 4
+    np.save(tmp_path / "labels.npy", labels)
+    command = f"suspects {store} --top 30 --labels {tmp_path / 'labels.npy'}"
+    _, out, _ = say(f"{command} --json")
+    found = json.loads(out)
+    assert (found["samples"], found["epochs"], len(found["suspects"])) == (120, 12, 30)
+    assert found["suspects"][0] == {"id": 0, "hits": 12, "high": 12, "visits": 12, "rate": 1.0}
+    assert [(one["label"], one["suspects"], one["lift"]) for one in found["classes"][:3]] == [
+        (0, 15, 4.0),
+        (4, 15, 4.0),
+        (1, 0, 0.0),
+    ]
+    _, out, _ = say(command)
+    lines = out.splitlines()
+    rows = table(lines[lines.index("where they gather") + 1 :])
+    assert rows[0] == ["class", "suspects", "samples", "of", "suspects", "of", "samples", "lift"]
+    assert rows[1] == ["0", "15", "15", "50.0%", "12.5%", "4.00"]
+
+
+def test_suspects_are_written(say, store, tmp_path):
+    _, out, _ = say(f"suspects {store} --top 3 --out {tmp_path / 'ids.txt'}")
+    assert (tmp_path / "ids.txt").read_text() == "0\n4\n8\n"
+    assert out.splitlines()[-1] == f"3 samples -> {tmp_path / 'ids.txt'}"
+    say(f"suspects {store} --top 2 --out {tmp_path / 'some.csv'} --json")
+    assert (tmp_path / "some.csv").read_text() == "id,hits,high,visits,rate\n0,12,12,12,1.0\n4,12,12,12,1.0\n"
+
+
+def test_compare_of_runs(say, store, tmp_path):
+    other = watch(tmp_path / "other.zarr", wrong=range(0, SAMPLES, 8))
+    _, out, _ = say(f"compare {store} {store} --json")
+    found = json.loads(out)
+    assert (found["samples"], found["compared"], found["top"], found["jaccard"]) == (120, 120, 12, 1.0)
+    assert found["rank_correlation"] == pytest.approx(1)
+    _, out, _ = say(f"compare {store} {other} --top 30 --json")
+    found = json.loads(out)
+    assert 0.3 < found["jaccard"] < 0.7
+    assert found["jaccard_by_chance"] < found["jaccard"]
+    status, out, err = say(f"compare {store} {other} --top 30")
+    assert (status, err) == (0, "")
+    facts = {line[:27].strip(): line[27:].split() for line in out.splitlines()}
+    assert facts["samples compared"] == ["120", "of", "120"]
+    assert facts["most suspect in each"] == ["30"]
+    assert facts["overlap (Jaccard)"][0] == f"{found['jaccard']:.3f}"
+    assert facts["overlap (Jaccard)"][-1] == f"{found['jaccard_by_chance']:.3f}"
+    assert facts["rank correlation (Spearman)"][0] == f"{found['rank_correlation']:.3f}"
+
+
+def test_compare_of_runs_that_know_nothing(say, tmp_path):
+    for name in ("a", "b"):
+        watch(tmp_path / name, wrong=range(SAMPLES))
+    _, out, _ = say(f"compare {tmp_path / 'a'} {tmp_path / 'b'}")
+    assert "rank correlation (Spearman)      -  all rates of a run are equal" in out.splitlines()
+
+
+def test_advice_to_prune(say, store):
+    status, out, err = say(f"advise {store}")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    facts = {line[:19].strip(): line[19:].strip() for line in lines[: lines.index("")]}
+    assert facts["advice"] == "prune"
+    assert facts["policy"] == "RunningLoss(decay=0.8)"
+    assert facts["schedule"] == "every epoch from 10 to 59"
+    assert lines[lines.index("") + 1] == "because"
+    assert "Seen after 12 of 60 epochs." in out
+    _, out, _ = say(f"advise {store} --json")
+    found = json.loads(out)
+    assert facts["prune"] == f"{found['prune']} of 120 samples"
+    assert found["verdict"] == "prune"
+    assert found["wrong_labels_range"][0] <= found["wrong_labels"] <= found["wrong_labels_range"][1]
+    assert Schedule.from_dict(found["schedule"]) == Schedule(60, 60, 10, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "epochs", "advice", "told"),
+    [
+        ({"classes": 10}, 4, "watch on", "Watch for 6 more epochs"),
+        ({}, EPOCHS, "don't prune", "classes=K"),
+        ({"classes": 10, "wrong": ()}, EPOCHS, "don't prune", "Train 52 epochs instead of 60"),
+    ],
+)
+def test_advice_not_to_prune(say, tmp_path, options, epochs, advice, told):
+    place = watch(tmp_path / "run.zarr", epochs=epochs, **options)
+    _, out, _ = say(f"advise {place}")
+    assert out.splitlines()[0].split(maxsplit=1) == ["advice", advice]
+    assert told in out
+
+
+def test_a_run_that_has_just_begun(say, tmp_path):
+    place = watch(tmp_path / "run.zarr", epochs=0, classes=10)
+    assert json.loads(say(f"advise {place} --json")[1])["watch_epochs"] == 10
+    for command in (f"suspects {place}", f"compare {place} {place}"):
+        status, out, err = say(command)
+        assert (status, out) == (2, "")
+        assert err.startswith("prunedata: error: Expected samples that were ")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("suspects {run} --top 0", "Expected --top of at least 1. Got 0."),
+        ("suspects {run} --labels {tmp}/none.npy", "No such file"),
+        ("suspects {run} --labels {tmp}/text.npy", "as numpy.save writes them"),
+        ("suspects {run} --labels {tmp}/short.npy", "Expected labels of shape (120,)"),
+        ("suspects {run} --labels {tmp}/float.npy", "an integer dtype"),
+        ("suspects {tmp}/nothing.zarr", "Got nothing"),
+        ("compare {run} {tmp}/small.zarr", "Got one with 120 samples and one with 40."),
+        ("compare {run} {run} --top 2.5", "Expected top to be a fraction between 0 and 1"),
+        ("compare {run}", "the following arguments are required: STORE"),
+        ("advise {tmp}/nothing.zarr", "Got nothing"),
+    ],
+)
+def test_errors_are_one_line(say, store, tmp_path, command, message):
+    (tmp_path / "text.npy").write_text("no array")
+    np.save(tmp_path / "short.npy", np.arange(7))
+    np.save(tmp_path / "float.npy", np.zeros(SAMPLES))
+    watch(tmp_path / "small.zarr", samples=40, epochs=1)
+    status, out, err = say(command.format(run=store, tmp=tmp_path))
+    assert (status, out) == (2, "")
+    assert err.startswith("prunedata: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (tmp_path / "nothing.zarr").exists()
+
+
+def test_as_a_program(store):
+    for command in ("suspects --json", "advise"):
+        done = subprocess.run(
+            [sys.executable, "-m", "prunedata", *command.split(), str(store)],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout

@@ -1,0 +1,198 @@
+"""What a run is advised: bounds and monotony, and that the runs it was learnt from get the advice they should."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from prunedata import CostModel, PrunedataError, Schedule
+from prunedata.findings.advice import ADVISED_POLICY, FEWEST_VISITS, PRUNE_MOST, USUAL_SAVING, Advice, advise
+from prunedata.findings.wrong_labels import CERTAIN_ENOUGH, HIGHEST, LIKELY_CURVES, PRUNE_FROM, WRONG, by_high, by_hits
+from prunedata.policies.protocol import describe
+
+SAMPLES = 1000
+SCHEDULE = Schedule(120, 40, 10, 5, 4)
+SHARES = st.floats(0, 1)
+
+
+def watched(likely, certain=None, epochs=20, samples=SAMPLES):
+    """Visits, and high visits such that these shares of the samples are likely wrong, and certain."""
+    certain = likely * 0.6 if certain is None else certain
+    visits = np.full(samples, epochs, np.uint8)
+    high = np.full(samples, epochs // 5, np.uint8)
+    high[: round(likely * samples)] = -(-7 * epochs // 10)
+    high[: round(certain * samples)] = epochs
+    return high, visits
+
+
+def advised(likely, certain=None, *, epochs=20, schedule=SCHEDULE, **more):
+    high, visits = watched(likely, certain, epochs)
+    return advise(high, visits, high, epochs, schedule, SAMPLES, **more)
+
+
+@given(SHARES, SHARES, st.integers(2, 400))
+def test_an_estimate_lies_in_its_range_and_grows_with_the_sign(share, other, samples):
+    low, high = (by_high(*watched(one, samples=samples)) for one in sorted((share, other)))
+    for one in (low, high):
+        assert 0 <= one.low <= one.share <= one.high <= HIGHEST
+    assert (low.low, low.share, low.high) <= (high.low, high.share, high.high)
+    assert low.worth_pruning <= high.worth_pruning
+
+
+@given(SHARES, st.randoms())
+def test_the_order_of_the_samples_does_not_matter(share, random):
+    high, visits = watched(share)
+    order = list(range(SAMPLES))
+    random.shuffle(order)
+    assert advise(high, visits, high, 20, SCHEDULE, SAMPLES) == advise(
+        high[order], visits, high[order], 20, SCHEDULE, SAMPLES
+    )
+
+
+@given(SHARES)
+def test_more_samples_narrow_the_range(share):
+    few, many = (by_high(*watched(share, samples=n)) for n in (100, 10_000))
+    assert many.high - many.low <= few.high - few.low + 0.02
+
+
+@pytest.mark.parametrize("curve", LIKELY_CURVES)
+@pytest.mark.parametrize("at", range(len(WRONG)))
+def test_the_range_holds_what_was_true_in_the_runs_that_it_was_learnt_from(curve, at):
+    found = by_high(*watched(curve[at], samples=10_000))
+    assert found.low - 1e-9 <= WRONG[at] <= found.high + 1e-9
+
+
+RUNS = {
+    "CIFAR-10, clean": (0.071, 0.025, False),
+    "CIFAR-10, clean, all 60 epochs watched": (0.036, 0.011, False),
+    "CIFAR-10, 20% a weak model's errors": (0.079, 0.031, False),
+    "CIFAR-10, 10%": (0.129, 0.067, False),
+    "CIFAR-10, 20%": (0.180, 0.105, True),
+    "CIFAR-10, 40%": (0.263, 0.162, True),
+    "digits, clean": (0.001, 0.000, False),
+    "digits, 20% a weak model's errors": (0.003, 0.001, False),
+    "digits, 20%": (0.176, 0.140, True),
+    "digits, 40%": (0.304, 0.205, True),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_that_were_measured_get_the_advice_that_fits(name):
+    likely, certain, prune = RUNS[name]
+    assert (advised(likely, certain).verdict == "prune") is prune
+
+
+@given(SHARES, st.integers(60, 300))
+def test_pruning_never_takes_more_than_seems_wrong(share, epochs):
+    done = -(-epochs // 6)
+    high, visits = watched(share, epochs=min(done, 250))
+    found = advise(high, visits, high, done, Schedule(epochs, epochs, 1, 1, 0), SAMPLES)
+    assume(found.verdict == "prune")
+    assert 0 < found.prune <= min(PRUNE_MOST, found.wrong_labels) * SAMPLES + 1e-9
+    assert found.wrong_labels >= PRUNE_FROM
+    assert found.policy == ADVISED_POLICY
+    assert found.schedule.pruned_epochs == tuple(range(done, epochs))
+    planned = CostModel(SAMPLES, 10, 1.0).predict(found.schedule, found.prune)
+    assert found.saving_percent == pytest.approx(planned.visits_saved_percent)
+
+
+def test_hard_data_are_not_taken_for_wrong_ones():
+    found = advised(0.3, CERTAIN_ENOUGH - 0.01)
+    assert found.verdict == "fewer epochs"
+    assert "rather hard than wrong" in " ".join(found.evidence)
+    assert advised(0.3, CERTAIN_ENOUGH + 0.01).verdict == "prune"
+
+
+@pytest.mark.parametrize(("prune", "epochs"), [(0, round(120 * (1 - USUAL_SAVING))), (250, 102)])
+def test_fewer_epochs_save_what_the_run_means_to_save(prune, epochs):
+    found = advised(0.01, prune=prune)
+    assert (found.verdict, found.epochs, found.prune) == ("fewer epochs", epochs, 0)
+    assert (found.policy, found.schedule) == (None, None)
+    assert found.saving_percent == pytest.approx(100 * (1 - epochs / 120))
+    planned = CostModel(SAMPLES, 10, 1.0).predict(SCHEDULE, prune).visits_saved_percent if prune else 14
+    assert found.saving_percent == pytest.approx(planned, abs=0.5)
+    assert f"Train {epochs} epochs instead of 120" in found.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    ("done", "all_epochs", "more"), [(0, 120, 20), (19, 120, 1), (9, 30, 1), (5, 60, 5), (30, 200, 4)]
+)
+def test_it_waits_for_a_sixth_of_the_run_and_ten_visits(done, all_epochs, more):
+    found = advised(0.3, epochs=done, schedule=Schedule(all_epochs, 40, 10, 5, 4))
+    assert (found.verdict, found.watch_epochs, found.wrong_labels) == ("watch", more, None)
+    assert (found.saving_percent, found.epochs) == (0, all_epochs)
+    assert f"Watch for {more} more epoch" in found.evidence[-1]
+    assert advised(0.3, epochs=done + more, schedule=Schedule(all_epochs, 40, 10, 5, 4)).verdict == "prune"
+
+
+def test_it_waits_for_samples_that_were_not_visited_and_judges_by_those_that_were():
+    high, visits = watched(0.3)
+    visits[: SAMPLES // 2 + 1] = high[: SAMPLES // 2 + 1] = 0
+    found = advise(high, visits, high, 20, SCHEDULE, SAMPLES)
+    assert (found.verdict, found.watch_epochs) == ("watch", 1)
+    visits[0] = high[0] = 10
+    assert advise(high, visits, high, 20, SCHEDULE, SAMPLES).wrong_labels < 0.1
+
+
+@pytest.mark.parametrize(("pruned", "verdict"), [(0.1, "prune"), (0.11, "watch")])
+def test_it_does_not_judge_a_run_by_what_the_run_has_not_pruned(pruned, verdict):
+    high, visits = watched(0.3)
+    few = slice(0, round(pruned * SAMPLES))  # what was pruned is what looks wrong
+    assert (high[few] > 0).all()
+    visits[few] = high[few] = FEWEST_VISITS - 1
+    found = advise(high, visits, high, 20, SCHEDULE, SAMPLES)
+    assert found.verdict == verdict
+    assert ("watch with observe_only=True" in " ".join(found.evidence)) == (verdict == "watch")
+
+
+def test_a_run_too_short_to_watch_is_told_so():
+    found = advise(*[np.full(9, 8, np.uint8)] * 3, 8, Schedule(10, 10, 3, 5, 4), 9)
+    assert (found.verdict, found.wrong_labels) == ("fewer epochs", None)
+    assert "too short" in found.evidence[0]
+
+
+@given(SHARES)
+def test_hits_alone_give_an_estimate_and_never_reason_to_prune(share):
+    hits, visits = watched(share, share)
+    found = advise(hits, visits, None, 20, SCHEDULE, SAMPLES)
+    assert found.verdict == "fewer epochs"
+    low, high = found.wrong_labels_range
+    assert 0 <= low <= found.wrong_labels <= high <= HIGHEST
+    assert found.wrong_labels == by_hits(hits, visits).share
+    assert "classes=K" in " ".join(found.evidence)
+
+
+def test_hits_of_another_tolerance_give_no_estimate():
+    hits, visits = watched(0.3)
+    found = advise(hits, visits, None, 20, SCHEDULE, SAMPLES, tolerance=1.0)
+    assert (found.verdict, found.wrong_labels, found.wrong_labels_range) == ("fewer epochs", None, None)
+    assert "tolerance 1" in found.evidence[0]
+
+
+@pytest.mark.parametrize("found", [advised(0.3), advised(0.01), advised(0.3, epochs=3)], ids=lambda one: one.verdict)
+def test_advice_as_json_says_all(found):
+    plain = found.to_dict()
+    assert json.loads(json.dumps(plain)).keys() == plain.keys()
+    if found.verdict == "prune":
+        assert Advice.from_dict(json.loads(json.dumps(plain))) == found
+        assert plain["policy"] == describe(ADVISED_POLICY)
+        assert Schedule.from_dict(plain["schedule"]) == found.schedule
+    else:
+        assert (plain["policy"], plain["schedule"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hits": np.zeros(4, np.uint8)}, "hits and visits of one shape"),
+        ({"high": np.full(5, 21, np.uint8)}, "high of at most the visits. Got 21 of 20"),
+        ({"samples": 6}, "counts of 6 samples. Got 5"),
+    ],
+)
+def test_counts_that_make_no_sense_are_refused(change, message):
+    arguments = {name: np.full(5, 20, np.uint8) for name in ("hits", "visits", "high")}
+    arguments |= {"epochs_done": 20, "schedule": SCHEDULE, "samples": 5}
+    with pytest.raises(PrunedataError, match=message):
+        advise(**{**arguments, **change})

@@ -1,0 +1,129 @@
+"""Which samples are most suspect: the order, what it does not depend on, and the classes in which they gather."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import PrunedataError
+from prunedata.findings.suspects import FEWEST_VISITS, concentration, most_suspect, rates, suspicion
+
+COUNTS = st.lists(st.integers(0, 40).flatmap(lambda v: st.tuples(st.integers(0, v), st.just(v))), min_size=1)
+
+
+def arrays(pairs, kind=np.uint8):
+    hits, visits = (np.array(values, dtype=kind) for values in zip(*pairs, strict=True))
+    return hits, visits
+
+
+def places(pairs):
+    hits, visits = arrays(pairs)
+    return suspicion(rates(hits, visits), visits)
+
+
+@given(COUNTS)
+def test_the_order_is_that_of_exact_fractions_and_fewer_visits_break_ties(pairs):
+    got = places(pairs)
+    fewest = max(1, min(FEWEST_VISITS, max(v for _, v in pairs)))
+    exact = [(Fraction(h, v), -v) if v >= fewest else None for h, v in pairs]
+    for place, one in zip(got, exact, strict=True):
+        assert (place == -1) == (one is None)
+        for other_place, other in zip(got, exact, strict=True):
+            if one is not None and other is not None:
+                assert (place < other_place) == (one < other)
+
+
+@given(COUNTS, st.randoms())
+def test_the_order_of_the_samples_does_not_matter(pairs, random):
+    order = list(range(len(pairs)))
+    random.shuffle(order)
+    assert places([pairs[i] for i in order]).tolist() == places(pairs)[order].tolist()
+
+
+@given(COUNTS, st.data())
+def test_one_hit_more_is_more_suspect(pairs, data):
+    which = data.draw(st.integers(0, len(pairs) - 1))
+    hits, visits = pairs[which]
+    if hits == visits:
+        return
+    more = [*pairs[:which], (hits + 1, visits), *pairs[which + 1 :]]
+    before, after = rates(*arrays(pairs)), rates(*arrays(more))
+    assert after[which] > before[which]
+    assert np.delete(after, which).tolist() == np.delete(before, which).tolist()
+
+
+@given(COUNTS, st.integers(0, 60))
+def test_the_top_are_the_highest_places_the_worst_first(pairs, top):
+    hits, visits = arrays(pairs)
+    got, order = most_suspect(rates(hits, visits), visits, top), places(pairs)
+    assert len(set(got.tolist())) == len(got) == min(top, int((order >= 0).sum()))
+    assert order[got].tolist() == sorted(order[order >= 0].tolist(), reverse=True)[:top]
+
+
+@given(COUNTS)
+def test_rates_are_shares_and_the_mean_of_both_kinds(pairs):
+    hits, visits = arrays(pairs)
+    for high in (None, hits, visits, np.zeros_like(hits)):
+        got = rates(hits, visits, high)
+        assert ((got >= 0) & (got <= 1)).all()
+        alone = hits / np.maximum(visits, 1)
+        both = alone if high is None else (alone + high / np.maximum(visits, 1)) / 2
+        assert got == pytest.approx(both)
+
+
+def test_few_visits_say_nothing_unless_nobody_has_more():
+    assert places([(4, 4), (1, 1), (3, 10), (0, 0)]).tolist()[:2] == [-1, -1]
+    assert places([(2, 2), (1, 1), (0, 2)]).tolist() == [1, -1, 0]
+    assert places([(0, 0)]).tolist() == [-1]
+    assert most_suspect(np.zeros(0), np.zeros(0, np.uint8), 3).tolist() == []
+
+
+def test_what_was_pruned_more_often_is_more_suspect_than_its_equal():
+    assert most_suspect(rates(*arrays([(60, 60), (10, 10), (9, 10)])), np.array([60, 10, 10]), 2).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("hits", "visits", "message"),
+    [
+        ([1, 2], [3], r"one shape \(samples,\)"),
+        ([[1]], [[2]], r"one shape \(samples,\)"),
+        ([1, 5], [3, 4], "Got 5 of 4 for sample 1"),
+    ],
+)
+def test_counts_that_make_no_sense_are_refused(hits, visits, message):
+    with pytest.raises(PrunedataError, match=message):
+        rates(np.array(hits), np.array(visits))
+    with pytest.raises(PrunedataError, match="high"):
+        rates(np.zeros(2, np.uint8), np.ones(2, np.uint8), np.full(2, 7, np.uint8))
+
+
+@given(st.lists(st.integers(-2, 4), min_size=1), st.data())
+def test_shares_of_classes_add_up(labels, data):
+    ids = data.draw(st.lists(st.integers(0, len(labels) - 1), unique=True))
+    got = concentration(np.array(labels), ids)
+    assert sum(one.suspects for one in got) == len(ids)
+    assert sum(one.samples for one in got) == len(labels)
+    assert sum(one.expected for one in got) == pytest.approx(1)
+    for one in got:
+        assert one.samples == labels.count(one.label)
+        assert one.suspects == sum(labels[i] == one.label for i in ids)
+        if ids:
+            assert one.lift == pytest.approx(one.share / one.expected)
+        else:
+            assert (one.share, one.lift) == (0.0, None)
+    assert [one.lift for one in got] == sorted((one.lift for one in got), key=lambda lift: -(lift or 0))
+
+
+def test_all_as_suspects_are_spread_evenly():
+    assert {one.lift for one in concentration([7, 7, 3, 9], [0, 1, 2, 3])} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("labels", "ids", "message"),
+    [([0.5, 1], [0], "integer dtype"), ([[1]], [0], "shape"), ([1, 2], [2], "2 samples"), ([1, 2], [-1], "2 samples")],
+)
+def test_labels_that_make_no_sense_are_refused(labels, ids, message):
+    with pytest.raises(PrunedataError, match=message):
+        concentration(labels, ids)

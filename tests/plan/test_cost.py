@@ -1,0 +1,248 @@
+import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata.errors import ScheduleError
+from prunedata.plan.cost import CostModel, number_kept, number_pruned
+from prunedata.plan.propose import propose
+from prunedata.plan.schedule import Schedule
+
+CIFAR = CostModel(50_000, 128, 0.016)
+
+
+@st.composite
+def cases(draw):
+    """A schedule of either reading, a cost model with an overhead, a number of samples to prune."""
+    block = draw(st.integers(1, 8))
+    schedule = Schedule(
+        draw(st.integers(1, 60)),
+        draw(st.integers(1, 70)),
+        draw(st.integers(1, 25)),
+        block,
+        draw(st.integers(0, block)),
+        draw(st.sampled_from([1.0, 1.5, 2.0])),
+        draw(st.sampled_from(["aligned", "printed"])),
+    )
+    samples = draw(st.integers(1, 300))
+    cost = CostModel(samples, draw(st.integers(1, 320)), draw(st.floats(1e-4, 2.0)), draw(st.floats(0.0, 1.0)))
+    return schedule, cost, draw(st.integers(0, samples - 1))
+
+
+def walk(schedule, cost, prune):
+    """Go through every epoch and every batch of it: (batches, visits, seconds) of the pruned run."""
+    batches, visits, seconds = 0, 0, 0.0
+    for epoch in range(schedule.epochs):
+        left = cost.samples - (prune if schedule.prunes(epoch) else 0)
+        while left > 0:
+            step = min(left, cost.batch_size)
+            left -= step
+            visits += step
+            batches += 1
+            seconds += cost.batch_time
+        seconds += cost.overhead
+    return batches, visits, seconds
+
+
+@given(cases())
+def test_prediction_equals_walking_through_epochs_and_batches(case):
+    schedule, cost, prune = case
+    batches, visits, seconds = walk(schedule, cost, prune)
+    bare = CostModel(cost.samples, cost.batch_size, cost.batch_time)
+    all_batches, all_visits, all_seconds = walk(schedule, bare, 0)
+    found = cost.predict(schedule, prune)
+    assert (found.regular_batches, found.pruned_batches) == (all_batches, batches)
+    assert found.regular_seconds == pytest.approx(all_seconds)
+    assert found.pruned_seconds == pytest.approx(seconds)
+    assert found.saved_seconds == pytest.approx(all_seconds - seconds, abs=1e-9 * (all_seconds + seconds))
+    assert found.saved_percent == pytest.approx(100 * (1 - seconds / all_seconds), abs=1e-6)
+    assert found.visits_saved_percent == pytest.approx(100 * (1 - visits / all_visits))
+    assert found.pruned_epochs == sum(map(schedule.prunes, range(schedule.epochs)))
+    assert found.pruned_epochs_printed == schedule.pruned_epochs_printed
+
+
+@given(cases())
+def test_formulas_are_as_printed(case):
+    schedule, cost, prune = case
+    n, n_prune = schedule.epochs, len(schedule.pruned_epochs)
+    b, b_less = math.ceil(cost.samples / cost.batch_size), math.ceil((cost.samples - prune) / cost.batch_size)
+    T, t0 = cost.batch_time, cost.overhead
+    t_regular = sum(T * b for _ in range(n))
+    b_printed = (1 / n) * (sum(T for _ in range(n_prune)) + sum(T for _ in range(n - n_prune)))
+    b_meant = (1 / n) * (sum(b_less for _ in range(n_prune)) + sum(b for _ in range(n - n_prune)))
+    t_prune = sum(T * b_meant for _ in range(n)) + sum(t0 for _ in range(n_prune))
+    near = 1e-9 * (t_regular + n * t0)
+    assert cost.formula_2(schedule) == pytest.approx(t_regular)
+    assert cost.formula_3(schedule) == schedule.formula_3
+    assert cost.formula_4(schedule) == schedule.formula_4
+    assert cost.formula_5(schedule) == pytest.approx(b_printed) == pytest.approx(T)
+    assert cost.formula_5_meant(schedule, prune) == pytest.approx(b_meant)
+    assert cost.formula_6(schedule, prune) == pytest.approx(t_prune)
+    assert cost.formula_7(schedule, prune) == pytest.approx(t_regular - t_prune, abs=near)
+    exact = cost.predict(schedule, prune)
+    watched_unpruned = (n - n_prune) * t0
+    assert exact.pruned_seconds == pytest.approx(cost.formula_6(schedule, prune) + watched_unpruned)
+    assert exact.saved_seconds == pytest.approx(cost.formula_7(schedule, prune) - watched_unpruned, abs=near)
+
+
+def test_the_papers_savings():
+    found = CIFAR.predict(Schedule(200, 60, 20, 5, 4, 2, "printed"), 10_000)
+    assert (found.pruned_epochs, found.pruned_epochs_printed) == (142, 96)
+    assert (found.regular_batches, found.pruned_batches) == (78_200, 67_124)
+    assert round(found.saved_percent, 2) == 14.16
+    assert found.visits_saved_percent == pytest.approx(14.2)
+    assert CIFAR.predict(Schedule(200, 60, 20, 5, 4, 2, "printed"), 0.2) == found
+
+
+def test_the_papers_other_saving_lies_between_the_readings():
+    # 14.36 % comes from the tests of the print with the start divided once a window, as far as 0.
+    pruned = 0
+    for number in range(1, 201):
+        start = (5, 2, 1, 0)[number // 60]
+        pruned += number % 60 >= start and number % 4 < 3
+    assert pruned == 144
+    assert round(100 * pruned * (391 - 313) / (200 * 391), 2) == 14.36
+    savings = [
+        round(CIFAR.predict(Schedule(200, 60, 5, 4, 3, 2, reading), 10_000).saved_percent, 2)
+        for reading in ("aligned", "printed")
+    ]
+    assert savings == [14.56, 14.46]
+
+
+def test_a_saving_is_negative_where_watching_costs_more():
+    found = CostModel(100, 10, 0.001, 1.0).predict(Schedule(10, 10, 5, 5, 4), 10)
+    assert found.saved_seconds < 0
+    assert found.saved_percent == pytest.approx(100 * (4 * 0.001 - 10) / (10 * 10 * 0.001))
+
+
+def test_a_prediction_goes_through_json():
+    found = CIFAR.predict(Schedule.from_milestones(200, (60, 120), 20, 5, 4), 0.2).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert found["pruned_epochs_printed"] is None
+
+
+def test_measured_beside_predicted():
+    schedule = Schedule(200, 60, 20, 5, 4, 2, "printed")
+    predicted = CIFAR.predict(schedule, 0.2).saved_percent
+    found = CIFAR.measured(1000.0, 870.0, schedule, 0.2)
+    assert (found.predicted_percent, found.measured_percent) == (predicted, pytest.approx(13.0))
+    assert found.ratio == pytest.approx(13.0 / predicted)
+    assert CIFAR.measured(1000.0, 990.0, schedule, 0).ratio is None
+    assert CIFAR.measured(1000.0, 1010.0, schedule, 0.2).measured_percent == pytest.approx(-1.0)
+    assert set(found.to_dict()) == {"predicted_percent", "measured_percent", "ratio"}
+    with pytest.raises(ScheduleError, match="Expected regular_seconds to be a finite number above 0"):
+        CIFAR.measured(0.0, 1.0, schedule, 0.2)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 9999))
+def test_a_fraction_is_the_decimal_as_written(samples, ten_thousandths):
+    exact = samples * ten_thousandths // 10_000
+    written = float(f"0.{ten_thousandths:04d}")
+    assert number_pruned(samples, written) == exact
+    assert number_pruned(samples, Fraction(ten_thousandths, 10_000)) == exact
+
+
+def test_where_floats_would_err():
+    assert math.floor(100 * 0.29) == 28
+    assert number_pruned(100, 0.29) == 29
+    assert number_pruned(50_000, 0.2) == number_pruned(50_000, np.float32(0.2)) == 10_000
+    assert number_pruned(3, 1e-5) == 0
+    assert number_pruned(50_000, np.int64(7)) == 7
+    assert type(number_pruned(50_000, np.int64(7))) is type(number_pruned(50_000, 0.2)) is int
+
+
+@pytest.mark.parametrize(
+    ("prune", "message"),
+    [
+        (True, "Expected prune, where not a fraction, to be an integer. Got True."),
+        (np.True_, "Expected prune, where not a fraction, to be an integer"),
+        ("0.2", "Expected prune, where not a fraction, to be an integer. Got '0.2'."),
+        (Decimal("0.2"), "Expected prune, where not a fraction, to be an integer"),
+        (None, "Expected prune, where not a fraction, to be an integer"),
+        (-1, "Expected prune, where not a fraction, to be at least 0"),
+        (100, "less than the 100 samples. Got 100: prune = all leaves nothing to train on."),
+        (101, "less than the 100 samples. Got 101"),
+        (0.0, "Expected prune to be a fraction between 0 and 1, or an int of samples. Got 0.0."),
+        (1.0, "Got 1.0."),
+        (-0.2, "Got -0.2."),
+        (10.0, "Got 10.0."),
+        (float("nan"), "Got nan."),
+        (float("inf"), "Got inf."),
+    ],
+)
+def test_amounts_that_make_no_sense_are_refused(prune, message):
+    with pytest.raises(ScheduleError, match=message):
+        number_pruned(100, prune)
+
+
+@given(st.integers(1, 500), st.integers(1, 520), st.data())
+def test_kept_is_rounded_up_to_whole_batches(samples, batch_size, data):
+    prune = data.draw(st.integers(0, samples - 1))
+    assert number_kept(samples, prune) == samples - prune
+    kept = number_kept(samples, prune, batch_size)
+    assert samples - prune <= kept <= samples
+    assert kept == samples or (kept % batch_size == 0 and kept - batch_size < samples - prune)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": 0}, "Expected samples to be at least 1"),
+        ({"batch_size": 0}, "Expected batch_size to be at least 1"),
+        ({"batch_size": 1.5}, "Expected batch_size to be an integer"),
+        ({"batch_time": 0}, "Expected batch_time to be a finite number above 0. Got 0."),
+        ({"batch_time": float("nan")}, "Expected batch_time"),
+        ({"overhead": -1.0}, "Expected overhead to be a finite number of at least 0. Got -1.0."),
+    ],
+)
+def test_costs_that_make_no_sense_are_refused(change, message):
+    with pytest.raises(ScheduleError, match=message):
+        CostModel(**({"samples": 100, "batch_size": 10, "batch_time": 0.1} | change))
+
+
+@given(
+    st.floats(0.5, 30.0),
+    st.sampled_from([60, 30, 200, (60, 60, 40, 40)]),
+    st.sampled_from(["aligned", "printed"]),
+)
+def test_proposals_reach_the_target_in_the_order_promised(target, window, reading):
+    if isinstance(window, tuple):
+        reading = "aligned"
+    found = propose(CIFAR, target, 200, window, reading=reading)
+    assert 1 <= len(found) <= 5
+    for p in found:
+        assert (p.schedule.window, p.schedule.block, p.schedule.reading) == (window, 5, reading)
+        assert p.prediction == CIFAR.predict(p.schedule, p.prune)
+        assert p.prediction.saved_percent >= target
+    keys = [(int((p.prediction.saved_percent - target) / 0.5), p.prune) for p in found]
+    assert keys == sorted(keys)
+    assert len({p.prune for p in found}) == len(found)
+
+
+@pytest.mark.parametrize("target", [3.0, 15.0, 25.0])
+def test_no_schedule_of_the_grid_comes_nearer_with_the_same_fraction(target):
+    grid = [
+        Schedule(200, 60, 60 * twelfths // 12, 5, count, attenuation)
+        for twelfths in range(2, 7)
+        for count in range(1, 5)
+        for attenuation in (1.0, 1.5, 2.0)
+    ]
+    for p in propose(CIFAR, target, 200, 60):
+        savings = [CIFAR.predict(schedule, p.prune).saved_percent for schedule in grid]
+        assert p.prediction.saved_percent == min(saved for saved in savings if saved >= target)
+
+
+def test_an_unreachable_target_says_what_can_be_reached():
+    with pytest.raises(ScheduleError, match=r"Got 90%: the largest .* is (\d+\.\d\d)%") as caught:
+        propose(CIFAR, 90, 200, 60)
+    largest = float(str(caught.value).split(" is ")[1].split("%")[0])
+    assert propose(CIFAR, largest - 0.01, 200, 60)
+    with pytest.raises(ScheduleError, match="the largest"):
+        propose(CIFAR, largest + 0.01, 200, 60)
+    with pytest.raises(ScheduleError, match="Expected target_percent to be a finite number above 0"):
+        propose(CIFAR, 0, 200, 60)

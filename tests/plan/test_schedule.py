@@ -1,0 +1,363 @@
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata.cli.main import main
+from prunedata.errors import PrunedataError, ScheduleError
+from prunedata.plan.schedule import Schedule
+
+PAPER = (200, 60, 20, 5, 4)
+
+# Shape, then pruned epochs: aligned, aligned with attenuation 2, printed, printed with attenuation 2,
+# Formula 3, Formula 4.
+REFERENCE = [
+    ((200, 60, 20, 5, 4), (96, 131, 97, 142, 96, 96)),
+    ((200, 60, 30, 5, 4), (72, 117, 72, 134, 72, 64)),
+    ((200, 60, 30, 5, 3), (54, 89, 54, 100, 54, 48)),
+    ((60, 30, 10, 8, 2), (12, 13, 10, 12, 16, 18)),
+]
+
+
+@st.composite
+def shapes(draw, attenuations=(1.0, 1.3, 1.5, 2.0, 3.0, 10.0)):
+    """(epochs, window, start, block, pruned_per_block, attenuation), windows longer than the run included."""
+    block = draw(st.integers(1, 12))
+    return (
+        draw(st.integers(1, 150)),
+        draw(st.integers(1, 170)),
+        draw(st.integers(1, 60)),
+        block,
+        draw(st.integers(0, block)),
+        draw(st.sampled_from(attenuations)),
+    )
+
+
+@st.composite
+def uneven(draw):
+    """An aligned schedule with windows of given lengths."""
+    epochs, _, *rest = draw(shapes())
+    lengths = draw(st.lists(st.integers(1, 50), min_size=1, max_size=12))
+    return Schedule(min(epochs, sum(lengths)), tuple(lengths), *rest)
+
+
+def algorithm_2(epochs, window, start, block, count, attenuation):
+    """Lines 1-6 as printed, and Algorithm 1's lines 1-3; results per epoch number E = 1..epochs."""
+    prunes, starts, resets = [], [], []
+    e = 1
+    while e <= epochs:
+        if e > window:
+            start = int(start / attenuation)
+        pruned = False
+        if e % window >= start:  # noqa: SIM102 (as printed)
+            if e % block < count:
+                pruned = True
+        prunes.append(pruned)
+        starts.append(start)
+        resets.append(e % window == 0)
+        e += 1
+    return prunes, starts, resets
+
+
+def aligned_loop(epochs, windows, start, block, count, attenuation):
+    """The aligned reading by walking the epochs, window after window."""
+    prunes, starts, resets = [], [], []
+    for k, length in enumerate(windows):
+        if k > 0:
+            start = max(1, int(start / attenuation))
+        for p in range(length):
+            prunes.append(p >= start and (p - start) % block < count)
+            starts.append(start)
+            resets.append(p == 0)
+    return prunes[:epochs], starts[:epochs], resets[:epochs]
+
+
+def facts(schedule):
+    every = range(schedule.epochs)
+    return (
+        [schedule.prunes(e) for e in every],
+        [schedule.start_at(e) for e in every],
+        [schedule.resets(e) for e in every],
+    )
+
+
+@pytest.mark.parametrize(("shape", "expected"), REFERENCE)
+def test_reference_values(shape, expected):
+    plain, faster = Schedule(*shape), Schedule(*shape, attenuation=2)
+    printed, printed_faster = Schedule(*shape, reading="printed"), Schedule(*shape, 2, "printed")
+    counted = [len(s.pruned_epochs) for s in (plain, faster, printed, printed_faster)]
+    assert (*counted, plain.formula_3, plain.formula_4) == expected
+    divides = shape[0] % shape[1] == 0
+    assert plain.pruned_epochs_printed == expected[4 if divides else 5]
+    assert plain.formula_corrected == expected[0]
+    assert faster.formula_corrected == expected[1]
+
+
+@given(shapes())
+def test_printed_reading_is_algorithm_2_to_the_letter(shape):
+    assert facts(Schedule(*shape, reading="printed")) == algorithm_2(*shape)
+
+
+@given(shapes())
+def test_aligned_reading_is_the_loop_over_windows(shape):
+    epochs, window, *rest = shape
+    windows = [window] * (epochs // window + 1)
+    assert facts(Schedule(*shape)) == aligned_loop(epochs, windows, *rest)
+
+
+@given(uneven())
+def test_uneven_windows_are_the_loop_over_windows(s):
+    expected = aligned_loop(s.epochs, s.window, s.start, s.block, s.pruned_per_block, s.attenuation)
+    assert facts(s) == expected
+    assert s.formula_corrected == sum(expected[0])
+    assert s.pruned_epochs_printed is None
+
+
+@given(shapes(), st.sampled_from(["aligned", "printed"]))
+def test_pruned_epochs_and_windows_agree_with_the_questions_per_epoch(shape, reading):
+    s = Schedule(*shape, reading=reading)
+    assert s.pruned_epochs == tuple(e for e in range(s.epochs) if s.prunes(e))
+    assert [first for first, _ in s.windows] == [e for e in range(s.epochs) if e == 0 or s.resets(e)]
+    assert sum(length for _, length in s.windows) == s.epochs
+    assert max(length for _, length in s.windows) <= s.longest_window
+
+
+@given(shapes())
+def test_corrected_formula_is_exact_for_every_aligned_schedule(shape):
+    s = Schedule(*shape)
+    assert s.formula_corrected == len(s.pruned_epochs)
+
+
+@given(shapes())
+def test_formulas_3_and_4_are_as_printed(shape):
+    n, w, a, r, c, _ = shape
+    s = Schedule(*shape)
+    per_window = int(np.floor((w - a) / r)) * c + np.mod(w - a, r)
+    formula_3 = per_window * (n // w)
+    formula_4 = formula_3 + int(np.floor((n % w - a) / r)) * c + np.mod(n % w - a, r)
+    assert (s.formula_3, s.formula_4) == (formula_3, formula_4)
+    assert s.pruned_epochs_printed == (formula_3 if n % w == 0 else formula_4)
+    assert all(type(f) is int for f in (s.formula_3, s.formula_4, s.formula_corrected))
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 8), st.integers(1, 20), st.data())
+def test_formula_3_is_exact_where_all_divides(windows, block, blocks, start, data):
+    count = data.draw(st.integers(0, block))
+    window = start + block * blocks
+    s = Schedule(windows * window, window, start, block, count)
+    assert s.formula_3 == len(s.pruned_epochs)
+
+
+def test_the_remainder_and_the_tail_are_where_the_print_errs():
+    remainder = Schedule(60, 30, 10, 8, 2)
+    assert (remainder.formula_3, len(remainder.pruned_epochs)) == (16, 12)
+    tail = Schedule(200, 60, 30, 5, 4)
+    assert (tail.formula_4, len(tail.pruned_epochs)) == (64, 72)
+
+
+def test_the_formulas_know_one_window_length_and_the_corrected_one_only_the_aligned_reading():
+    uneven = Schedule.from_milestones(200, (60, 120, 160), 20, 5, 4)
+    for name in ("formula_3", "formula_4"):
+        with pytest.raises(ScheduleError, match=r"Expected an int window.*\(60, 60, 40, 40\)"):
+            getattr(uneven, name)
+    with pytest.raises(ScheduleError, match="Expected reading='aligned'"):
+        _ = Schedule(*PAPER, reading="printed").formula_corrected
+
+
+def test_windows_of_milestones():
+    s = Schedule.from_milestones(200, [60, 120, 160], 20, 5, 4, 2)
+    assert s == Schedule(200, (60, 60, 40, 40), 20, 5, 4, 2)
+    assert [e for e in range(200) if s.resets(e)] == [0, 60, 120, 160]
+    assert s.longest_window == 60
+    assert Schedule.from_milestones(30, [], 5, 5, 4).window == (30,)
+
+
+@pytest.mark.parametrize("milestones", [[120, 60], [60, 60], [0, 60], [200], [60.0], [True]])
+def test_milestones_that_do_not_rise_inside_the_run_are_refused(milestones):
+    with pytest.raises(ScheduleError, match="Expected"):
+        Schedule.from_milestones(200, milestones, 20, 5, 4)
+
+
+@given(st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()), st.integers(1, 40), st.data())
+def test_rewindow_begins_a_window_and_leaves_the_past_alone(s, window, data):
+    epoch = data.draw(st.integers(0, s.epochs - 1))
+    new = s.rewindow(epoch, window)
+    for old_fact, new_fact in zip(facts(s), facts(new), strict=True):
+        assert new_fact[:epoch] == old_fact[:epoch]
+    assert [e for e in range(epoch, s.epochs) if new.resets(e)] == list(range(epoch, s.epochs, window))
+    assert (new.epochs, new.start, new.block, new.attenuation) == (s.epochs, s.start, s.block, s.attenuation)
+    number = sum(s.resets(e) for e in range(epoch))  # windows begun before: the new one's number
+    start = s.start
+    for _ in range(number):
+        start = max(1, int(start / s.attenuation))
+    assert new.start_at(epoch) == start
+
+
+def test_rewindow_by_example():
+    s = Schedule(200, 60, 20, 5, 4, 2)
+    assert s.rewindow(70, 50).window == (60, 10, 50, 50, 50)
+    assert s.rewindow(60, 70).window == (60, 70, 70)
+    assert s.rewindow(0, 100).window == (100, 100)
+    assert s.rewindow(70, 50).rewindow(80, 200).window == (60, 10, 10, 200)
+    assert s.rewindow(70, 50).start_at(70) == 5
+
+
+@pytest.mark.parametrize("epoch", [-1, 200, 3.0, True, None])
+def test_epochs_outside_the_run_are_refused(epoch):
+    s = Schedule(*PAPER)
+    for ask in (s.prunes, s.start_at, s.resets, lambda e: s.rewindow(e, 10)):
+        with pytest.raises(ScheduleError, match="Expected epoch to be"):
+            ask(epoch)
+
+
+def test_rewindow_is_refused_for_the_printed_reading_and_for_no_window():
+    with pytest.raises(ScheduleError, match="Expected reading='aligned'"):
+        Schedule(*PAPER, reading="printed").rewindow(70, 30)
+    with pytest.raises(ScheduleError, match="Expected window to be at least 1"):
+        Schedule(*PAPER).rewindow(70, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "Expected epochs to be at least 1. Got 0."),
+        ({"epochs": 2.0}, "Expected epochs to be an integer. Got 2.0."),
+        ({"epochs": True}, "Expected epochs to be an integer. Got True."),
+        ({"epochs": 2**60}, "Expected epochs to be from 1 to"),
+        ({"window": 0}, "Expected window to be at least 1"),
+        ({"window": None}, "Expected window to be an integer"),
+        ({"window": "60"}, "Expected each window to be an integer. Got '6'."),
+        ({"window": (60, 0, 200)}, "Expected each window to be at least 1"),
+        ({"window": ()}, "Expected windows that cover all 200 epochs"),
+        ({"window": (60, 60)}, r"Expected windows that cover all 200 epochs. Got \(60, 60\), in sum 120"),
+        ({"window": (100, 100), "reading": "printed"}, "Expected an int window for reading='printed'"),
+        ({"start": 0}, "Expected start to be at least 1"),
+        ({"block": 0}, "Expected block to be at least 1"),
+        ({"pruned_per_block": -1}, "Expected pruned_per_block to be at least 0"),
+        ({"pruned_per_block": 6}, "Expected pruned_per_block to be at most block, 5. Got 6."),
+        ({"attenuation": 0.5}, "Expected attenuation to be a finite number of at least 1. Got 0.5."),
+        ({"attenuation": float("nan")}, "Expected attenuation"),
+        ({"attenuation": float("inf")}, "Expected attenuation"),
+        ({"attenuation": "2"}, "Expected attenuation"),
+        ({"attenuation": True}, "Expected attenuation"),
+        ({"attenuation": None}, "Expected attenuation"),
+        ({"reading": "literal"}, "Expected reading to be 'aligned' or 'printed'. Got 'literal'."),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, message):
+    fields = dict(zip(("epochs", "window", "start", "block", "pruned_per_block"), PAPER, strict=True))
+    with pytest.raises(ScheduleError, match=message):
+        Schedule(**(fields | change))
+    assert issubclass(ScheduleError, PrunedataError)
+
+
+def test_numpy_numbers_become_plain_ones():
+    s = Schedule(*map(np.int64, PAPER), attenuation=np.float32(2))
+    assert s == Schedule(*PAPER, attenuation=2)
+    assert [type(v) for v in s.to_dict().values()] == [int] * 5 + [float, str]
+    assert type(s.prunes(np.int64(3))) is bool
+    assert Schedule(200, np.array([100, 100]), 20, 5, 4) == Schedule(200, [100, 100], 20, 5, 4)
+    assert Schedule(200, [100, 100], 20, 5, 4).window == (100, 100)
+
+
+def test_it_is_frozen_hashable_and_survives_pickle():
+    s = Schedule(*PAPER)
+    with pytest.raises(AttributeError):
+        s.start = 3
+    before = hash(s)
+    assert s.pruned_epochs is s.pruned_epochs
+    assert hash(s) == before
+    assert pickle.loads(pickle.dumps(s)) == s
+
+
+@given(st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()))
+def test_a_schedule_goes_through_json(s):
+    assert Schedule.from_dict(json.loads(json.dumps(s.to_dict()))) == s
+
+
+@pytest.mark.parametrize("stored", [None, [], {}, {"epochs": 5}, Schedule(*PAPER).to_dict() | {"extra": 1}])
+def test_from_dict_refuses_what_is_no_schedule(stored):
+    with pytest.raises(ScheduleError, match="Expected a mapping with the keys"):
+        Schedule.from_dict(stored)
+    with pytest.raises(ScheduleError, match="Expected start"):
+        Schedule.from_dict(Schedule(*PAPER).to_dict() | {"start": "20"})
+
+
+def test_a_schedule_that_never_prunes_is_still_a_schedule():
+    assert Schedule(10, 10, 50, 5, 4).pruned_epochs == ()
+    assert Schedule(200, 60, 20, 5, 0).pruned_epochs == ()
+
+
+# -- annealing
+
+
+@given(
+    st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()),
+    st.sampled_from(["aligned", "printed"]),
+    st.data(),
+)
+def test_the_last_epochs_are_not_pruned_and_nothing_else_changes(s, reading, data):
+    if reading == "printed" and isinstance(s.window, int):
+        s = replace(s, reading=reading)
+    anneal = data.draw(st.integers(0, s.epochs))
+    new = replace(s, anneal=anneal)
+    assert new.pruned_epochs == tuple(e for e in s.pruned_epochs if e < s.epochs - anneal)
+    assert facts(new)[1:] == facts(s)[1:]
+    assert new.windows == s.windows
+    assert new.pruned_epochs_printed == s.pruned_epochs_printed
+    if s.reading == "aligned":
+        assert new.formula_corrected == len(new.pruned_epochs)
+        assert new.rewindow(s.epochs - 1, 3).anneal == anneal
+    assert Schedule.from_dict(json.loads(json.dumps(new.to_dict()))) == new
+    assert (new == s) == (anneal == 0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "anneal", "expected"),
+    [
+        (200, 0.125, 25),
+        (200, 25, 25),
+        (10, 0.125, 2),
+        (6, 0.1, 1),
+        (100, 0.29, 29),
+        (10, 0.0, 0),
+        (10, 10, 10),
+        (10, 1, 1),
+    ],
+)
+def test_a_fraction_is_of_all_epochs_and_rounded_up(epochs, anneal, expected):
+    s = Schedule(epochs, 5, 1, 2, 1, anneal=anneal)
+    assert (s.anneal, type(s.anneal)) == (expected, int)
+    assert s == Schedule(epochs, 5, 1, 2, 1, anneal=expected)
+    assert Schedule.from_milestones(epochs, [epochs // 2], 1, 2, 1, anneal=anneal).anneal == expected
+    assert not any(s.prunes(e) for e in range(epochs - expected, epochs))
+
+
+@pytest.mark.parametrize("anneal", [-1, 201, 1.0, 1.5, -0.1, float("nan"), True, None, "0.1"])
+def test_annealing_that_makes_no_sense_is_refused(anneal):
+    with pytest.raises(ScheduleError, match=r"Expected anneal.* Got"):
+        Schedule(*PAPER, anneal=anneal)
+
+
+def test_annealing_is_recorded_only_where_there_is_some():
+    """So runs recorded before it was known stay the same runs."""
+    assert "anneal" not in Schedule(*PAPER).to_dict()
+    assert Schedule(*PAPER, anneal=0.125).to_dict()["anneal"] == 25
+    with pytest.raises(TypeError):
+        Schedule(*PAPER, 1.0, "aligned", 25)
+
+
+def test_annealing_is_in_the_cost_and_in_the_plan(capsys):
+    options = "--samples 1000 --epochs 40 --window 10 --start 2 --block 2 --pruned-per-block 1 --prune 0.5"
+    assert (
+        main(["plan", *options.split(), "--batch-size", "10", "--batch-time", "1", "--anneal", "0.25", "--json"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert found["pruned_epoch_numbers"] == [e for e in Schedule(40, 10, 2, 2, 1).pruned_epochs if e < 30]
+    assert found["pruned_epochs"] == 12
+    assert found["visits_saved_percent"] == pytest.approx(100 * 12 * 0.5 / 40)
+    assert found["schedule"]["anneal"] == 10

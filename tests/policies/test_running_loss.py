@@ -1,0 +1,66 @@
+"""RunningLoss: the average of each sample's excess over its batch, against a plain loop."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import DroppingCount, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata.policies.protocol import Known
+
+FLOATS = st.floats(-1e300, 1e300)
+
+
+@given(st.floats(0, 0.99), st.lists(st.tuples(st.integers(0, 5), FLOATS, FLOATS), max_size=40), st.data())
+def test_it_is_a_plain_loop_wherever_blocks_are_cut(decay, visits, data):
+    policy = RunningLoss(decay)
+    largest = float(np.finfo(np.float32).max)
+
+    def clip(value):
+        return min(max(value, -largest), largest)
+
+    wanted = [np.float32(0)] * 6
+    for sample, loss, mean in visits:
+        excess = clip(clip(loss) - clip(mean))
+        wanted[sample] = np.float32(decay * float(wanted[sample]) + (1 - decay) * excess)
+    arrays = policy.arrays(6)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(visits)), max_size=3)))
+    for first, last in zip([0, *cuts], [*cuts, len(visits)], strict=True):
+        block = visits[first:last]
+        ids = np.array([sample for sample, _, _ in block], dtype=np.int64)
+        losses, means = (np.array([visit[at] for visit in block], dtype=np.float64) for at in (1, 2))
+        policy.update(arrays, ids, losses, means)
+    assert arrays["excess"].tolist() == wanted
+
+
+def test_each_loss_is_held_against_the_mean_of_its_own_batch():
+    run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=1, policy=RunningLoss(decay=0))
+    run.begin_epoch()
+    run.observe(np.array([0, 1]), np.array([1.0, 2.0]))
+    run.observe(np.array([2, 3]), np.array([10.0, 12.0]))
+    run.end_epoch()
+    assert run.arrays["excess"].tolist() == [-0.5, 0.5, -1.0, 1.0]
+    assert run.begin_epoch().keep.tolist() == [True, True, True, False]
+
+
+def test_it_finds_by_how_much_where_counts_only_see_how_often():
+    run = Pruner(4, Schedule(3, 3, 2, 1, 1), prune=1, policy=RunningLoss())
+    for epoch in run.epochs():
+        run.observe(np.flatnonzero(epoch.keep), np.array([0.0, 0.0, 1.0, 9.0])[epoch.keep])
+    assert run.visits.tolist() == [3, 3, 3, 2]
+
+
+def test_scores_are_the_averages():
+    excess = np.array([1, -1], np.float32)
+    known = Known(*(np.zeros(2, np.uint8),) * 3, arrays={"excess": excess}, pruned=1)
+    assert RunningLoss().scores(known) is excess
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1, 1.5, float("nan"), "0.5", None])
+def test_a_decay_that_makes_no_sense_is_refused(decay):
+    with pytest.raises(PrunedataError, match="decay"):
+        RunningLoss(decay)
+
+
+def test_policies_differ_by_their_decay():
+    assert RunningLoss(0.5) != RunningLoss() == RunningLoss(0.8) != DroppingCount()

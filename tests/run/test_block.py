@@ -1,0 +1,223 @@
+"""Losses wait in blocks: all good batches reach the work, and every bad one is named, wherever it stands."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import prunedata.run.block
+from prunedata import LossError
+from prunedata.run.block import Block
+from tests.strategies import FORMS, in_form, plain_mean
+
+SAMPLES = 20
+BAD = {
+    "nan": (None, [np.nan]),
+    "infinite": (None, [np.inf]),
+    "minus infinite": (None, [-np.inf]),
+    "infinities that cancel": (None, [np.inf, -np.inf]),
+    "a sum that overflows": (None, [1.7e308, 1.7e308]),
+    "high id": ([SAMPLES], None),
+    "higher id": ([SAMPLES + 1], None),
+    "huge id": ([2**31 - 1], None),
+    "negative id": ([-1], None),
+    "both": ([-5], [np.nan]),
+}
+
+
+class Log:
+    """A block, and what it handed on, batch by batch."""
+
+    def __init__(self, samples=SAMPLES):
+        self.batches, self.blocks = [], 0
+        self.block = Block(samples, self.work)
+
+    def work(self, ids, losses, sizes, means):
+        assert (ids.dtype, means.dtype) == (np.int64, np.float64)
+        assert losses.dtype in (np.float32, np.float64)
+        self.blocks += 1
+        cuts = np.cumsum(sizes)[:-1]
+        for i, x, mean in zip(np.split(ids, cuts), np.split(losses, cuts), means.tolist(), strict=True):
+            assert mean == pytest.approx(plain_mean(x.tolist()), rel=1e-12)
+            self.batches.append((i.tolist(), x.tolist()))
+
+
+@st.composite
+def streams(draw):
+    """(ids, losses, form, what is bad) batch after batch; `samples` of at least two, for what needs two."""
+    stream = []
+    for bad in draw(st.lists(st.sampled_from([None] * 12 + list(BAD)), max_size=25)):
+        size = draw(st.integers(2, 9) | st.just(30))
+        ids = draw(st.lists(st.integers(0, SAMPLES - 1), min_size=size, max_size=size))
+        losses = [float(loss) for loss in draw(st.lists(st.integers(-3, 9), min_size=size, max_size=size))]
+        at = draw(st.integers(0, size - 2))
+        bad_ids, bad_losses = BAD.get(bad, (None, None))
+        if bad_ids:
+            ids[at : at + 1] = bad_ids
+        if bad_losses:
+            losses[at : at + len(bad_losses)] = bad_losses
+        form = draw(st.sampled_from(FORMS if bad != "a sum that overflows" else ("float64", "list")))
+        stream.append((ids, losses, form, bad))
+    return stream
+
+
+def named(error):
+    """The batches that a message names."""
+    numbers = re.findall(r"batch (\d+) of|batches \[([\d, .]+)", str(error))
+    return {int(n) for one, many in numbers for n in re.findall(r"\d+", (one or many).split("...")[0])}
+
+
+@given(streams(), st.sampled_from([9, 16, 64, 65536]), st.integers(1, 30))
+def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, capacity, flush_every):
+    log, told = Log(), set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prunedata.run.block, "CAPACITY", capacity)
+        patch.setattr(prunedata.run.block, "_few", lambda values: str(values.tolist()))  # names all of them
+        log = Log()
+        log.block.start()
+
+        def may_fail(act, *given):
+            try:
+                act(*given)
+            except LossError as error:
+                while error is not None:  # an error of an earlier block may stand behind that of a batch
+                    told.update(named(error))
+                    error = error.__context__
+                return True
+            return False
+
+        for number, (ids, losses, form, bad) in enumerate(stream):
+            given_ids, given_losses, _ = in_form(ids, losses, form)
+            failed = may_fail(log.block.add, given_ids, given_losses)
+            if bad and (form == "list" or number == 0):
+                assert failed, "the first batch, and whatever is converted, is checked at once"
+            if number % flush_every == 0:
+                may_fail(log.block.flush)
+        may_fail(log.block.flush)
+    good = [(ids, in_form(ids, losses, form)[2]) for ids, losses, form, bad in stream if not bad]
+    assert sorted(log.batches) == sorted(good)
+    assert told == {number for number, (*_, bad) in enumerate(stream) if bad}
+    if not any(form == "list" or len(ids) > capacity for ids, _, form, _ in stream):
+        assert log.batches == good  # in order
+
+
+def test_batches_wait_until_a_block_is_full():
+    log = Log(100)
+    log.block.start()
+    ids, losses = np.arange(100), np.ones(100)
+    log.block.add(ids, losses)
+    for _ in range(654):
+        log.block.add(ids, losses)
+    assert log.blocks == 0
+    log.block.add(ids, losses)
+    assert (log.blocks, len(log.batches)) == (1, 655)
+    log.block.flush()
+    assert (log.blocks, len(log.batches), log.block.batches) == (2, 656, 656)
+    log.block.flush()
+    assert log.blocks == 2
+
+
+def test_what_waits_is_a_copy():
+    log = Log()
+    log.block.start()
+    ids, losses = np.arange(4), np.arange(4.0)
+    for first in range(3):
+        ids[:], losses[:] = np.arange(first, first + 4), first
+        log.block.add(ids, losses)
+    log.block.flush()
+    assert log.batches == [(list(range(n, n + 4)), [float(n)] * 4) for n in range(3)]
+
+
+def test_an_epoch_begins_without_what_waited_and_counts_batches_anew():
+    log = Log()
+    log.block.start()
+    for _ in range(3):
+        log.block.add(np.arange(2), np.ones(2))
+    log.block.flush()
+    log.block.add(np.arange(2), np.ones(2))
+    log.block.start()
+    log.block.flush()
+    assert (len(log.batches), log.block.batches) == (3, 0)
+    with pytest.raises(LossError, match="batch 0 of this epoch"):
+        log.block.add(np.array([SAMPLES]), np.ones(1))
+
+
+@pytest.mark.parametrize("given", [([], []), (np.array([], dtype=np.int64), np.array([])), (np.array([]), [])])
+def test_an_empty_batch_is_nothing(given):
+    log = Log()
+    log.block.start()
+    log.block.add(*given)
+    log.block.add(np.arange(2), np.ones(2))
+    log.block.add(*given)
+    log.block.flush()
+    assert log.batches == [([0, 1], [1.0, 1.0])]
+
+
+def test_bfloat16_as_tensorflow_has_it_is_taken():
+    log = Log()
+    log.block.start()
+    log.block.add([0, 1, 2], np.array([1, 2, 6.5]).astype(pytest.importorskip("ml_dtypes").bfloat16))
+    log.block.flush()
+    assert log.batches == [([0, 1, 2], [1.0, 2.0, 6.5])]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.longlong, np.uint64, ">i4"])
+@pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32])
+def test_all_dtypes_of_numbers_are_taken(kind, of):
+    log = Log()
+    log.block.start()
+    for _ in range(2):
+        log.block.add(np.arange(5).astype(kind), np.arange(5).astype(of))
+    log.block.flush()
+    assert log.batches == [(list(range(5)), [0.0, 1.0, 2.0, 3.0, 4.0])] * 2
+
+
+@given(st.lists(st.sampled_from([np.float16, np.float32, np.float64, list]), min_size=1, max_size=12))
+def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
+    """A block is no narrower than what is in it."""
+    log, expected = Log(), []
+    log.block.start()
+    for number, kind in enumerate(kinds):
+        losses = (np.arange(3) + number) / 3
+        losses = losses.tolist() if kind is list else losses.astype(kind)
+        log.block.add(np.arange(3), losses)
+        expected.append(([0, 1, 2], np.asarray(losses, np.float64).tolist()))
+    log.block.flush()
+    assert log.batches == expected
+
+
+@pytest.mark.parametrize(
+    ("ids", "losses"),
+    [
+        (np.arange(4), np.ones(3)),
+        (np.arange(4), np.ones((4, 1), np.float32)),
+        (np.arange(4), np.ones((1, 4), np.float32)),
+        (np.arange(4).reshape(4, 1), np.ones(4, np.float32)),
+        (np.arange(4), np.float32(1)),
+        (np.arange(4.0), np.ones(4, np.float32)),
+        (np.ones(4, np.bool_), np.ones(4, np.float32)),
+        (np.arange(4), np.ones(4, np.complex64)),
+        (np.arange(4), b"1234"),
+    ],
+)
+@pytest.mark.parametrize("first", [np.float32, np.float64])
+def test_what_is_no_batch_is_refused_at_once_and_leaves_no_trace(ids, losses, first):
+    log = Log()
+    log.block.start()
+    for _ in range(2):
+        log.block.add(np.arange(2), np.ones(2, first))
+        with pytest.raises(LossError, match="Expected"):
+            log.block.add(ids, losses)
+    log.block.flush()
+    assert log.batches == [([0, 1], [1.0, 1.0])] * 2
+
+
+def test_views_with_strides_are_taken():
+    log = Log()
+    log.block.start()
+    for _ in range(2):
+        log.block.add(np.arange(10)[::2], np.arange(20.0).reshape(5, 4)[:, 1])
+    log.block.flush()
+    assert log.batches == [([0, 2, 4, 6, 8], [1.0, 5.0, 9.0, 13.0, 17.0])] * 2

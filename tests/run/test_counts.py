@@ -1,0 +1,239 @@
+"""Algorithm 1 against loops and dicts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import prunedata.run.block
+from prunedata import DroppingCount, LossError, Random, Schedule
+from prunedata.run.counts import SampleCounts, Tally, batch_means, find_hits, saturating_add
+from prunedata.types import smallest_unsigned
+from tests.strategies import (
+    FORMS,
+    LOSSES,
+    SEEDS,
+    PlainRun,
+    batches,
+    feeds,
+    in_form,
+    plain_mean,
+    policies,
+    pruner,
+    schedules,
+)
+
+
+def kept_by(run):
+    return run.samples if not run.schedule.pruned_epochs else run.kept_in(run.schedule.pruned_epochs[0])
+
+
+@st.composite
+def cut_losses(draw):
+    """(losses, sizes): equal sizes, equal but for the last, one batch, or ragged."""
+    size, count = draw(st.integers(1, 40)), draw(st.integers(1, 12))
+    sizes = [size] * count
+    shape = draw(st.sampled_from(["equal", "short last", "long last", "ragged"]))
+    if shape == "ragged":
+        sizes = draw(st.lists(st.integers(1, 40), min_size=1, max_size=12))
+    elif shape != "equal":
+        sizes.append(draw(st.integers(1, size) if shape == "short last" else st.integers(size, 3 * size)))
+    total = sum(sizes)
+    kind = draw(st.sampled_from(["equal", "a few bits apart", "spread"]))
+    if kind == "equal":
+        losses = np.full(total, draw(LOSSES))
+    elif kind == "a few bits apart":
+        steps = np.random.default_rng(draw(SEEDS)).integers(-3, 4, total)
+        losses = draw(LOSSES) * (1 + steps * draw(st.sampled_from([2.0**-52, 2.0**-23])))
+    else:
+        losses = np.random.default_rng(draw(SEEDS)).lognormal(0, draw(st.sampled_from([0.5, 8.0])), total)
+        losses *= draw(st.sampled_from([1.0, -1.0]))
+    return losses, sizes
+
+
+def by_batch(losses, sizes):
+    return np.split(losses, np.cumsum(sizes)[:-1])
+
+
+def hits_of_a_loop(losses, sizes, tolerance=0.0):
+    hits = []
+    for batch in by_batch(losses, sizes):
+        mean = plain_mean(batch.tolist())
+        hits += [loss > mean + tolerance * abs(mean) for loss in batch.tolist()]
+    return hits
+
+
+@given(cut_losses(), st.integers(0, 3))
+def test_a_batch_has_the_same_mean_wherever_the_block_is_cut(case, first):
+    losses, sizes = case
+    means = batch_means(losses, np.array(sizes))
+    assert means.dtype == np.float64
+    np.testing.assert_allclose(means, [batch.mean() for batch in by_batch(losses, sizes)], rtol=1e-12)
+    first = min(first, len(sizes) - 1)
+    rest = losses[sum(sizes[:first]) :].copy()
+    assert batch_means(rest, np.array(sizes[first:])).tolist() == means[first:].tolist()
+
+
+@given(cut_losses(), st.sampled_from([0.0, 0.1, 1.0, 3.0]), st.sampled_from([np.float32, np.float64]))
+def test_hits_are_those_of_a_loop(case, tolerance, dtype):
+    losses, sizes = case[0].astype(dtype), np.array(case[1])
+    means = batch_means(losses.astype(np.float64), sizes)
+    assert find_hits(losses, sizes, means, tolerance).tolist() == hits_of_a_loop(losses, sizes, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", [[128] * 512, [128] * 390 + [80], [256], [65536], [1] * 1000, [512] * 3 + [1]])
+def test_hits_of_the_usual_sizes_are_those_of_a_loop(sizes, dtype):
+    losses = np.random.default_rng(len(sizes)).lognormal(0, 3, sum(sizes)).astype(dtype)
+    for near in losses, np.full_like(losses, losses[0]), losses[0] + losses * np.finfo(dtype).eps:
+        means = batch_means(near.astype(np.float64), np.array(sizes))
+        assert find_hits(near, np.array(sizes), means).tolist() == hits_of_a_loop(near, sizes)
+
+
+@pytest.mark.parametrize("equal", [0.1, 0.7, 1e-310, 3.0, 1e300, -0.1])
+def test_losses_that_tie_are_judged_as_a_loop_judges_them(equal):
+    losses, sizes = np.full(1000, equal), np.array([10, 990])
+    means = batch_means(losses, sizes)
+    assert find_hits(losses, sizes, means).tolist() == hits_of_a_loop(losses, sizes)
+
+
+def test_a_loss_at_the_mean_is_no_hit_and_tolerance_does_not_flip_below_zero():
+    def hits(losses, tolerance=0.0):
+        sizes = np.array([len(losses)])
+        return find_hits(np.array(losses), sizes, batch_means(np.array(losses), sizes), tolerance).tolist()
+
+    assert hits([-2.0, -1.0, -3.0]) == [False, True, False]
+    # The printed mean * (1 + tolerance) would be -3, and all would be hits.
+    assert hits([-2.0, -2.0, -2.0], 0.5) == [False, False, False]
+    assert hits([-2.5, -0.5, -3.0], 0.5) == [False, True, False]
+
+
+@given(schedules(max_epochs=6), policies(), st.integers(1, 25), st.data())
+def test_a_run_counts_as_algorithm_1_does(schedule, policy, samples, data):
+    capacity, form = data.draw(st.sampled_from([3, 7, 65536])), data.draw(st.sampled_from(FORMS))
+    feed, seed = data.draw(feeds(samples)), data.draw(SEEDS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prunedata.run.block, "CAPACITY", capacity)
+        run = pruner(samples, schedule, prune=data.draw(st.integers(0, samples - 1)), policy=policy, seed=seed)
+        model = PlainRun(samples, schedule, policy, kept_by(run), seed)
+        for epoch in run.epochs():
+            model.begin()
+            assert epoch.keep.tolist() == model.keep
+            drawn = data.draw(batches(samples)) if epoch.number < 2 else []
+            for ids, losses in [*drawn, *feed.batches(np.flatnonzero(epoch.keep), epoch.number)]:
+                given_ids, given_losses, meant = in_form(ids, losses, form)
+                run.observe(given_ids, given_losses)
+                model.observe(ids, meant)
+            assert run.counts.tolist() == model.counts_now()  # the open epoch included
+            model.end()
+        assert run.counts.tolist() == model.counts_now()
+        assert run.hits.tolist() == [model.hits[x] for x in range(samples)]
+        assert run.visits.tolist() == [model.visits[x] for x in range(samples)]
+
+
+@pytest.mark.parametrize("policy", [DroppingCount(), DroppingCount(tolerance=0.5, rank="run"), Random()])
+@pytest.mark.parametrize("sizes", [[70_000], [128] * 1100, [65_536, 1, 65_535, 2, 9_000], [60_000, 60_000, 65_537]])
+def test_batches_around_the_size_of_a_block_count_as_the_loop_does(sizes, policy):
+    schedule = Schedule(2, window=2, start=1, block=1, pruned_per_block=1)
+    samples = 5_000
+    run, random = pruner(samples, schedule, prune=10, policy=policy), np.random.default_rng(7)
+    model = PlainRun(samples, schedule, policy, samples - 10)
+    run.begin_epoch()
+    model.begin()
+    for size in sizes:
+        ids, losses = random.integers(0, samples, size), random.choice([0.1, 0.2, 0.7], size)
+        run.observe(ids, losses)
+        model.observe(ids, losses.tolist())
+    assert run.counts.tolist() == model.counts_now()
+
+
+@pytest.mark.parametrize(("epochs", "top"), [(255, 255), (256, 65535)])
+def test_counts_saturate_where_their_dtype_ends_and_totals_grow(epochs, top):
+    schedule = Schedule(epochs, window=epochs, start=1, block=1, pruned_per_block=0)
+    run = pruner(3, schedule, prune=1)
+    epochs = run.epochs()
+    for number in range(3):
+        assert next(epochs).number == number
+        for _ in range(top // 256 + 1):
+            run.observe(np.repeat([0, 1, 2], [100, 1, 200]), np.repeat([5.0, 7.0, 1.0], [100, 1, 200]))
+    often = min(top, 300 * (top // 256 + 1))
+    assert run.counts.tolist() == [often, 3 * (top // 256 + 1), 0]
+    assert run.counts.dtype == smallest_unsigned(top)
+    run.end_epoch()
+    assert run.hits.tolist() == [n * (top // 256 + 1) for n in (300, 3, 0)]
+    assert run.visits.tolist() == [n * (top // 256 + 1) for n in (300, 3, 600)]
+    assert run.hits.dtype == run.visits.dtype == smallest_unsigned(top + 1)
+
+
+@given(st.sampled_from([np.uint8, np.uint16, np.uint32]), st.integers(1, 40), st.data())
+def test_saturating_add_stops_at_the_largest_value(kind, samples, data):
+    top = np.iinfo(kind).max
+    near = st.integers(0, top) | st.integers(max(0, top - 300), top)
+    total = data.draw(hnp.arrays(kind, samples, elements=near))
+    more = data.draw(hnp.arrays(np.uint16, samples))
+    expected = [min(top, a + b) for a, b in zip(total.tolist(), more.tolist(), strict=True)]
+    saturating_add(total, more)
+    assert total.tolist() == expected
+    assert total.dtype == kind
+
+
+def test_saturating_add_covers_more_than_one_chunk():
+    total = np.full(200_003, 250, dtype=np.uint8)
+    saturating_add(total, (np.arange(200_003) % 9).astype(np.uint16))
+    assert total.tolist() == [min(255, 250 + x % 9) for x in range(200_003)]
+
+
+@given(st.integers(1, 30), st.lists(st.booleans(), min_size=1, max_size=6), st.booleans(), st.data())
+def test_known_counts_reset_by_window_and_totals_never(samples, resets, near_top, data):
+    known = SampleCounts(samples, 9, 9)
+    if near_top:
+        for array in vars(known).values():
+            array.fill(253)
+    counts, hits, visits = ([253 * near_top] * samples for _ in range(3))
+    for reset in resets:
+        tally = Tally(samples)
+        ids = data.draw(hnp.arrays(np.int64, st.integers(0, 30), elements=st.integers(0, samples - 1)))
+        hit = data.draw(hnp.arrays(np.bool_, ids.size))
+        tally.add(ids, hit)
+        before = known.counts.copy()
+        told = known.counts_with(tally, reset=reset)
+        assert (known.counts == before).all()  # only asked
+        known.add(tally, reset=reset)
+        hit_of = [int(hit[ids == x].sum()) for x in range(samples)]
+        seen_of = [int((ids == x).sum()) for x in range(samples)]
+        assert (tally.hits.tolist(), tally.visits.tolist(), tally.observed) == (hit_of, seen_of, ids.size)
+        counts = [min(255, (0 if reset else c) + h) for c, h in zip(counts, hit_of, strict=True)]
+        hits = [a + h for a, h in zip(hits, hit_of, strict=True)]
+        visits = [a + v for a, v in zip(visits, seen_of, strict=True)]
+        assert told.tolist() == known.counts.tolist() == counts
+        assert (known.hits.tolist(), known.visits.tolist()) == (hits, visits)
+
+
+def test_dtypes_are_the_smallest_that_hold():
+    assert [smallest_unsigned(n) for n in (0, 255, 256, 65535, 65536)] == [
+        np.dtype(kind) for kind in (np.uint8, np.uint8, np.uint16, np.uint16, np.uint32)
+    ]
+    known = SampleCounts(2, 255, 256)
+    assert (known.counts.dtype, known.hits.dtype, known.visits.dtype) == (np.uint8, np.uint16, np.uint16)
+    assert SampleCounts(2, 1000, 200).counts.dtype == np.uint8  # a window is no longer than the run
+    known.counts[:] = 255
+    known.widen(300)
+    assert (known.counts.dtype, known.counts.tolist()) == (np.uint16, [255, 255])
+    known.widen(5)
+    assert (known.counts.dtype, known.counts.tolist()) == (np.uint16, [255, 255])
+
+
+def test_a_tally_that_ran_over_says_so():
+    tally = Tally(3)
+    tally.add(np.ones(Tally.LIMIT, dtype=np.int64), np.ones(Tally.LIMIT, dtype=np.bool_))
+    tally.check()
+    assert (tally.visits.tolist(), tally.hits.tolist()) == ([0, 65535, 0], [0, 65535, 0])
+    tally.add(np.array([0]), np.array([False]))
+    tally.check()
+    tally.add(np.array([1]), np.array([False]))
+    with pytest.raises(LossError, match="at most 65535 times"):
+        tally.check()
+    tally.clear()
+    tally.check()
+    assert (tally.packed.tolist(), tally.observed) == ([0, 0, 0], 0)

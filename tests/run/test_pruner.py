@@ -1,0 +1,351 @@
+"""A run: its epochs are what the schedule says, and stopping it anywhere changes nothing."""
+
+import copy
+import math
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import DroppingCount, LossError, LossRanked, PrunedataError, Pruner, Random, Schedule
+from prunedata.errors import ForeignStore
+from tests.strategies import SEEDS, PlainRun, feeds, policies, pruner, schedules
+
+SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
+
+
+def by_pickle(state):
+    return pickle.loads(pickle.dumps(state))
+
+
+@given(schedules(), policies(), st.integers(1, 60), st.none() | st.integers(1, 70), SEEDS, st.data())
+def test_epochs_are_what_the_schedule_and_the_amount_say(schedule, policy, samples, batch_size, seed, data):
+    prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples, max_extra=0))
+    run = pruner(samples, schedule, prune=prune, policy=policy, batch_size=batch_size, seed=seed)
+    size = batch_size or 1
+    kept = min(samples, math.ceil((samples - prune) / size) * size)
+    model = PlainRun(samples, schedule, policy, kept, seed)
+    numbers = []
+    for epoch in run.epochs():
+        model.begin()
+        numbers.append(epoch.number)
+        assert (epoch.pruned, epoch.keep.tolist()) == (schedule.prunes(epoch.number), model.keep)
+        assert epoch.kept == np.count_nonzero(epoch.keep) == run.kept_in(epoch.number)
+        assert epoch.kept == (kept if epoch.pruned else samples)
+        assert (epoch.keep.dtype, epoch.keep.shape) == (np.bool_, (samples,))
+        assert run.current is epoch
+        assert run.next_epoch == epoch.number == len(run.history)
+        for ids in epoch.batches(8):
+            run.observe(ids, feed.losses(ids, epoch.number))
+            model.observe(ids, feed.losses(ids, epoch.number).tolist())
+        assert run.counts.tolist() == model.counts_now()
+        model.end()
+    assert numbers == list(range(schedule.epochs))
+    for record in run.history:
+        pruned = record["number"] in schedule.pruned_epochs
+        assert (record["pruned"], record["kept"]) == (pruned, kept if pruned else samples)
+        assert record["observed"] == record["kept"]
+        assert record["seconds"] >= 0
+        assert record["overhead"] > 0
+
+
+def test_an_epoch_cannot_be_changed():
+    epoch = next(pruner(5, SCHEDULE, prune=2).epochs())
+    with pytest.raises(ValueError, match="read-only"):
+        epoch.keep[0] = False
+    with pytest.raises(FrozenInstanceError):
+        epoch.kept = 3
+
+
+def test_counts_hits_and_visits_are_copies():
+    run = pruner(5, SCHEDULE, prune=2)
+    next(run.epochs())
+    run.observe(np.arange(5), np.arange(5.0))
+    for array in (run.counts, run.hits, run.visits):
+        np.add(array, 7, out=array)
+    assert run.counts.tolist() == [0, 0, 0, 1, 1]
+    run.end_epoch()
+    for array in (run.counts, run.hits, run.visits):
+        np.add(array, 7, out=array)
+    assert (run.counts.tolist(), run.hits.tolist(), run.visits.tolist()) == ([0, 0, 0, 1, 1], [0, 0, 0, 1, 1], [1] * 5)
+
+
+def test_an_epoch_is_closed_when_the_loop_advances_and_not_before():
+    run = pruner(5, SCHEDULE, prune=2)
+    epochs = run.epochs()
+    for number in range(6):
+        assert next(epochs).number == number
+        run.observe(np.arange(5), np.arange(5.0))
+        assert len(run.history) == number
+    assert next(epochs, None) is None
+    assert len(run.history) == 6
+
+
+def test_the_mean_loss_and_the_visits_are_recorded():
+    run = pruner(4, SCHEDULE, prune=2)
+    next(run.epochs())
+    run.observe([0, 1, 2], [1.0, 2.0, 6.0])
+    run.observe([3, 3], [10.0, 0.5])
+    run.end_epoch()
+    assert (run.history[0]["mean_loss"], run.history[0]["observed"]) == (pytest.approx(19.5 / 5), 5)
+
+
+@given(schedules(max_epochs=8, readings=("aligned",)), st.integers(1, 9), st.integers(0, 7), SEEDS)
+def test_a_window_changed_mid_run_counts_from_the_next_epoch_on(schedule, window, when, seed):
+    when = min(when, schedule.epochs - 1)
+    run, model = (
+        pruner(12, schedule, prune=4, seed=seed),
+        PlainRun(12, schedule, DroppingCount(), 8, seed),
+    )
+    random = np.random.default_rng(seed)
+    between = bool(seed % 2)
+    for number in range(schedule.epochs):
+        if number == when and between:
+            run.rewindow(window)
+            model.rewindow(window)
+        epoch = run.begin_epoch()
+        model.begin()
+        assert epoch.keep.tolist() == model.keep
+        if number == when and not between and number + 1 < schedule.epochs:
+            run.rewindow(window)
+            model.rewindow(window)
+        losses = random.normal(size=12)
+        run.observe(np.arange(12), losses)
+        model.observe(range(12), losses.tolist())
+        assert run.counts.tolist() == model.counts_now()
+        run = resumed(run, lambda: pruner(12, schedule, prune=4, seed=seed))
+        run.end_epoch()
+        model.end()
+    assert run.schedule == model.schedule
+
+
+def resumed(run, make):
+    """Another run that goes on from where this one stands; it has to know of changed windows from the state alone."""
+    other = make()
+    other.load_state_dict(by_pickle(run.state_dict()))
+    return other
+
+
+def test_a_longer_window_gives_counts_the_room_it_needs():
+    schedule = Schedule(300, window=100, start=1, block=1, pruned_per_block=0)
+    run = pruner(2, schedule, prune=1)
+    assert run.counts.dtype == np.uint8
+    run.rewindow(299)
+    for _ in run.epochs():
+        run.observe([0, 1], [1.0, 0.0])
+    assert run.schedule.resets(299)
+    assert run.counts.tolist() == [1, 0]
+    run = pruner(2, schedule, prune=1)
+    run.rewindow(300)
+    for _ in run.epochs():
+        run.observe([0, 1], [1.0, 0.0])
+    assert (run.counts.tolist(), run.counts.dtype) == ([300, 0], np.uint16)
+
+
+def test_a_state_stays_as_it_was_while_the_run_goes_on():
+    run = pruner(20, SCHEDULE, prune=5)
+    epochs = run.epochs()
+    next(epochs)
+    run.observe(np.arange(20), np.arange(20.0))
+    state = run.state_dict()
+    kept = copy.deepcopy(state)
+    next(epochs)
+    run.observe(np.arange(20), np.arange(20.0))
+    run.end_epoch()
+    assert state == kept
+    other = pruner(20, SCHEDULE, prune=5)
+    other.load_state_dict(state)
+    other.history.append({})
+    assert state == kept
+
+
+@pytest.mark.parametrize("twice", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_run_is_not_copied_but_by_its_state(twice):
+    with pytest.raises(TypeError, match=r"save state_dict\(\)"):
+        twice(pruner(20, SCHEDULE, prune=5))
+
+
+def test_the_state_of_a_complete_epoch_goes_on_in_the_next():
+    run = pruner(20, SCHEDULE, prune=5)
+    epoch = next(run.epochs())
+    run.observe(np.arange(20), np.arange(20.0))
+    assert (epoch.number, run.next_epoch) == (0, 0)
+    other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
+    epochs = other.epochs()
+    assert next(epochs).number == 1
+    assert (other.counts.tolist(), len(other.history)) == ([0] * 10 + [1] * 10, 1)
+
+
+@pytest.mark.parametrize("policy", [DroppingCount(), Random()])
+def test_what_a_loader_was_excused_from_stays_excused_after_a_stop(policy):
+    run = pruner(20, SCHEDULE, prune=5, policy=policy)
+    run.begin_epoch()
+    run.observe(np.arange(16), np.arange(16.0))
+    run.excuse(4)
+    run.note_delivered(16, exhausted=True)
+    other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5, policy=policy))
+    assert next(other.epochs()).number == 1
+
+
+def test_what_a_loader_delivered_is_done_where_no_losses_are_needed():
+    run = pruner(20, SCHEDULE, prune=5, policy=Random())
+    run.begin_epoch()
+    run.note_delivered(20, exhausted=True)
+    other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5, policy=Random()))
+    assert next(other.epochs()).number == 1
+
+
+def test_an_excuse_does_not_outlive_an_epoch_that_was_left_early():
+    run = pruner(20, SCHEDULE, prune=5)
+    run.begin_epoch()
+    run.observe(np.arange(8), np.arange(8.0))
+    run.excuse(4)
+    run.note_delivered(8)
+    other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
+    epoch = next(other.epochs())
+    assert (epoch.number, int(epoch.remaining.sum())) == (0, 12)
+    other.observe(np.arange(8, 16), np.ones(8))
+    with pytest.raises(PrunedataError, match="Got 4 that were not"):
+        other.end_epoch()
+
+
+def arguments():
+    return {"samples": 20, "schedule": SCHEDULE, "prune": 5, "policy": DroppingCount(), "seed": 3, "batch_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("samples", 21),
+        ("schedule", Schedule(6, window=3, start=2, block=1, pruned_per_block=1)),
+        ("schedule", Schedule(6, window=3, start=1, block=1, pruned_per_block=1, reading="printed")),
+        ("prune", 6),
+        ("policy", Random()),
+        ("policy", DroppingCount(tolerance=0.5)),
+        ("policy", DroppingCount(rank="run")),
+        ("seed", 4),
+        ("batch_size", 5),
+        ("batch_size", None),
+        ("schedule", Schedule(6, window=3, start=1, block=1, pruned_per_block=1, anneal=1)),
+        ("policy", LossRanked()),
+        ("observe_only", True),
+        ("classes", 10),
+    ],
+)
+def test_the_state_of_another_run_is_refused_and_changes_nothing(name, value):
+    there = pruner(**(arguments() | {name: value}))
+    next(there.epochs())
+    there.observe(np.arange(there.samples), np.arange(float(there.samples)))
+    here = pruner(**arguments())
+    next(here.epochs())
+    here.observe(np.arange(20), np.arange(20.0)[::-1])
+    before = comparable(here)
+    with pytest.raises(ForeignStore, match=f"state of this run. Got that of another.*{name}: expected .* got "):
+        here.load_state_dict(there.state_dict())
+    assert comparable(here) == before
+    here.end_epoch()
+
+
+def comparable(run):
+    state = run.state_dict()
+    state["state"].pop("meter")
+    return state
+
+
+def without(path):
+    def spoil(state):
+        *above, last = path
+        for key in above:
+            state = state[key]
+        del state[last]
+
+    return spoil
+
+
+def with_value(path, value):
+    def spoil(state):
+        *above, last = path
+        for key in above:
+            state = state[key]
+        state[last] = value
+
+    return spoil
+
+
+SPOILED = {
+    **{f"no {' '.join(p)}": without(p) for p in [("format",), ("state",), ("arrays",)]},
+    **{
+        f"no {key}": without(("state", key))
+        for key in ("run", "schedule", "epoch", "open", "complete", "excused", "observed", "meter", "history")
+    },
+    **{f"no {name}": without(("arrays", name)) for name in ("counts", "hits", "visits", "tally")},
+    **{
+        f"{name} cut to {cut}": with_value(("arrays", name, "data"), b"\0" * cut)
+        for name in ("counts", "hits", "visits", "tally")
+        for cut in (0, 3)
+    },
+    "an array of floats": with_value(("arrays", "hits"), {"dtype": "<f8", "data": bytes(160)}),
+    "an unknown dtype": with_value(("arrays", "hits", "dtype"), "foo"),
+    "no bytes": with_value(("arrays", "hits", "data"), None),
+    "another format": with_value(("format",), 99),
+    "an epoch beyond the end": with_value(("state", "epoch"), 7),
+    "an open epoch beyond the end": with_value(("state", "epoch"), 6),
+    "an epoch before the first": with_value(("state", "epoch"), -1),
+    "an epoch of text": with_value(("state", "epoch"), "1"),
+    "a schedule of text": with_value(("state", "schedule"), "daily"),
+    "a schedule without a field": without(("state", "schedule", "start")),
+    "a schedule of nonsense": with_value(("state", "schedule", "start"), 0),
+    "a history of numbers": with_value(("state", "history"), 3),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_spoiled_state_is_refused_and_changes_nothing(how):
+    run = pruner(**arguments())
+    next(run.epochs())
+    run.observe(np.arange(15), np.arange(15.0))
+    state = copy.deepcopy(run.state_dict())
+    run.observe(np.arange(15, 20), np.arange(5.0))
+    before = comparable(run)
+    SPOILED[how](state)
+    with pytest.raises(PrunedataError, match="Expected"):
+        run.load_state_dict(state)
+    assert comparable(run) == before
+    run.end_epoch()
+
+
+@pytest.mark.parametrize("garbage", [None, 3, "text", [], {}, {"format": 1}, {"a": 1}, b"\0", np.zeros(3)])
+def test_what_is_no_state_is_refused(garbage):
+    with pytest.raises(PrunedataError, match=r"Expected what state_dict\(\) returned. Got"):
+        pruner(5, SCHEDULE, prune=2).load_state_dict(garbage)
+
+
+def test_the_first_batch_of_every_epoch_is_checked_at_once():
+    run = Pruner(8, SCHEDULE, prune=2)
+    for _ in run.epochs():
+        with pytest.raises(LossError, match="batch 0 of this epoch"):
+            run.observe(np.arange(8), np.full(8, np.nan))
+        run.observe(np.arange(8), np.ones(8))
+
+
+def test_ctrl_c_while_an_epoch_begins_leaves_it_to_be_trained(monkeypatch):
+    run = pruner(20, SCHEDULE, prune=5)
+    for epoch in run.epochs():
+        run.observe(np.arange(20), np.arange(20.0))
+        run.note_delivered(20, exhausted=True)
+        if epoch.number == 1:
+            break
+    run.end_epoch()
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prunedata.run.run.Delivery", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(run.epochs())
+    monkeypatch.undo()
+    assert next(run.epochs()).number == 2
+    assert run.current.remaining.sum() == run.current.kept

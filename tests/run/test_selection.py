@@ -1,0 +1,192 @@
+"""keep_mask against a plain sort, and its hash against the published one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from prunedata import PrunedataError, keep_mask
+from prunedata.run import selection
+from tests.strategies import SEEDS, plain_hash, plain_keep
+
+DTYPES = (np.uint8, np.uint16, np.uint32, np.int8, np.int64, np.float32, np.float64, np.bool_)
+EPOCHS = st.integers(0, 10_000)
+
+
+def set_chunk(patch, size):
+    patch.setattr(selection, "CHUNK", size)
+    patch.setattr(selection, "_OFFSETS", selection._OFFSETS[:size])
+
+
+@st.composite
+def scores(draw, max_size=80):
+    """Scores of any dtype; most of them tie."""
+    kind = np.dtype(draw(st.sampled_from(DTYPES)))
+    if kind.kind == "b":
+        values = st.booleans()
+    elif kind.kind == "f":
+        values = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 0.25, np.inf])
+    else:
+        span = np.iinfo(kind)
+        values = st.sampled_from([span.min, 0, 1, 2, span.max])
+    if kind.kind != "b" and draw(st.booleans()):
+        values = hnp.from_dtype(kind, allow_nan=False) if kind.kind == "f" else hnp.from_dtype(kind)
+    return draw(hnp.arrays(kind, st.integers(0, max_size), elements=values))
+
+
+@given(scores(), SEEDS | st.integers(-9, -1), EPOCHS, st.sampled_from([4, 16, 65536]), st.data())
+def test_exactly_the_highest_are_pruned_and_ties_go_by_hash(counts, seed, epoch, chunk, data):
+    pruned = data.draw(st.integers(0, counts.size))
+    before = counts.copy()
+    with pytest.MonkeyPatch.context() as patch:
+        set_chunk(patch, chunk)
+        keep = keep_mask(counts, pruned, seed=seed, epoch=epoch)
+    assert keep.dtype == np.bool_
+    assert np.count_nonzero(~keep) == pruned
+    if 0 < pruned < counts.size:
+        assert counts[~keep].min() >= counts[keep].max()
+    assert keep.tolist() == plain_keep(counts.tolist(), pruned, seed, epoch)
+    assert np.array_equal(counts, before)
+
+
+@pytest.mark.parametrize("samples", [65_535, 65_536, 65_537, 150_001])
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int64, np.float64])
+def test_more_than_one_chunk_equals_the_plain_sort(samples, kind):
+    counts = np.random.default_rng(samples).binomial(6, 0.3, samples).astype(kind)
+    pruned = samples // 5
+    keep = keep_mask(counts, pruned, seed=3, epoch=11)
+    # Sorting all in Python is slow, so only the samples at the threshold are sorted; the rest is plain.
+    threshold = sorted(counts.tolist())[samples - pruned]
+    need = pruned - int((counts > threshold).sum())
+    tied = np.flatnonzero(counts == threshold).tolist()
+    lowest = sorted(tied, key=lambda x: plain_hash(x, 3, 11))[:need]
+    expected = counts <= threshold
+    expected[lowest] = False
+    assert np.array_equal(keep, expected)
+
+
+def test_broadcast_strided_and_listed_counts_are_taken():
+    plain = keep_mask(np.zeros(1000, dtype=np.uint8), 300, seed=1, epoch=2)
+    assert np.array_equal(plain, keep_mask(np.broadcast_to(np.uint8(0), 1000), 300, seed=1, epoch=2))
+    assert np.array_equal(plain, keep_mask(np.zeros((1000, 3), dtype=np.uint8)[:, 1], 300, seed=1, epoch=2))
+    assert np.array_equal(plain, keep_mask([0] * 1000, 300, seed=1, epoch=2))
+    assert np.array_equal(plain, keep_mask(np.zeros(1000), np.int64(300), seed=np.uint8(1), epoch=np.int32(2)))
+
+
+@pytest.mark.parametrize("samples", [0, 1, 2, 65_537])
+def test_none_and_all(samples):
+    counts = np.arange(samples) % 7
+    assert keep_mask(counts, 0, seed=0, epoch=0).tolist() == [True] * samples
+    assert keep_mask(counts, samples, seed=0, epoch=0).tolist() == [False] * samples
+
+
+@pytest.mark.parametrize("samples", [5_000, 70_000])
+@pytest.mark.parametrize("unlucky", ["all hashes high", "all hashes low", "none near the middle"])
+def test_an_unlucky_stream_widens_the_band_and_stays_exact(samples, unlucky, monkeypatch):
+    """Where the tied samples' hashes are far from uniform, the band around the expected quantile misses."""
+    seed, epoch = 5, 9
+    rank = np.argsort(np.argsort([plain_hash(x, seed, epoch) for x in range(samples)])) / samples
+    tied = {
+        "all hashes high": rank > 0.6,
+        "all hashes low": rank < 0.4,
+        "none near the middle": (rank < 0.2) | (rank > 0.9),
+    }[unlucky]
+    counts = np.where(tied, 3, 1).astype(np.uint8)
+    counts[:50] = 200
+    rounds = []
+    monkeypatch.setattr(
+        selection, "_hashes", lambda *given, real=selection._hashes: rounds.append(given) or real(*given)
+    )
+    pruned = 50 + int((counts == 3).sum()) // 2
+    keep = keep_mask(counts, pruned, seed=seed, epoch=epoch)
+    chunks = -(-samples // selection.CHUNK)
+    assert len(rounds) == 2 * chunks, "the band was not widened: this test tests nothing"
+    assert keep.tolist() == plain_keep(counts.tolist(), pruned, seed, epoch)
+    rounds.clear()
+    keep_mask(np.zeros(samples), pruned, seed=seed, epoch=epoch)
+    assert len(rounds) == chunks  # a uniform stream needs no second round
+
+
+@pytest.mark.parametrize("end", ["bottom", "top"])
+@pytest.mark.parametrize("pruned", [1, 2, 500, 998, 999])
+def test_hashes_at_the_very_ends_stay_exact(end, pruned, monkeypatch):
+    def hashes(first, offsets, stream):
+        ids = (offsets + first).astype(np.uint64)
+        return ids if end == "bottom" else np.uint64(2**64 - 1) - ids
+
+    monkeypatch.setattr(selection, "_hashes", hashes)
+    keep = keep_mask(np.zeros(1000, dtype=np.uint8), pruned, seed=0, epoch=0)
+    expected = np.arange(1000) >= pruned
+    assert np.array_equal(keep, expected if end == "bottom" else expected[::-1])
+
+
+def test_the_hash_is_splitmix64():
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]  # its first outputs from state 0
+    assert selection._hashes(0, np.arange(3), 0).tolist() == published
+    full = selection._hashes(selection.CHUNK, np.arange(selection.CHUNK), 77)
+    part = selection._hashes(selection.CHUNK, np.arange(selection.CHUNK - 1), 77)
+    assert np.array_equal(full[:-1], part)
+    assert len(set(full.tolist())) == selection.CHUNK
+
+
+def test_a_run_selects_tomorrow_what_it_selected_today():
+    pruned = np.flatnonzero(~keep_mask(np.zeros(100), 8, seed=0, epoch=0)).tolist()
+    assert pruned == [2, 32, 33, 42, 43, 53, 94, 95], "changed selections break the resuming of runs that exist"
+
+
+def pruned_often(keeps):
+    """Chi-squared of how often each sample was pruned, for draws without replacement; df = samples - 1."""
+    table = ~np.array(keeps)
+    draws, samples = table.shape
+    share = table.mean()
+    spread = draws * share * (1 - share) * samples / (samples - 1)
+    return float(((table.sum(axis=0) - draws * share) ** 2).sum() / spread)
+
+
+# Quantiles 0.001 and 0.999 of chi-squared with 19 degrees of freedom.
+LOW, HIGH = 5.407, 43.820
+
+
+@pytest.mark.parametrize("pruned", [1, 5, 10, 19])
+def test_ties_are_fair_over_seeds_and_over_epochs(pruned):
+    zeros = np.zeros(20, dtype=np.uint8)
+    assert LOW < pruned_often([keep_mask(zeros, pruned, seed=s, epoch=4) for s in range(3000)]) < HIGH
+    assert LOW < pruned_often([keep_mask(zeros, pruned, seed=4, epoch=e) for e in range(3000)]) < HIGH
+
+
+def test_ties_are_decided_anew_in_every_epoch_and_by_every_seed():
+    zeros = np.zeros(400, dtype=np.uint8)
+    by_epoch = np.array([keep_mask(zeros, 100, seed=8, epoch=e) for e in range(200)])
+    by_seed = np.array([keep_mask(zeros, 100, seed=s, epoch=8) for s in range(200)])
+    for keeps in (by_epoch, by_seed):
+        assert len({keep.tobytes() for keep in keeps}) == 200
+        # Two independent choices of 100 of 400 share 25 +- 3.76 samples.
+        shared = (~keeps[1:] & ~keeps[:-1]).sum(axis=1)
+        assert abs(shared.mean() - 25) < 4 * 3.76 / np.sqrt(199)
+        assert shared.max() < 25 + 6 * 3.76
+    # (seed, epoch) and (seed + 1, epoch - 1) are different too.
+    assert not np.array_equal(keep_mask(zeros, 100, seed=1, epoch=2), keep_mask(zeros, 100, seed=2, epoch=1))
+
+
+@pytest.mark.parametrize(
+    ("counts", "pruned", "told"),
+    [
+        (np.zeros((2, 3)), 1, r"shape \(samples,\).*Got shape \(2, 3\)"),
+        (np.array(["a"]), 1, "numeric dtype.*<U1"),
+        (np.array([1j]), 1, "numeric dtype.*complex128"),
+        (np.array([None, 1]), 1, "numeric dtype.*object"),
+        (np.array([1.0, np.nan, np.nan]), 1, "without NaN. Got 2 NaN"),
+        (np.zeros(4), -1, "from 0 to the number of samples, 4. Got -1"),
+        (np.zeros(4), 5, "from 0 to the number of samples, 4. Got 5"),
+        (np.zeros(0), 1, "from 0 to the number of samples, 0. Got 1"),
+    ],
+)
+def test_bad_input_is_refused(counts, pruned, told):
+    with pytest.raises(PrunedataError, match=told):
+        keep_mask(counts, pruned, seed=0, epoch=0)
+
+
+def test_a_fraction_is_no_number_of_samples():
+    with pytest.raises(TypeError):
+        keep_mask(np.zeros(4), 0.5, seed=0, epoch=0)

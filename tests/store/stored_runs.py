@@ -1,0 +1,94 @@
+"""A run of which everything is in its store, and what has to be true of one that is refused."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import prunedata.store.run_store
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
+from prunedata.findings.inspection import inspect
+
+SAMPLES = 300
+SCHEDULE = Schedule(8, window=4, start=1, block=2, pruned_per_block=1)
+ARRAYS = ("counts", "hits", "visits", "tally")
+
+
+def start(store, **changes):
+    arguments = {"samples": SAMPLES, "schedule": SCHEDULE, "prune": 0.3, "seed": 3, "store": store, **changes}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=UserWarning)  # some other runs never prune
+        return Pruner(arguments.pop("samples"), arguments.pop("schedule"), **arguments)
+
+
+def observe(pruner, batches=None):
+    epoch = pruner.begin_epoch()
+    for ids in list(epoch.batches(50))[:batches]:
+        pruner.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
+
+
+def build(place, chunk=None):
+    """A run that stands within its seventh epoch; slot 0 and 1 both hold arrays, the pointer names one of them."""
+    whole, prunedata.store.run_store.CHUNK = prunedata.store.run_store.CHUNK, chunk or prunedata.store.run_store.CHUNK
+    try:
+        run = start(place)
+        for _ in range(6):
+            observe(run)
+            run.end_epoch()
+        observe(run, 1)
+        run.commit()
+        observe(run, 2)
+        run.commit()
+    finally:
+        prunedata.store.run_store.CHUNK = whole
+    return run
+
+
+def slot(place):
+    """The number of the slot that the pointer names."""
+    return pointer(place)["generation"] % 2
+
+
+def pointer(place):
+    return json.loads((place / "zarr.json").read_bytes())["attributes"]["prunedata"]
+
+
+def contents(place):
+    """Every file and folder below a place, or the file there, with its bytes."""
+    if not place.is_dir():
+        return place.read_bytes() if place.exists() else None
+    paths = sorted(place.rglob("*"))
+    return {path.relative_to(place): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+def outcome(pruner):
+    """All of where a run stands but its seconds."""
+    timeless = [{k: v for k, v in r.items() if k not in ("seconds", "overhead")} for r in pruner.history]
+    return (
+        pruner.next_epoch,
+        timeless,
+        pruner.schedule,
+        *(getattr(pruner, n).tolist() for n in ("counts", "hits", "visits")),
+    )
+
+
+def standing(pruner):
+    return {name: getattr(pruner, name).tolist() for name in ("counts", "hits", "visits")} | pruner.state_dict()[
+        "state"
+    ]
+
+
+def assert_refused(place, error=PrunedataError, **changes):
+    """Resuming, beginning anew and (where the run is to blame) inspecting all raise, and change nothing."""
+    before = contents(place)
+    with pytest.raises(error, match=r"(?s)^Expected .*Got |is missing") as caught:
+        start(place, resume=True, **changes)
+    with pytest.raises(PrunedataError):
+        start(place, **changes)
+    if not changes:
+        with pytest.raises(error):
+            inspect(place)
+    assert contents(place) == before
+    return caught.value

@@ -1,0 +1,283 @@
+"""Whatever is damaged in a run's store: one clear error, and not a byte of it changed."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from tests.store.stored_runs import (
+    ARRAYS,
+    SAMPLES,
+    assert_refused,
+    build,
+    contents,
+    observe,
+    pointer,
+    slot,
+    standing,
+    start,
+)
+
+
+@pytest.fixture(scope="module")
+def pattern(tmp_path_factory):
+    place = tmp_path_factory.mktemp("pattern") / "run.zarr"
+    build(place)
+    return place, standing(start(place, resume=True))
+
+
+@pytest.fixture
+def place(pattern, tmp_path):
+    return Path(shutil.copytree(pattern[0], tmp_path / "run.zarr"))
+
+
+def test_the_pattern_is_whole(pattern, place):
+    """Without damage nothing is refused, and both slots of every array are there to be confused."""
+    before = contents(place)
+    assert standing(start(place, resume=True)) == pattern[1]
+    assert contents(place) == before
+    assert {path.name for path in place.iterdir()} == {"zarr.json", *(f"{n}-{s}" for n in ARRAYS for s in (0, 1))}
+    assert pointer(place)["arrays"].keys() == set(ARRAYS)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+class TestFiles:
+    """Each file that the pointer refers to."""
+
+    def test_missing(self, place, name):
+        array = place / f"{name}-{slot(place)}"
+        for number, path in enumerate((array / "c" / "0", array / "c", array / "zarr.json", array)):
+            copy = Path(shutil.copytree(place, place.with_name(f"copy-{number}")))
+            gone = copy / path.relative_to(place)
+            shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+            assert_refused(copy, DamagedStore)
+
+    @pytest.mark.parametrize("length", [0, 1, 299, -1])
+    def test_cut_short(self, place, name, length):
+        chunk = place / f"{name}-{slot(place)}" / "c" / "0"
+        chunk.write_bytes(chunk.read_bytes()[:length])
+        assert_refused(place, DamagedStore)
+
+    def test_too_long(self, place, name):
+        chunk = place / f"{name}-{slot(place)}" / "c" / "0"
+        chunk.write_bytes(chunk.read_bytes() + b"\0")
+        assert_refused(place, DamagedStore)
+
+    def test_metadata_cut_short(self, place, name):
+        path = place / f"{name}-{slot(place)}" / "zarr.json"
+        for length in (0, 1, 40, -2):
+            path.write_bytes(path.read_bytes()[:length])
+            assert_refused(place, DamagedStore)
+
+    def test_swapped_between_slots(self, place, name):
+        now, before = (place / f"{name}-{s}" / "c" / "0" for s in (slot(place), 1 - slot(place)))
+        if now.read_bytes() == before.read_bytes():  # only the tally changes within an epoch
+            before.write_bytes(bytes(len(before.read_bytes())))
+        swap(now, before)
+        assert_refused(place, DamagedStore)
+
+    def test_swapped_with_other_arrays(self, place, name):
+        for other in set(ARRAYS) - {name}:
+            for path in ("c/0", "zarr.json", ""):
+                paths = [place / f"{n}-{slot(place)}" / path for n in (name, other)]
+                same = path == "zarr.json" and len({p.read_bytes() for p in paths}) == 1
+                swap(*paths)
+                if not same:
+                    assert_refused(place, DamagedStore)
+                swap(*paths)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"shape": [SAMPLES - 1]},
+            {"shape": [SAMPLES + 1]},
+            {"shape": [SAMPLES, 1]},
+            {"shape": []},
+            {"shape": [10**15]},
+            {"data_type": "int8"},
+            {"data_type": "int16"},
+            {"data_type": "float32"},
+            {"data_type": "none"},
+            {"zarr_format": 2},
+            {"zarr_format": 4},
+            {"node_type": "group"},
+            {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [SAMPLES - 1]}}},
+            {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [SAMPLES * 9]}}},
+            {"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}},
+            {"codecs": [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 1}}]},
+            {"codecs": [{"name": "bytes"}, {"name": "crc32c"}]},
+            {"codecs": []},
+        ],
+        ids=str,
+    )
+    def test_metadata_that_say_something_else(self, place, name, change):
+        path = place / f"{name}-{slot(place)}" / "zarr.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+        assert_refused(place, DamagedStore)
+
+    def test_another_dtype_with_the_same_values(self, place, name):
+        there = zarr.open_array(place, path=f"{name}-{slot(place)}", mode="r")
+        values = np.asarray(there[:])
+        for dtype in {"int8", "int64", "uint64", "<u2", "<i4", "float64"} - {values.dtype.name}:
+            zarr.create_array(place, name=f"{name}-{slot(place)}", data=values.astype(dtype), overwrite=True)
+            assert_refused(place, DamagedStore)
+
+    @given(instant=st.randoms(use_true_random=False))
+    @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_every_bit_of_a_byte_of_the_data(self, place, name, instant):
+        path = place / f"{name}-{slot(place)}" / "c" / "0"
+        for _ in flips(path, instant):
+            assert_refused(place, DamagedStore)
+
+    @given(instant=st.randoms(use_true_random=False))
+    @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_every_bit_of_a_byte_of_the_metadata(self, pattern, place, name, instant):
+        path = place / f"{name}-{slot(place)}" / "zarr.json"
+        for _ in flips(path, instant):
+            refused_or_the_same(place, pattern[1])
+
+
+def flips(path, instant):
+    """Flip each bit of one byte of a file, one at a time, and put it back."""
+    whole = path.read_bytes()
+    at = instant.randrange(len(whole))
+    for bit in range(8):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+        yield at
+    path.write_bytes(whole)
+
+
+def refused_or_the_same(place, expected):
+    """A flip may leave the meaning as it is, as in white space; then the run must stand where it stood."""
+    before = contents(place)
+    try:
+        run = start(place, resume=True)
+    except PrunedataError:
+        assert_refused(place)
+    else:
+        assert standing(run) == expected
+    assert contents(place) == before
+
+
+def swap(a, b):
+    c = a.with_name("swapped")
+    a.rename(c)
+    b.rename(a)
+    c.rename(b)
+
+
+class TestPointer:
+    @given(instant=st.randoms(use_true_random=False))
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_every_bit_of_a_byte(self, pattern, place, instant):
+        for _ in flips(place / "zarr.json", instant):
+            refused_or_the_same(place, pattern[1])
+
+    def test_every_bit_of_its_frame(self, pattern, place):
+        """Of what stands before our own attributes, which no digest covers."""
+        path = place / "zarr.json"
+        whole = path.read_bytes()
+        for at in range(whole.index(b"generation")):
+            for bit in range(8):
+                path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+                refused_or_the_same(place, pattern[1])
+
+    @pytest.mark.parametrize("keep", [0, 1, 100, -1])
+    def test_cut_short(self, place, keep):
+        path = place / "zarr.json"
+        path.write_bytes(path.read_bytes()[:keep])
+        assert_refused(place, DamagedStore)
+
+    @pytest.mark.parametrize("text", ["[]", "1", "null", '"text"', "\udcff", "{}", '{"attributes": 3}'])
+    def test_other_text(self, place, text):
+        (place / "zarr.json").write_bytes(text.encode(errors="surrogateescape"))
+        assert_refused(place)
+
+    @pytest.mark.parametrize("found", [None, 3, [], {}, {"format": 2}, {"format": 1}, {"format": "1"}])
+    def test_other_formats(self, place, found):
+        node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": found}}
+        (place / "zarr.json").write_text(json.dumps(node))
+        assert_refused(place)
+
+    @pytest.mark.parametrize(
+        ("path", "value"),
+        [
+            (("format",), 2),
+            (("generation",), 7),
+            (("generation",), 9),
+            (("generation",), 0),
+            (("arrays",), {}),
+            (("arrays", "counts", "crc32"), 0),
+            (("arrays", "counts", "dtype"), "|i1"),
+            (("arrays", "counts", "shape"), [SAMPLES - 1]),
+            (("state", "epoch"), 5),
+            (("state", "open"), False),
+            (("state", "run", "samples"), SAMPLES - 1),
+            (("state", "run", "seed"), 4),
+            (("state", "history"), []),
+        ],
+        ids=str,
+    )
+    def test_each_field_is_under_its_digest(self, place, path, value):
+        node = json.loads((place / "zarr.json").read_text())
+        field = node["attributes"]["prunedata"]
+        for name in path[:-1]:
+            field = field[name]
+        assert field[path[-1]] != value
+        field[path[-1]] = value
+        (place / "zarr.json").write_text(json.dumps(node))
+        assert_refused(place, (DamagedStore, ForeignStore))
+
+    def test_of_an_older_commit(self, place):
+        """A backup of the pointer alone: its slot has been written since."""
+        older = (place / "zarr.json").read_bytes()
+        run = start(place, resume=True)
+        for _ in range(2):
+            observe(run, 1)
+            run.commit()
+        (place / "zarr.json").write_bytes(older)
+        assert_refused(place, DamagedStore)
+
+    def test_missing(self, place):
+        (place / "zarr.json").unlink()
+        assert_refused(place, DamagedStore)
+        arrays = [path for path in place.iterdir() if path.is_dir()]
+        random.Random(0).shuffle(arrays)
+        for path in arrays[:-1]:  # to the last of them, something of a run is there
+            shutil.rmtree(path)
+            assert_refused(place, DamagedStore)
+
+    def test_a_folder_in_its_place(self, place):
+        (place / "zarr.json").unlink()
+        (place / "zarr.json").mkdir()
+        assert_refused(place)
+
+
+class TestSeveralChunks:
+    """Arrays of more than 16 million samples have them; here, of more than 64."""
+
+    @pytest.fixture
+    def place(self, tmp_path):
+        build(tmp_path / "run.zarr", chunk=64)
+        return tmp_path / "run.zarr"
+
+    def test_swapped(self, place):
+        chunks = place / f"visits-{slot(place)}" / "c"
+        for a, b in ((0, 1), (2, 3), (0, 4)):
+            swap(chunks / str(a), chunks / str(b))
+            assert_refused(place, DamagedStore)
+            swap(chunks / str(a), chunks / str(b))
+        assert start(place, resume=True).next_epoch == 6
+
+    def test_missing(self, place):
+        for chunk in range(5):
+            copy = Path(shutil.copytree(place, place.with_name(f"copy-{chunk}")))
+            (copy / f"counts-{slot(copy)}" / "c" / str(chunk)).unlink()
+            assert_refused(copy, DamagedStore)

@@ -1,0 +1,218 @@
+"""Runs on S3: a real server of the protocol, reached as users reach it, by a plain URL and by zarr's own store."""
+
+import json
+
+import numpy as np
+import pytest
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore
+
+from prunedata.cli.main import main
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
+from prunedata.findings.inspection import inspect
+from prunedata.store.run_store import RunStore
+from tests.store.stored_runs import observe, outcome, start
+
+boto3 = pytest.importorskip("boto3")
+s3fs = pytest.importorskip("s3fs")
+moto = pytest.importorskip("moto.server")
+
+BUCKET = "runs"
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def sessions():
+    """Zarr stores, whose file systems are closed in the end: fsspec shares them between stores, and keeps them."""
+    stores = []
+    yield stores
+
+    async def close(fs):
+        await (await fs.set_session()).close()
+
+    for fs in {id(store.fs): store.fs for store in stores}.values():
+        sync(close(fs))
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def bucket(address, monkeypatch):
+    """An empty bucket, which a plain URL finds because the environment says where S3 is."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "key",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": address,
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket=BUCKET)
+    yield Bucket(client)
+    for key in Bucket(client).contents():
+        client.delete_object(Bucket=BUCKET, Key=key)
+    client.delete_bucket(Bucket=BUCKET)
+    client.close()
+
+
+class Bucket:
+    """The bucket as others see it."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def keys(self):
+        return [found["Key"] for found in self.client.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+
+    def contents(self):
+        return {key: self.get(key) for key in self.keys()}
+
+    def get(self, key):
+        return self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+
+    def put(self, key, value):
+        self.client.put_object(Bucket=BUCKET, Key=key, Body=value)
+
+    def delete(self, key):
+        self.client.delete_object(Bucket=BUCKET, Key=key)
+
+
+@pytest.fixture(params=["plain URL", "zarr's own store"])
+def store(request, bucket, address, sessions):
+    url, options = f"s3://{BUCKET}/deep/run.zarr", {"endpoint_url": address, "key": "id", "secret": "key"}
+    plain = request.param == "plain URL"
+    sessions.append(FsspecStore.from_url(url, storage_options=None if plain else options))
+    return url if plain else sessions[-1]
+
+
+def train(pruner, epochs):
+    for _ in range(epochs):
+        observe(pruner)
+        pruner.end_epoch()
+
+
+def assert_refused(bucket, store, error, **changes):
+    before = bucket.contents()
+    with pytest.raises(error):
+        start(store, resume=True, **changes)
+    with pytest.raises(PrunedataError):
+        start(store, **changes)
+    assert bucket.contents() == before
+
+
+def test_a_run_goes_on_as_if_it_had_never_stopped(store, bucket):
+    whole = start(None)
+    train(whole, 8)
+    train(start(store), 3)
+    second = start(store, resume=True)
+    train(second, 2)
+    observe(second, 2)
+    second.commit()
+    third = start(store, resume=True)
+    assert third.next_epoch == 5
+    train(third, 3)
+    assert outcome(third) == outcome(whole)
+    assert outcome(start(store, resume=True)) == outcome(whole)
+    assert all(key.startswith("deep/run.zarr/") for key in bucket.contents())
+
+
+def test_an_existing_run_is_never_overwritten(store, bucket):
+    train(start(store), 2)
+    before = bucket.contents()
+    with pytest.raises(RunExists):
+        start(store)
+    assert bucket.contents() == before
+    assert_refused(bucket, store, ForeignStore, seed=4)
+
+
+def test_a_second_writer_stops_the_first(store, bucket):
+    first = start(store)
+    train(first, 1)
+    train(start(store, resume=True), 1)
+    before = bucket.contents()
+    with pytest.raises(StoreError, match="Another process"):
+        train(first, 1)
+    assert bucket.contents() == before
+
+
+def test_inspect(store, bucket, capsys):
+    with pytest.raises(ForeignStore, match="Got nothing"):
+        inspect(store)
+    assert bucket.keys() == []
+    train(start(store), 4)
+    before = bucket.contents()
+    assert inspect(store)["epoch"] == 4
+    assert main(["inspect", f"s3://{BUCKET}/deep/run.zarr", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["generation"] == 4
+    assert bucket.contents() == before
+
+
+def test_damage(store, bucket):
+    train(start(store), 2)
+    name = "hits"
+    for key in (f"deep/run.zarr/{name}-0/c/0", f"deep/run.zarr/{name}-0/zarr.json"):
+        whole = bucket.get(key)
+        bucket.delete(key)
+        assert_refused(bucket, store, DamagedStore)
+        for damaged in (b"", whole[:-1], bytes([whole[0] ^ 1]) + whole[1:]):
+            bucket.put(key, damaged)
+            assert_refused(bucket, store, DamagedStore)
+        bucket.put(key, whole)
+    assert start(store, resume=True).next_epoch == 2
+    bucket.put(f"deep/run.zarr/{name}-0/c/0", bucket.get(f"deep/run.zarr/{name}-1/c/0")[::-1])
+    assert_refused(bucket, store, DamagedStore)
+
+
+def test_not_found_is_not_empty(store, bucket):
+    train(start(store), 2)
+    bucket.delete("deep/run.zarr/zarr.json")
+    while keys := bucket.keys():
+        assert_refused(bucket, store, DamagedStore)
+        bucket.delete(keys[0])
+    # The process has seen these objects; it must not go by what it remembers.
+    assert start(store, resume=True).next_epoch == 0
+
+
+def test_foreign_objects(store, bucket):
+    bucket.put("deep/run.zarr/notes.txt", b"mine")
+    assert_refused(bucket, store, ForeignStore)
+    bucket.delete("deep/run.zarr/notes.txt")
+    bucket.put("deep/run.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+    assert_refused(bucket, store, ForeignStore)
+
+
+def test_neighbours_and_the_mark_of_an_empty_folder_do_not_matter(store, bucket):
+    others = {"deep/run.zarr/": b"", "deep/run.zarr-2/counts-0/c/0": b"other", "deep/run": b"file", "x": b""}
+    for key, value in others.items():
+        bucket.put(key, value)
+    train(start(store, resume=True), 2)
+    assert start(store, resume=True).next_epoch == 2
+    assert {key: bucket.get(key) for key in others} == others
+
+
+def test_a_server_that_does_not_answer_is_not_an_empty_place(bucket, sessions):
+    options = {
+        "endpoint_url": "http://127.0.0.1:1",
+        "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 1},
+    }
+    sessions.append(FsspecStore.from_url(f"s3://{BUCKET}/run.zarr", storage_options=options))
+    with pytest.raises(Exception, match=r"(?i)connect"):
+        start(sessions[-1], resume=True)
+
+
+def test_several_chunks(store, bucket, monkeypatch):
+    monkeypatch.setattr("prunedata.store.run_store.CHUNK", 64)
+    arrays = {"counts": np.arange(300, dtype=np.uint16)}
+    first = RunStore(store)
+    first.create({})
+    first.write({"epoch": 1}, arrays)
+    state, found = RunStore(store, mode="r").read()
+    assert state == {"epoch": 1}
+    np.testing.assert_array_equal(found["counts"], arrays["counts"])
+    assert len([key for key in bucket.contents() if "counts-1/c/" in key]) == 5

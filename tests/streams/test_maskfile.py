@@ -1,0 +1,94 @@
+import gc
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prunedata import Pruner, Schedule
+from prunedata.errors import NotInEpoch, PrunedataError
+from prunedata.streams.maskfile import MaskFile, Resumable, publish
+
+EVERY_OTHER = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
+
+
+def start(samples=20, **options):
+    return Pruner(samples, EVERY_OTHER, **{"prune": 0.5, "seed": 3, **options})
+
+
+def test_nothing_can_be_read_before_the_first_epoch():
+    pruner = start()
+    mask = publish(pruner)
+    assert mask.epoch() is None
+    with pytest.raises(NotInEpoch, match=r"inside `for epoch in pruner.epochs"):
+        mask.read()
+
+
+@settings(max_examples=20)
+@given(st.integers(2, 300), st.integers(0, 9))
+def test_a_reader_that_was_sent_away_sees_every_epoch(samples, seed):
+    pruner = start(samples, seed=seed)
+    far = pickle.loads(pickle.dumps(publish(pruner)))
+    for epoch in pruner.epochs():
+        np.testing.assert_array_equal(far.read(), epoch.keep)
+        assert far.read().dtype == np.bool_
+        assert far.epoch() == epoch.number
+        pruner.observe(np.flatnonzero(epoch.keep), np.random.default_rng(epoch.number).random(epoch.kept))
+
+
+def test_an_epoch_that_is_open_is_published_at_once_and_one_that_goes_on_without_what_was_observed():
+    pruner = start()
+    pruner.begin_epoch()
+    assert publish(pruner).epoch() == 0
+    pruner.observe([1, 4], [0.5, 0.5])
+    second = start()
+    mask = publish(second)
+    second.load_state_dict(pruner.state_dict())
+    second.begin_epoch()
+    assert np.flatnonzero(~mask.read()).tolist() == [1, 4]
+
+
+def test_a_reader_never_sees_half_a_mask(tmp_path):
+    """Whoever has the old file open goes on with it: it is replaced, not overwritten."""
+    mask = MaskFile(str(tmp_path / "mask"))
+    pruner = start()
+    mask.write(pruner.begin_epoch())
+    with open(mask.path, "rb") as old:
+        pruner.observe(np.arange(20), np.arange(20.0))
+        pruner.end_epoch()
+        mask.write(pruner.begin_epoch())
+        assert old.read() == bytes(8) + b"\1" * 20
+    assert not mask.read().all()
+    assert [path.name for path in tmp_path.iterdir()] == ["mask"]
+
+
+def test_the_file_goes_with_its_pruner_but_not_with_a_copy_in_a_fork():
+    pruner = start()
+    folder = Path(publish(pruner).path).parent
+    pruner.begin_epoch()
+    child = os.fork()
+    if child == 0:
+        del pruner
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (folder / "mask").is_file()
+    del pruner
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_state_from_a_later_epoch_says_that_the_pruner_was_not_restored(tmp_path):
+    stream = Resumable()
+    stream.mask = MaskFile(str(tmp_path / "mask"))
+    assert stream.state_dict() == {"epoch": None}
+    stream.load_state_dict({"epoch": 3})  # nothing is known yet
+    stream.mask.write(start().begin_epoch())
+    assert stream.state_dict() == {"epoch": 0}
+    stream.load_state_dict({"epoch": None})
+    stream.load_state_dict({"epoch": 0})
+    with pytest.raises(PrunedataError, match=r"epoch 3.*Got one in epoch 0.*pruner.load_state_dict"):
+        stream.load_state_dict({"epoch": 3})

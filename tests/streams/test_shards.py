@@ -1,0 +1,212 @@
+import gzip
+import json
+import os
+import tarfile
+
+import numpy as np
+import pytest
+from braceexpand import braceexpand
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from prunedata.streams import braces
+from prunedata.streams.shards import Shard, ShardIndex, expand
+from tests.adapters.shard_helpers import write_shards, write_tar
+
+wds = pytest.importorskip("webdataset")
+
+IN_ONE_FOLDER = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WORDS = st.text("aB.-_é/ ", min_size=1, max_size=6)
+PARTS = st.lists(WORDS, min_size=1, max_size=3).map("/".join)
+NAMES = st.one_of(
+    PARTS,
+    st.tuples(PARTS, st.sampled_from(["jpg", "JPG", "cls", "seg.png", ""])).map(".".join),
+    st.sampled_from(["__meta__", "__index__.json", "__a__/b.jpg", "a__b__.jpg", "a/__meta__", "__x.jpg", ".jpg"]),
+)
+MEMBERS = st.lists(st.tuples(NAMES, st.sampled_from([b"", b"x", None])), max_size=12)
+
+
+def by_webdataset(urls):
+    # A member that stands twice is its handler's business, and makes no other samples.
+    found = wds.WebDataset(urls, shardshuffle=False, empty_check=False, handler=lambda error: True)
+    return [(sample["__url__"], sample["__key__"]) for sample in found]
+
+
+@IN_ONE_FOLDER
+@given(MEMBERS, st.sampled_from(["w", "w:gz"]))
+def test_a_scan_finds_the_samples_that_webdataset_yields(tmp_path, members, mode):
+    url = write_tar(tmp_path / "one.tar", members, mode=mode)
+    found = by_webdataset(url)
+    keys = [key for _, key in found]
+    if len(set(keys)) != len(keys):
+        with pytest.raises(PrunedataError, match="each key once in a shard, and its members side by side"):
+            ShardIndex.scan(url)
+        return
+    index = ShardIndex.scan(url)
+    assert list(index.ids_of(url).items()) == [(key, place) for place, key in enumerate(keys)]
+    piped = f"pipe:cat {url}"
+    assert list(ShardIndex.scan(piped).ids_of(piped)) == keys
+
+
+def test_ids_run_through_the_shards_and_keys_may_repeat_across_them(tmp_path):
+    urls = write_shards(tmp_path, [3, 0, 2])
+    index = ShardIndex.scan(urls)
+    assert len(index) == 5
+    assert index.urls == urls
+    assert [index.ids_of(url) for url in urls] == [
+        {"s0000": 0, "s0001": 1, "s0002": 2},
+        {},
+        {"s0000": 3, "s0001": 4},
+    ]
+    with pytest.raises(PrunedataError, match="one of the 3 shards"):
+        index.ids_of("other.tar")
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.data())
+def test_kept_by_shard(sizes, data):
+    index = ShardIndex(tuple(Shard(str(n), "\n".join(map(str, range(size))), size) for n, size in enumerate(sizes)))
+    keep = np.array(data.draw(st.lists(st.booleans(), min_size=len(index), max_size=len(index))), dtype=bool)
+    expected = [int(keep[list(index.ids_of(str(n)).values())].sum()) if size else 0 for n, size in enumerate(sizes)]
+    assert index.kept_by_shard(keep).tolist() == expected
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    names = [("a b/ü.JPG", b""), (os.fsdecode(b"\xff.jpg"), b""), ('"quoted".jpg', b"")]
+    index = ShardIndex.scan([write_tar(tmp_path / "0.tar", names), *write_shards(tmp_path, [2, 0])[1:]])
+    assert len(index) == 3
+    index.save(tmp_path / "index.json")
+    found = ShardIndex.load(tmp_path / "index.json")
+    assert found == index
+    assert found.ids_of(index.urls[0]) == index.ids_of(index.urls[0])
+    found.check()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.tar", "000.tar", "001.tar", "index.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"), [("", DamagedStore), ("{", DamagedStore), ("[]", ForeignStore), ('{"a": 1}', ForeignStore)]
+)
+def test_what_is_no_index_is_refused(tmp_path, text, error):
+    (tmp_path / "index.json").write_text(text)
+    with pytest.raises(error, match=r"index.json"):
+        ShardIndex.load(tmp_path / "index.json")
+
+
+def test_a_cut_index_is_refused(tmp_path):
+    ShardIndex.scan(write_shards(tmp_path, [3])).save(tmp_path / "index.json")
+    whole = (tmp_path / "index.json").read_bytes()
+    (tmp_path / "index.json").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DamagedStore):
+        ShardIndex.load(tmp_path / "index.json")
+    (tmp_path / "index.json").write_text(json.dumps({"prunedata_index": 1}))
+    with pytest.raises(DamagedStore):
+        ShardIndex.load(tmp_path / "index.json")
+
+
+def test_shards_that_changed_are_named(tmp_path):
+    urls = write_shards(tmp_path, [3, 3, 3])
+    index = ShardIndex.scan(urls)
+    index.check()
+    write_tar(urls[1], [("other.cls", b"1")])
+    with pytest.raises(PrunedataError, match=r"1 that have changed: .*001\.tar: scan again"):
+        index.check()
+    os.utime(urls[2], ns=(1, 1))
+    with pytest.raises(PrunedataError, match="2 that have changed"):
+        index.check()
+    os.remove(urls[0])
+    with pytest.raises(PrunedataError, match=r"000\.tar.*No such file"):
+        index.check()
+
+
+@pytest.mark.parametrize("where", ["in the data", "in a header", "garbage for a header", "no tar", "missing", "empty"])
+@pytest.mark.parametrize("how", ["{}", "pipe:cat {}", "file:{}"])
+def test_a_shard_that_cannot_be_read_to_its_end_is_refused(tmp_path, where, how):
+    path = tmp_path / "one.tar"
+    write_tar(path, [(f"{n}.bin", bytes([n]) * 700) for n in range(1, 5)])
+    whole = path.read_bytes()  # a header of 512 bytes and 1024 of data for each
+    damaged = {
+        "in the data": whole[: 3 * 1536 + 600],
+        "in a header": whole[: 2 * 1536 + 100],
+        "garbage for a header": whole[: 2 * 1536] + b"?" * 512 + whole[2 * 1536 + 512 :],
+        "no tar": b"?" * 2000,
+        "empty": b"",
+    }
+    path.unlink()
+    if where != "missing":
+        path.write_bytes(damaged[where])
+    with pytest.raises(PrunedataError, match=r"Expected a whole tar file at .*one\.tar\. Got"):
+        ShardIndex.scan(how.format(path))
+
+
+def test_a_cut_gzip_a_failing_command_and_a_line_break_in_a_key_are_refused(tmp_path):
+    url = write_tar(tmp_path / "one.tar.gz", [(f"{n}.bin", os.urandom(900)) for n in range(9)], mode="w:gz")
+    whole = (tmp_path / "one.tar.gz").read_bytes()
+    for cut in (whole[: len(whole) // 2], whole[:100] + b"?" * 900, gzip.compress(b"?")):
+        (tmp_path / "one.tar.gz").write_bytes(cut)
+        with pytest.raises(PrunedataError, match="Expected a whole tar file"):
+            ShardIndex.scan(url)
+    whole = write_tar(tmp_path / "two.tar", [("a.bin", b"")])
+    with pytest.raises(PrunedataError, match="ended with status 3"):
+        ShardIndex.scan([f"pipe:cat {whole}; exit 3"])
+    with pytest.raises(PrunedataError, match="without line breaks"):
+        ShardIndex.scan(write_tar(tmp_path / "three.tar", [("a\nb.bin", b"")]))
+
+
+def test_a_tar_without_an_end_mark_is_taken_as_tar_does(tmp_path):
+    path = tmp_path / "one.tar"
+    write_tar(path, [("a.bin", b"1"), ("b.bin", b"2")])
+    path.write_bytes(path.read_bytes()[: 4 * 512])
+    assert len(ShardIndex.scan(str(path))) == len(by_webdataset(str(path))) == 2
+
+
+def test_no_shards_and_a_shard_twice_are_refused(tmp_path):
+    with pytest.raises(PrunedataError, match="at least one shard"):
+        ShardIndex.scan([])
+    (url,) = write_shards(tmp_path, [1])
+    with pytest.raises(PrunedataError, match="each shard once"):
+        ShardIndex.scan([url, url])
+
+
+def test_progress_wraps_the_shards(tmp_path):
+    seen = []
+    ShardIndex.scan(write_shards(tmp_path, [1, 1]), progress=lambda urls: (seen.append(url) or url for url in urls))
+    assert [os.path.basename(url) for url in seen] == ["000.tar", "001.tar"]
+
+
+# Without escaped backslashes: braceexpand 0.1.7 takes them away once for each level of braces.
+TEXT = st.text("ab1-. ", max_size=3)
+RANGE = st.one_of(
+    st.tuples(st.sampled_from(["0", "1", "007", "12", "-3", "-05"]), st.sampled_from(["0", "3", "010", "-2"])),
+    st.tuples(st.sampled_from("abXZ"), st.sampled_from("cAgY")),
+).map("..".join)
+STEPPED = st.tuples(RANGE, st.sampled_from(["", "..2", "..-3", "..0"])).map("".join)
+PATTERNS = st.recursive(
+    TEXT | st.sampled_from([r"\{", r"\,", "{}", "a,b"]) | STEPPED.map("{{{}}}".format),
+    lambda inner: st.lists(inner, max_size=3).flatmap(
+        lambda parts: st.sampled_from(["".join(parts), "{" + ",".join(parts) + "}", "{" + "".join(parts) + "}x"])
+    ),
+    max_leaves=6,
+)
+
+
+@given(PATTERNS)
+def test_braces_are_expanded_as_webdataset_expands_them(pattern):
+    expected = list(braceexpand(pattern))
+    assert braces.expand(pattern) == expected
+    assert expand(f"{pattern}::x{{1,2}}") == wds.shardlists.expand_urls(f"{pattern}::x{{1,2}}")
+    assert expand([pattern]) == [pattern]
+
+
+@pytest.mark.parametrize("pattern", ["{1", "1}", "{a{b}", "}{"])
+def test_open_braces_are_refused(pattern):
+    with pytest.raises(PrunedataError, match="a brace closed for every brace opened"):
+        braces.expand(pattern)
+
+
+def test_webdataset_writes_what_is_scanned(tmp_path):
+    with wds.ShardWriter(str(tmp_path / "%03d.tar"), maxcount=4, verbose=0) as sink:
+        for number in range(10):
+            sink.write({"__key__": f"k{number}", "txt": str(number), "cls": number})
+    index = ShardIndex.scan(f"{tmp_path}/{{000..002}}.tar")
+    assert [shard.samples for shard in index.shards] == [4, 4, 2]
+    assert tarfile.is_tarfile(index.urls[0])
