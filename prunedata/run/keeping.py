@@ -36,6 +36,13 @@ class Keeper:
             raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
 
     def _open(self, store: RunStore, resume: bool) -> RunStore:
+        try:
+            return self._begin(store, resume)
+        except BaseException:
+            store.release()  # a traceback would keep it, and so the lock
+            raise
+
+    def _begin(self, store: RunStore, resume: bool) -> RunStore:
         found = store.read() if resume else None
         if found is None:
             store.create(self.engine.state(self.run).to_json())

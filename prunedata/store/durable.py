@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,19 @@ from zarr.storage import FsspecStore, LocalStore
 
 from prunedata.errors import ForeignStore, StoreError
 
-__all__ = ["DurableStore", "StoreLike", "list_names", "open_location", "read_bytes", "write_bytes"]
+__all__ = [
+    "DurableStore",
+    "StoreLike",
+    "is_missing",
+    "list_names",
+    "open_location",
+    "overwrite_bytes",
+    "read_bytes",
+    "write_bytes",
+]
 
+PARTIAL = ".partial"
+"""How the name of a file ends while it is written."""
 StoreLike = str | os.PathLike[str] | Store
 
 
@@ -37,7 +49,7 @@ def open_location(location: StoreLike, *, read_only: bool) -> Store:
         location = location.removeprefix("file://")  # fsspec would write local files in place
         if "://" in location:
             return FsspecStore.from_url(location, read_only=read_only)
-    path = Path(location)
+    path = Path(location).absolute()  # the program may change its folder while the run goes on
     if path.exists() and not path.is_dir():
         raise ForeignStore(f"Expected a folder for the store. Got the file {path}.")
     if read_only and not path.is_dir():
@@ -49,23 +61,42 @@ class DurableStore(LocalStore):
     """A local store whose writes have reached the disk when they return.
 
     zarr replaces a file in one step but leaves it to the system when its bytes are written, so that after a power
-    cut a new name can stand for an empty file.
+    cut a new name can stand for an empty file. Every file is replaced whole, but for those that are handed to
+    :meth:`overwrite_sync`.
     """
 
     async def _open(self, **options: Any) -> None:
         if not self.read_only:
-            await asyncio.to_thread(_make_folder, self.root)
+            await asyncio.to_thread(self.make_folder)
         await super()._open(**options)
+
+    def make_folder(self) -> None:
+        """Make the folder of the store, if it isn't there."""
+        _make_folder(self.root)
+
+    def sweep(self) -> None:
+        """Remove what writers left that were killed while they wrote a file. Only for who holds the lock."""
+        for pattern in (f"*{PARTIAL}", f"*-[01]/*{PARTIAL}", f"*-[01]/c/*{PARTIAL}"):
+            for left in self.root.glob(pattern):
+                left.unlink(missing_ok=True)
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write one file, see it safe on the disk, then put it in the place of the old one."""
         self._check_writable()
-        await asyncio.to_thread(_write_durably, self.root / key, value)
+        await asyncio.to_thread(_replace_durably, self.root / key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """As :meth:`set`, for callers outside an event loop."""
         self._check_writable()
-        _write_durably(self.root / key, value)
+        _replace_durably(self.root / key, value)
+
+    def overwrite_sync(self, key: str, value: Buffer) -> None:
+        """Write over a file of the same length, so that a crash can tear it: for what no commit refers to yet.
+
+        It saves the disk a new name and new blocks, which take it longer than the bytes.
+        """
+        self._check_writable()
+        _overwrite_durably(self.root / key, value)
 
 
 def list_names(store: Store) -> list[str]:
@@ -91,7 +122,7 @@ def read_bytes(store: Store, key: str) -> bytes | None:
 
 
 def write_bytes(store: Store, key: str, value: bytes) -> None:
-    """Write what a store holds under a key, as durably as the store can."""
+    """Write what a store holds under a key, as durably as the store can, and in one step."""
     buffer = default_buffer_prototype().buffer.from_bytes(value)
     if isinstance(store, DurableStore):
         store.set_sync(key, buffer)
@@ -99,18 +130,27 @@ def write_bytes(store: Store, key: str, value: bytes) -> None:
         sync(store.set(key, buffer))
 
 
-def _write_durably(path: Path, value: Buffer) -> None:
-    """Put a file in the place of the old one; write a chunk over the old one, as no commit yet refers to its slot.
-
-    That saves the disk a new name and new blocks, which take it longer than the bytes.
-    """
-    if path.parent.name == "c" and path.is_file() and path.stat().st_size == len(value):
-        with path.open("r+b") as file:
-            file.write(value.as_buffer_like())
-            file.flush()
-            _sync_bytes(file.fileno())
+def overwrite_bytes(store: Store, key: str, value: bytes) -> None:
+    """As :func:`write_bytes`, but a crash may tear what is there: for what no commit refers to yet."""
+    if isinstance(store, DurableStore):
+        store.overwrite_sync(key, default_buffer_prototype().buffer.from_bytes(value))
     else:
+        write_bytes(store, key, value)
+
+
+def is_missing(store: Store, key: str) -> bool:
+    """Whether a local file that was written is gone. Other stores are not asked, as each question takes a request."""
+    return isinstance(store, DurableStore) and not (store.root / key).is_file()
+
+
+def _overwrite_durably(path: Path, value: Buffer) -> None:
+    if not path.is_file() or path.stat().st_size != len(value):
         _replace_durably(path, value)
+        return
+    with path.open("r+b") as file:
+        file.write(value.as_buffer_like())
+        file.flush()
+        _sync_bytes(file.fileno())
 
 
 _sync_bytes = getattr(os, "fdatasync", os.fsync)
@@ -119,13 +159,17 @@ _sync_bytes = getattr(os, "fdatasync", os.fsync)
 
 def _replace_durably(path: Path, value: Buffer) -> None:
     _make_folder(path.parent)
-    # One fixed name for each file: what a killed run leaves behind is overwritten by the next.
-    part = path.with_name(path.name + ".partial")
-    with part.open("wb") as file:
-        file.write(value.as_buffer_like())
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    # A name of its own for each write: no other writer, not even one that should not be, tears this one's bytes.
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
+    try:
+        with part.open("xb") as file:
+            file.write(value.as_buffer_like())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     _sync_folder(path.parent)
 
 

@@ -6,31 +6,31 @@ group, change to name the slot. The pointer is one file, replaced in one step; i
 digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched,
 nothing has ever to be cleaned up, and what zarr reads without a word (a missing chunk is zeros, a swapped one is
 somebody else's data) does not pass for a state.
+
+A run has one writer. In a local folder the first process to open it holds a lock until it ends, and a second gets a
+:class:`StoreError`. Elsewhere, as on object stores, and between machines that share a folder, each commit compares
+the pointer with the one that it left: of two writers the later one to commit gets the error, unless both commit at
+the same instant.
 """
 
-import json
+import os
 import secrets
-import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.storage import StorePath
 
 from prunedata.errors import DamagedStore, ForeignStore, RunExists, StoreError
-from prunedata.store.durable import StoreLike, list_names, open_location, read_bytes, write_bytes
+from prunedata.store.durable import DurableStore, StoreLike, list_names, open_location, read_bytes, write_bytes
+from prunedata.store.lock import WriteLock
+from prunedata.store.pointer import decode_pointer, encode_pointer
+from prunedata.store.slots import Slots
 from prunedata.types import Arrays
 
 __all__ = ["Arrays", "RunStore", "State", "StoreLike"]
 
 State = dict[str, Any]
-
-FORMAT = 1
-ATTRIBUTE = "prunedata"
-CHUNK = 1 << 24
 
 
 class RunStore:
@@ -41,16 +41,18 @@ class RunStore:
     location : path, URL or zarr store
         A local folder, a URL that zarr understands (``s3://...``), or any ``zarr.abc.store.Store``.
     mode : {"a", "r"}
-        ``"r"`` reads only.
+        ``"r"`` reads only, and needs no lock.
     """
 
     def __init__(self, location: StoreLike, mode: Literal["a", "r"] = "a") -> None:
         self.location = str(location)
         self._store = open_location(location, read_only=mode == "r")
+        self._lock: WriteLock | None = None
+        self._process = os.getpid()
         self._writer = secrets.token_hex(8)
         self._pointer: dict[str, Any] | None = None
         self._raw = b""
-        self._open_arrays: dict[str, zarr.Array[Any]] = {}
+        self._slots = Slots(self._store, self.location)
 
     @property
     def generation(self) -> int:
@@ -66,19 +68,23 @@ class RunStore:
             If something else lies there.
         DamagedStore
             If any part of the last commit is missing, of another shape or dtype, or does not match its digest.
+        StoreError
+            If it is to be written, and another process has it open for that.
         """
+        self._open_alone()
         while True:
             pointer = self._read_pointer()
             if pointer is None:
                 return None
             generation, about = pointer["generation"], pointer["arrays"]
             try:
-                arrays = {name: self._read_array(name, generation, about[name]) for name in about}
+                arrays = {name: self._slots.read(name, generation, about[name]) for name in about}
             except DamagedStore:
                 if self._get_raw() == self._raw:
                     raise
                 continue  # the run is alive, and has committed twice meanwhile: what was read is its past
             self._pointer = pointer
+            self._claim()
             return pointer["state"], arrays
 
     def create(self, state: State) -> None:
@@ -88,30 +94,67 @@ class RunStore:
         ------
         RunExists, ForeignStore, DamagedStore
             If anything is there. It stays as it was.
+        StoreError
+            If another process has it open for writing.
         """
+        self._open_alone()
         pointer = self._read_pointer()
         if pointer is not None:
             raise RunExists(
                 f"Expected an empty place for a new run. Got {self.location}, which holds a run that has reached "
-                f"epoch {pointer['state'].get('epoch')}. Pass resume=True to go on with it, or name another store."
+                f"epoch {pointer['state'].get('epoch')}. Pass resume=True to go on with it; to begin anew, name "
+                "another store, or delete this one."
             )
+        self._claim()
         self._point(0, state, {})
 
     def write(self, state: State, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Commit: the state is durable when this returns, and the one before is there until then."""
         if self._pointer is None:
             raise StoreError("Expected a store that was created or read before it is written.")
-        if self._get_raw() != self._raw and not self._is_own():
+        self._check_alone()
+        generation = self._pointer["generation"] + 1
+        # Side by side: a disk makes several files safe in about the time that it takes for one.
+        with ThreadPoolExecutor() as pool:
+            written = pool.map(lambda name: self._slots.write(name, generation, arrays[name]), arrays)
+            about = dict(zip(arrays, written, strict=True))
+        self._point(generation, state, about)
+
+    def release(self) -> None:
+        """Let other processes write to the store. This one must not any more."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def _open_alone(self) -> None:
+        """Keep other processes from writing here, where that can be done."""
+        if isinstance(self._store, DurableStore) and not self._store.read_only and self._lock is None:
+            self._store.make_folder()
+            self._lock = WriteLock(self._store.root)
+
+    def _claim(self) -> None:
+        if self._lock is not None and self._lock.claim() and isinstance(self._store, DurableStore):
+            self._store.sweep()
+
+    def _check_alone(self) -> None:
+        """Raise :class:`StoreError` if this is not the one writer any more, or the store is gone."""
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"Expected commits to {self.location} from the process that opened it. Got one from a forked child: "
+                "commit in the parent only."
+            )
+        if self._lock is not None:
+            self._lock.check()
+        raw = self._get_raw()
+        if raw is None:
+            raise StoreError(
+                f"Expected {self.location} as this run left it. Got nothing: it is gone, deleted or moved while the "
+                "run was going. To lose nothing, load this run's state_dict() into a Pruner with another store."
+            )
+        if raw != self._raw and not self._is_own():
             raise StoreError(
                 f"Expected {self.location} as this run left it. Another process has written to it since: "
                 "give each run its own store, and stop the other run before you resume this one."
             )
-        generation = self._pointer["generation"] + 1
-        # Side by side: a disk makes several files safe in about the time that it takes for one.
-        with ThreadPoolExecutor() as pool:
-            written = pool.map(lambda name: self._write_array(name, generation, arrays[name]), arrays)
-            about = dict(zip(arrays, written, strict=True))
-        self._point(generation, state, about)
 
     def _is_own(self) -> bool:
         """Whether what is there is our own: a commit that was interrupted when it was just made. Take it over then."""
@@ -127,24 +170,7 @@ class RunStore:
         if raw is None:
             self._refuse_leftovers()
             return None
-        try:
-            node = json.loads(raw)
-        except ValueError as error:
-            raise DamagedStore(f"Expected JSON in {self.location}/zarr.json. Got {error}.") from error
-        attributes = node.get("attributes") if isinstance(node, dict) else None
-        if not isinstance(attributes, dict) or ATTRIBUTE not in attributes:
-            raise ForeignStore(
-                f"Expected a run of prunedata at {self.location}. Got a zarr node of another kind: name another place."
-            )
-        pointer = attributes[ATTRIBUTE]
-        if not isinstance(pointer, dict) or pointer.get("format") != FORMAT:
-            found = pointer.get("format") if isinstance(pointer, dict) else pointer
-            raise ForeignStore(
-                f"Expected a store of format {FORMAT} at {self.location}. Got format {found!r}: "
-                "it was written by another version of prunedata, or it is damaged."
-            )
-        if pointer.get("digest") != _pointer_digest(pointer) or not _is_group(node):
-            raise DamagedStore(f"Expected {self.location}/zarr.json to match its digest. Got another: it is damaged.")
+        pointer = decode_pointer(raw, self.location)
         self._raw = raw
         return pointer
 
@@ -163,87 +189,11 @@ class RunStore:
             raise ForeignStore(f"Expected an empty place or a run at {self.location}. Got {', '.join(found[:5])}.")
 
     def _point(self, generation: int, state: State, arrays: dict[str, Any]) -> None:
-        pointer = {
-            "format": FORMAT,
-            "generation": generation,
-            "writer": self._writer,
-            "arrays": arrays,
-            "state": state,
-        }
-        body = json.dumps(pointer)
-        pointer["digest"] = zlib.crc32(body.encode())
-        signed = f'{body[:-1]}, "digest": {pointer["digest"]}}}'  # a long history takes a while to encode twice
-        # The document of a zarr group, written as one value: zarr's own update reads, merges and writes it.
-        raw = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": {signed}}}}}'.encode()
+        pointer, raw = encode_pointer(generation, self._writer, arrays, state)
         write_bytes(self._store, "zarr.json", raw)
         self._raw, self._pointer = raw, pointer
-
-    def _write_array(self, name: str, generation: int, values: npt.NDArray[Any]) -> dict[str, Any]:
-        place = f"{name}-{generation % 2}"
-        values = np.ascontiguousarray(values)
-        array = self._open_arrays.get(place)
-        if array is None or array.shape != values.shape or array.dtype != values.dtype:
-            # Made anew, whatever is there: this slot is not in use, and what was in it may be half written.
-            array = self._open_arrays[place] = zarr.create_array(
-                self._store,
-                name=place,
-                shape=values.shape,
-                dtype=values.dtype,
-                chunks=(min(max(values.size, 1), CHUNK),),
-                compressors=None,
-                # A missing chunk reads as this value; zeros would look like a fresh run.
-                fill_value=np.nan if values.dtype.kind == "f" else np.iinfo(values.dtype).max,
-                overwrite=True,
-                config={"write_empty_chunks": True},
-            )
-        digest, (size,) = 0, array.chunks
-        for number, first in enumerate(range(0, values.size, size)):
-            # What zarr would write, in a third of its time: the bytes, and all chunks of one size.
-            chunk = _bytes(values[first : first + size])
-            digest = zlib.crc32(chunk, digest)
-            write_bytes(self._store, f"{place}/c/{number}", chunk.ljust(size * values.itemsize, b"\0"))
-        return {"shape": list(values.shape), "dtype": values.dtype.str, "crc32": digest}
-
-    def _read_array(self, name: str, generation: int, about: dict[str, Any]) -> npt.NDArray[Any]:
-        place = f"{name}-{generation % 2}"
-        try:
-            array = zarr.Array.open(StorePath(self._store, place))
-            if list(array.shape) != about["shape"] or array.dtype != np.dtype(about["dtype"]):
-                found = f"shape {list(array.shape)}, dtype {array.dtype.str}"
-                wanted = f"shape {about['shape']}, dtype {about['dtype']}"
-                raise DamagedStore(f"Expected {wanted} of {place} in {self.location}. Got {found}.")
-            values = np.asarray(array[:])
-        except DamagedStore:
-            raise
-        except Exception as error:  # zarr raises what its codecs and parsers raise
-            raise DamagedStore(f"Expected to read {place} in {self.location}. Got {error!r}: it is damaged.") from error
-        if _digest(values) != about["crc32"]:
-            raise DamagedStore(
-                f"Expected {place} in {self.location} to match its digest. Got other data: it is damaged."
-            )
-        return values
 
 
 def _is_first_write(name: str) -> bool:
     """Whether a file is what a run leaves that is killed while it writes its first pointer."""
     return name.startswith("zarr.") and name.endswith(".partial")
-
-
-def _digest(values: npt.NDArray[Any]) -> int:
-    digest = 0
-    for first in range(0, values.size, CHUNK):
-        digest = zlib.crc32(_bytes(values[first : first + CHUNK]), digest)
-    return digest
-
-
-def _bytes(values: npt.NDArray[Any]) -> bytes:
-    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-
-
-def _is_group(node: dict[str, Any]) -> bool:
-    return node.get("zarr_format") == 3 and node.get("node_type") == "group"
-
-
-def _pointer_digest(pointer: dict[str, Any]) -> int:
-    body = {key: value for key, value in pointer.items() if key != "digest"}
-    return zlib.crc32(json.dumps(body).encode())

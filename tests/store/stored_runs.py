@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-import prunedata.store.run_store
+import prunedata.store.slots
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import inspect
@@ -31,7 +31,7 @@ def observe(pruner, batches=None):
 
 def build(place, chunk=None):
     """A run that stands within its seventh epoch; slot 0 and 1 both hold arrays, the pointer names one of them."""
-    whole, prunedata.store.run_store.CHUNK = prunedata.store.run_store.CHUNK, chunk or prunedata.store.run_store.CHUNK
+    whole, prunedata.store.slots.CHUNK = prunedata.store.slots.CHUNK, chunk or prunedata.store.slots.CHUNK
     try:
         run = start(place)
         for _ in range(6):
@@ -42,7 +42,7 @@ def build(place, chunk=None):
         observe(run, 2)
         run.commit()
     finally:
-        prunedata.store.run_store.CHUNK = whole
+        prunedata.store.slots.CHUNK = whole
     return run
 
 

@@ -207,7 +207,7 @@ def test_a_server_that_does_not_answer_is_not_an_empty_place(bucket, sessions):
 
 
 def test_several_chunks(store, bucket, monkeypatch):
-    monkeypatch.setattr("prunedata.store.run_store.CHUNK", 64)
+    monkeypatch.setattr("prunedata.store.slots.CHUNK", 64)
     arrays = {"counts": np.arange(300, dtype=np.uint16)}
     first = RunStore(store)
     first.create({})

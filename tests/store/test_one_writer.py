@@ -1,0 +1,259 @@
+"""One process writes to a run's store at a time; and within it, the Pruner that was made last."""
+
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from zarr.storage import MemoryStore
+
+from prunedata.errors import RunExists, StoreError
+from prunedata.findings.inspection import inspect
+from prunedata.store.run_store import RunStore
+from tests.programs import ROOT
+from tests.store.test_store import outcome, start, train
+
+ALONE = "only process that writes"
+OPENS = """
+import sys
+from tests.store.test_store import start, train
+run = start(sys.argv[1], resume=True)
+train(run, 1)
+print(run.next_epoch, flush=True)
+sys.stdin.read()  # lives until it is told to end
+"""
+
+
+def another(place):
+    """A process that resumes the run, trains an epoch, and lives on."""
+    return subprocess.Popen(
+        [sys.executable, "-c", OPENS, str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+
+def resumed_elsewhere(place):
+    """What another process that resumes the run prints, and its errors."""
+    return another(place).communicate()
+
+
+def forked(work):
+    """Do something in a forked child; return whether it was refused with a StoreError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # zarr keeps a thread
+        child = os.fork()
+    if not child:
+        status = 2
+        try:
+            work()
+            status = 0
+        except StoreError:
+            status = 1
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 1)
+    return status == 1
+
+
+def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
+    run = start(tmp_path / "run.zarr")
+    train(run, 1)
+    out, err = resumed_elsewhere(tmp_path / "run.zarr")
+    assert out == ""
+    assert f"StoreError: Expected to be the {ALONE}" in err
+    assert inspect(tmp_path / "run.zarr")["epoch"] == 1  # to look is allowed at any time
+    train(run, 1)
+    del run
+    gc.collect()
+    assert resumed_elsewhere(tmp_path / "run.zarr") == ("3\n", "")
+
+
+def test_a_store_is_free_when_its_process_was_killed(tmp_path):
+    place = tmp_path / "run.zarr"
+    train(start(place), 1)
+    gc.collect()
+    other = another(place)
+    assert other.stdout.readline() == "2\n"
+    for resume in (True, False):
+        with pytest.raises(StoreError, match=ALONE):
+            start(place, resume=resume)
+    other.send_signal(signal.SIGKILL)
+    other.communicate()
+    run = start(place, resume=True)
+    assert run.next_epoch == 2
+    train(run, 4)
+    whole = start(None)
+    train(whole, 6)
+    assert outcome(run) == outcome(whole)
+
+
+def test_every_name_of_a_folder_stands_for_one_lock(tmp_path):
+    (tmp_path / "real.zarr").mkdir()
+    (tmp_path / "link.zarr").symlink_to(tmp_path / "real.zarr")
+    run = start(tmp_path / "link.zarr")
+    train(run, 1)
+    assert ALONE in resumed_elsewhere(tmp_path / "real.zarr")[1]
+
+
+def test_who_was_refused_holds_no_lock(tmp_path):
+    """The error is kept, as a notebook does; and with it all that its frames refer to."""
+    train(start(tmp_path), 1)
+    with pytest.raises(RunExists) as exists:
+        start(tmp_path)
+    with pytest.raises(StoreError) as other:
+        start(tmp_path, resume=True, seed=4)
+    assert resumed_elsewhere(tmp_path) == ("2\n", "")
+    assert exists.value
+    assert other.value
+
+
+def test_a_cell_that_was_run_twice_goes_on_with_the_younger_run(tmp_path):
+    old = start(tmp_path)
+    train(old, 1)
+    new = start(tmp_path, resume=True)
+    with pytest.raises(StoreError, match="Another Pruner of this process has taken it over"):
+        train(old, 1)  # though the younger has not committed anything yet
+    train(new, 5)
+    whole = start(None)
+    train(whole, 6)
+    assert outcome(new) == outcome(whole)
+
+
+def test_a_younger_run_that_is_gone_or_was_refused_takes_nothing_over(tmp_path):
+    run = start(tmp_path)
+    train(run, 1)
+    assert start(tmp_path, resume=True).next_epoch == 1
+    with pytest.raises(StoreError):
+        start(tmp_path, resume=True, seed=4)
+    with pytest.raises(RunExists):
+        start(tmp_path)
+    train(run, 1)
+    assert inspect(tmp_path)["epoch"] == 2
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+def test_a_forked_child_does_not_commit(tmp_path, place):
+    run = start(tmp_path if place == "folder" else MemoryStore())
+    train(run, 1)
+    assert forked(run.commit)
+    train(run, 1)
+
+
+def test_a_forked_child_does_not_resume_beside_its_parent_nor_keep_the_lock(tmp_path):
+    run = start(tmp_path)
+    train(run, 1)
+    assert forked(lambda: start(tmp_path, resume=True))
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        os.close(write)
+        os.read(read, 1)  # a worker that outlives its parent's run
+        os._exit(0)
+    del run
+    gc.collect()
+    assert resumed_elsewhere(tmp_path) == ("2\n", "")
+    os.close(write)
+    os.close(read)
+    os.waitpid(child, 0)
+
+
+def test_a_file_system_without_locks_still_has_the_check_of_the_pointer(tmp_path, monkeypatch):
+    def flock(descriptor, how):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("prunedata.store.lock.fcntl.flock", flock)
+    first = start(tmp_path)
+    train(first, 1)
+    assert resumed_elsewhere(tmp_path) == ("2\n", "")
+    with pytest.raises(StoreError, match="Another process has written to it"):
+        train(first, 1)
+    assert inspect(tmp_path)["epoch"] == 2
+
+
+def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path):
+    run = start(tmp_path)
+    train(run, 2)
+    names = {path for path in tmp_path.rglob("*") if path.is_file()}
+    left = ["zarr.json.0123456789abcdef.partial", "hits-0/zarr.json.1.partial", "hits-1/c/0.2.partial"]
+    for name in left:
+        (tmp_path / name).write_bytes(b"half")
+    inspect(tmp_path)
+    assert all((tmp_path / name).exists() for name in left)  # who only looks removes nothing
+    del run
+    gc.collect()
+    start(tmp_path, resume=True)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == names
+
+
+def test_two_writers_of_one_file_do_not_tear_it(tmp_path, monkeypatch):
+    """Without any lock, the file is the one's or the other's, as each writes under a name of its own."""
+    store, other, seen = RunStore(tmp_path), RunStore(tmp_path), []
+    store.create({"epoch": 0})
+    replace = Path.replace
+
+    def in_between(part, path):
+        if path.name == "zarr.json" and not seen:
+            seen.append(part)
+            other.read()
+            other.write({"epoch": 2}, {})
+        return replace(part, path)
+
+    monkeypatch.setattr(Path, "replace", in_between)
+    store.write({"epoch": 1}, {})
+    assert RunStore(tmp_path, mode="r").read() == ({"epoch": 1}, {})
+
+
+class TestGone:
+    """The store is deleted, all of it or a part, while the run goes on."""
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_the_folder(self, tmp_path, again):
+        place = tmp_path / "run.zarr"
+        run = start(place)
+        train(run, 2)
+        shutil.rmtree(place)
+        if again:
+            place.mkdir()
+        with pytest.raises(StoreError, match=r"run.zarr as this run left it. Got nothing: it is gone"):
+            train(run, 1)
+        other = start(tmp_path / "other.zarr")
+        other.load_state_dict(run.state_dict())  # as the error says
+        train(other, 3)
+        whole = start(None)
+        train(whole, 6)
+        assert outcome(start(tmp_path / "other.zarr", resume=True)) == outcome(whole)
+
+    def test_the_metadata_of_the_arrays(self, tmp_path):
+        """They are written once; a cleaner of scratch space takes what is old."""
+        run = start(tmp_path)
+        for _ in range(6):
+            train(run, 1)
+            for path in tmp_path.glob("*/zarr.json"):
+                path.unlink()
+        run.commit()
+        whole = start(None)
+        train(whole, 6)
+        assert outcome(start(tmp_path, resume=True)) == outcome(whole)
+
+
+def test_the_program_may_change_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = start("run.zarr")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    train(run, 2)
+    assert inspect(tmp_path / "run.zarr")["epoch"] == 2
+    assert not list((tmp_path / "elsewhere").iterdir())
