@@ -13,6 +13,7 @@ from prunedata.findings.suspects import check_counts
 from prunedata.findings.wrong_labels import Estimate, by_high, by_hits
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.built_in import from_description
 from prunedata.policies.protocol import Policy, describe
 from prunedata.policies.running_loss import RunningLoss
 from prunedata.types import Array
@@ -101,7 +102,7 @@ class Advice:
         return cls(
             **{
                 **plain,
-                "policy": None if plain["policy"] is None else ADVISED_POLICY,
+                "policy": None if plain["policy"] is None else from_description(plain["policy"]),
                 "schedule": None if plain["schedule"] is None else Schedule.from_dict(plain["schedule"]),
                 "wrong_labels_range": plain["wrong_labels_range"] and tuple(plain["wrong_labels_range"]),
                 "evidence": tuple(plain["evidence"]),

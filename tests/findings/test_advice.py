@@ -1,13 +1,14 @@
 """What a run is advised: bounds and monotony, and that the runs it was learnt from get the advice they should."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from prunedata import CostModel, PrunedataError, Schedule
+from prunedata import CostModel, PrunedataError, RunningLoss, Schedule
 from prunedata.findings.advice import ADVISED_POLICY, FEWEST_VISITS, PRUNE_MOST, USUAL_SAVING, Advice, advise
 from prunedata.findings.wrong_labels import CERTAIN_ENOUGH, HIGHEST, LIKELY_CURVES, PRUNE_FROM, WRONG, by_high, by_hits
 from prunedata.policies.protocol import describe
@@ -181,6 +182,17 @@ def test_advice_as_json_says_all(found):
         assert Schedule.from_dict(plain["schedule"]) == found.schedule
     else:
         assert (plain["policy"], plain["schedule"]) == (None, None)
+
+
+def test_advice_from_a_dict_keeps_the_parameters_of_its_policy():
+    found = replace(advised(0.3), policy=RunningLoss(0.5))
+    assert Advice.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+@pytest.mark.parametrize("policy", [{"name": "RunningLoss", "decay": 3}, {"name": "Mine"}, "RunningLoss"])
+def test_advice_of_an_unknown_policy_is_refused(policy):
+    with pytest.raises(PrunedataError, match="Expected"):
+        Advice.from_dict(advised(0.3).to_dict() | {"policy": policy})
 
 
 @pytest.mark.parametrize(
