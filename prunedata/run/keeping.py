@@ -96,4 +96,10 @@ class Keeper:
         if not plan.lengthens(stored):
             state.check_run(self.run)
         state.check_run(self.run | {"schedule": given})
-        return plan.lengthened(in_force, stored)
+        longer = plan.lengthened(in_force, stored)
+        if state.open and longer.prunes(state.epoch) != in_force.prunes(state.epoch):
+            raise PrunedataError(
+                f"Expected epoch {state.epoch} to go on as it began. Got a longer schedule, by which it does not "
+                f"anneal: end this epoch with the schedule of {stored.epochs} epochs, and then lengthen the run."
+            )
+        return longer

@@ -1,0 +1,300 @@
+"""A run that is given more epochs goes on as one that had them from the start, as far as the past allows."""
+
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prunedata import (
+    DroppingCount,
+    FinishedWarning,
+    ForeignStore,
+    LossRanked,
+    NeverPrunesWarning,
+    PrunedataError,
+    Pruner,
+    RunningLoss,
+    Schedule,
+)
+from prunedata.findings.inspection import inspect
+from tests.strategies import policies, schedules
+
+SAMPLES = 60
+SHORT = Schedule(8, window=4, start=1, block=2, pruned_per_block=1)
+LONG = replace(SHORT, epochs=13)
+
+
+def start(schedule=SHORT, place=None, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NeverPrunesWarning)
+        return Pruner(SAMPLES, schedule, **{"prune": 0.3, "store": place, "resume": place is not None, **more})
+
+
+def train(run, until=None, batches=None):
+    """Train up to an epoch, and so many batches of it; return the masks of all."""
+    seen = {}
+    last = run.schedule.epochs if until is None else until
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NeverPrunesWarning)  # of advice
+        while run.next_epoch < last + (batches is not None):
+            epoch = run.begin_epoch()
+            seen[epoch.number] = epoch.keep.tolist()
+            stops = batches is not None and epoch.number == last
+            for ids in list(epoch.batches(16))[: batches if stops else None]:
+                run.observe(ids, np.where(ids < 18, 3.0, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3))))
+            if stops:
+                break
+            run.end_epoch()
+    return seen
+
+
+def outcome(run):
+    records = [{k: v for k, v in one.items() if k not in ("seconds", "overhead")} for one in run.history]
+    arrays = {"counts": run.counts, "hits": run.hits, "visits": run.visits, **run.arrays}
+    return records, run.schedule, {name: array.tolist() for name, array in arrays.items()}
+
+
+def from_its_store(run, schedule, place, **more):
+    run.commit()
+    return start(schedule, place, **more)
+
+
+def from_a_checkpoint(run, schedule, place, **more):
+    longer = start(schedule, **more)
+    longer.load_state_dict(run.state_dict())
+    return longer
+
+
+AUTO = {"policy": "auto", "classes": 10, "prune": 0.5}
+WAYS = [from_its_store, from_a_checkpoint]
+TUPLES = [
+    (Schedule(8, (3, 5), 1, 2, 1, 2), Schedule(13, (3, 5, 4, 9), 1, 2, 1, 2)),
+    (Schedule(8, (3, 60), 1, 2, 1), Schedule(13, (3, 10), 1, 2, 1)),
+    (Schedule.from_milestones(8, [3], 1, 2, 1), Schedule.from_milestones(13, [3, 10], 1, 2, 1)),
+]
+LENGTHENED = [
+    (SHORT, LONG),
+    (replace(SHORT, window=5), replace(SHORT, window=5, epochs=13)),
+    (replace(SHORT, reading="printed"), replace(LONG, reading="printed")),
+    *TUPLES,
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stop", [(0, None), (0, 1), (3, None), (3, 2), (7, 2), (8, None)], ids=str)
+@pytest.mark.parametrize("schedules", LENGTHENED, ids=lambda two: f"{two[0].window}-{two[0].reading}")
+def test_it_ends_as_if_it_had_been_so_long_from_the_start(tmp_path, way, stop, schedules):
+    short, long = schedules
+    place = tmp_path / "run.zarr"
+    run, whole = start(short, place, classes=10), start(long, classes=10)
+    masks = train(run, *stop)
+    longer = way(run, long, place, classes=10)
+    assert longer.next_epoch == stop[0]
+    assert masks | train(longer) == train(whole)
+    assert outcome(longer) == outcome(whole)
+    if way is from_its_store:
+        found = inspect(place)
+        assert Schedule.from_dict(found["schedule"]) == long
+        assert outcome(start(long, place, classes=10)) == outcome(whole)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_counts_get_the_room_that_they_need(tmp_path, way):
+    short, long = (
+        replace(SHORT, window=1000, pruned_per_block=0),
+        replace(SHORT, window=1000, pruned_per_block=0, epochs=270),
+    )
+    run, whole = start(short, tmp_path), start(long)
+    train(run)
+    assert run.counts.dtype == np.uint8
+    longer = way(run, long, tmp_path)
+    for one in (longer, whole):
+        train(one)
+    assert longer.counts.max() == 270
+    assert outcome(longer) == outcome(whole)
+
+
+POLICIES = policies() | st.sampled_from([RunningLoss(0.5), LossRanked()])
+
+
+@settings(max_examples=30)
+@given(schedules(max_epochs=7), st.integers(1, 9), POLICIES, st.integers(0, 7), st.booleans(), st.data())
+def test_so_does_every_run(short, more, policy, stop, stored, data):
+    short = replace(short, anneal=0)
+    window = short.window
+    if isinstance(window, tuple):
+        window = (*window, *data.draw(st.lists(st.integers(1, 5), max_size=3)), short.epochs + more)
+    long = replace(short, epochs=short.epochs + more, window=window)
+    stop = min(stop, short.epochs)
+    batches = None if stop == short.epochs else data.draw(st.none() | st.integers(0, 4))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "run.zarr"
+        run, whole = start(short, place, policy=policy), start(long, policy=policy)
+        masks = train(run, stop, batches)
+        longer = (from_its_store if stored else from_a_checkpoint)(run, long, place, policy=policy)
+        masks |= train(longer)
+    expected = train(whole)
+    past = [number for number in range(short.epochs) if short.prunes(number) != long.prunes(number)]
+    assert past == []
+    assert masks == expected
+    assert outcome(longer) == outcome(whole)
+
+
+def test_the_store_says_so_before_the_first_epoch_is_done(tmp_path):
+    train(start(SHORT, tmp_path), 5)
+    start(LONG, tmp_path)
+    found = inspect(tmp_path)
+    assert Schedule.from_dict(found["schedule"]) == LONG
+    with pytest.raises(ForeignStore, match="schedule"):
+        start(SHORT, tmp_path)  # it is a run of 13 epochs now
+    assert start(LONG, tmp_path).next_epoch == 5
+    assert start(replace(LONG, epochs=20), tmp_path).schedule.epochs == 20
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_finished_run_goes_on(tmp_path):
+    train(start(SHORT, tmp_path))
+    with pytest.warns(FinishedWarning, match="give its schedule more epochs, with resume=True"):
+        assert list(start(SHORT, tmp_path).epochs()) == []
+    run = start(LONG, tmp_path)
+    assert next(run.epochs()).number == 8
+
+
+class TestRewindowed:
+    """The new window goes on repeating."""
+
+    @pytest.mark.parametrize("window", [2, 3, 50])
+    @pytest.mark.parametrize("given", [(SHORT, LONG), TUPLES[0]], ids=["int", "tuple"])
+    def test_as_one_that_was_so_long_when_it_got_its_window(self, tmp_path, given, window):
+        short, long = given
+        run, whole = start(short, tmp_path), start(long)
+        for one in (run, whole):
+            train(one, 5)
+            one.rewindow(window)
+        train(run, 7)
+        longer = start(long, tmp_path)
+        assert train(longer) == {number: keep for number, keep in train(whole).items() if number >= 7}
+        assert [longer.schedule.resets(e) for e in range(13)] == [whole.schedule.resets(e) for e in range(13)]
+        assert [longer.schedule.prunes(e) for e in range(13)] == [whole.schedule.prunes(e) for e in range(13)]
+        assert outcome(start(long, tmp_path))[2] == outcome(whole)[2]
+
+
+class TestAuto:
+    """With policy="auto" the advice stands, if it has come; otherwise the longer run is watched for longer."""
+
+    SHORT, LONG = Schedule(60, 60, 20, 5, 4), Schedule(90, 60, 20, 5, 4)
+
+    def test_before_advice_it_is_the_longer_run(self, tmp_path):
+        run, whole = start(self.SHORT, tmp_path, **AUTO), start(self.LONG, **AUTO)
+        train(run, 7, 2)
+        longer = from_its_store(run, self.LONG, tmp_path, **AUTO)
+        train(longer, 20)
+        train(whole, 20)
+        assert longer.advice == whole.advice
+        assert longer.advice.schedule.start == 15  # a sixth of 90
+        assert outcome(longer) == outcome(whole)
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_after_it_the_run_prunes_to_its_new_end(self, tmp_path, way):
+        run = start(self.SHORT, tmp_path, **AUTO)
+        train(run, 12)
+        longer = way(run, self.LONG, tmp_path, **AUTO)
+        assert longer.advice == run.advice
+        assert longer.advice.verdict == "prune"
+        assert longer.schedule.pruned_epochs == tuple(range(10, 90))
+        assert longer.schedule.windows == ((0, 90),)
+        train(longer)
+        assert [record["pruned"] for record in longer.history] == [False] * 10 + [True] * 80
+
+    def test_advised_not_to_prune_it_goes_on_so(self, tmp_path):
+        options = AUTO | {"classes": 1000}  # a loss of 3 is none above a blind guess
+        train(start(self.SHORT, tmp_path, **options))
+        longer = start(self.LONG, tmp_path, **options)
+        assert longer.advice.verdict == "fewer epochs"
+        train(longer)
+        assert len(longer.history) == 90
+        assert not any(record["pruned"] for record in longer.history)
+
+
+class TestAnnealing:
+    """The last epochs anneal: with more epochs, they are later ones."""
+
+    SHORT, LONG = (Schedule(epochs, 4, 1, 1, 1, anneal=3) for epochs in (8, 13))
+
+    @pytest.mark.parametrize("stop", [(5, None), (3, 2)], ids=str)
+    def test_before_it_has_begun_the_run_is_the_longer_one(self, tmp_path, stop):
+        run, whole = start(self.SHORT, tmp_path), start(self.LONG)
+        masks = train(run, *stop)
+        longer = from_its_store(run, self.LONG, tmp_path)
+        assert masks | train(longer) == train(whole)
+        assert outcome(longer) == outcome(whole)
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_what_has_annealed_stays_and_the_new_end_anneals(self, tmp_path, way):
+        run = start(self.SHORT, tmp_path)
+        train(run)
+        longer = way(run, self.LONG, tmp_path)
+        train(longer)
+        pruned = [record["number"] for record in longer.history if record["pruned"]]
+        assert pruned == [1, 2, 3, 9]  # 5 to 7 annealed, 10 to 12 do; a window begins with 4, 8 and 12
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_an_epoch_that_anneals_is_ended_first(self, tmp_path, way):
+        run = start(self.SHORT, tmp_path)
+        train(run, 6, 2)
+        with pytest.raises(PrunedataError, match=r"Expected epoch 6 to go on as it began.*schedule of 8 epochs"):
+            way(run, self.LONG, tmp_path)
+        assert inspect(tmp_path)["schedule"]["epochs"] == 8
+
+
+OTHERS = [
+    replace(SHORT, epochs=7),
+    replace(LONG, start=2),
+    replace(LONG, window=5),
+    replace(LONG, window=(4, 4, 5)),
+    replace(LONG, block=3),
+    replace(LONG, attenuation=2),
+    replace(LONG, reading="printed"),
+    replace(LONG, anneal=1),
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+@pytest.mark.parametrize("epochs", [0, 3])
+def test_any_other_change_is_refused(tmp_path, other, epochs):
+    run = start(SHORT, tmp_path)
+    train(run, epochs)
+    state, before = run.state_dict(), (tmp_path / "zarr.json").read_bytes()
+    with pytest.raises(ForeignStore, match="schedule"):
+        start(other, tmp_path)
+    assert (tmp_path / "zarr.json").read_bytes() == before
+    with pytest.raises(ForeignStore, match="schedule"):
+        start(other).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ((3, 5), (4, 4, 5)),
+        ((3, 4, 1), (3, 5, 5)),
+        ((3, 5), 4),
+        (4, (4, 4, 5)),
+    ],
+    ids=str,
+)
+def test_windows_of_the_past_stay_as_they_are(tmp_path, short, long):
+    train(start(replace(SHORT, window=short), tmp_path), 3)
+    with pytest.raises(ForeignStore, match="schedule"):
+        start(replace(LONG, window=long), tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"seed": 3}, {"prune": 0.2}, {"policy": DroppingCount(1)}, {"batch_size": 4}])
+def test_a_longer_schedule_excuses_nothing_else(tmp_path, change):
+    train(start(SHORT, tmp_path), 3)
+    with pytest.raises(ForeignStore, match=next(iter(change))):
+        start(LONG, tmp_path, **change)
