@@ -1,0 +1,98 @@
+"""A loop over epochs that is left by break or an error loses no epoch that was seen whole."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from prunedata import Pruner, Random, Schedule
+from prunedata.findings.inspection import inspect
+
+SAMPLES = 40
+SCHEDULE = Schedule(6, window=3, start=1, block=2, pruned_per_block=1)
+
+
+def start(place=None, **more):
+    return Pruner(SAMPLES, SCHEDULE, prune=10, store=place, resume=place is not None, **more)
+
+
+def observe(run, epoch, batches=None):
+    for ids in list(epoch.batches(8))[:batches]:
+        run.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
+
+
+def finish(run):
+    for epoch in run.epochs():
+        observe(run, epoch)
+    return run.counts.tolist(), run.visits.tolist(), [record["kept"] for record in run.history]
+
+
+def test_an_epoch_that_was_seen_whole_is_done_and_in_the_store(tmp_path):
+    run = start(tmp_path)
+    for epoch in run.epochs():
+        observe(run, epoch)
+        if epoch.number == 2:
+            break
+    assert run.next_epoch == len(run.history) == inspect(tmp_path)["epoch"] == 3
+    assert not inspect(tmp_path)["open"]
+    assert finish(run) == finish(start())
+
+
+def test_one_that_was_not_stays_open_and_goes_on(tmp_path):
+    run = start(tmp_path)
+    for epoch in run.epochs():
+        observe(run, epoch, 2 if epoch.number == 2 else None)
+        if epoch.number == 2:
+            break
+    assert (run.next_epoch, inspect(tmp_path)["epoch"]) == (2, 2)
+    assert run.current.number == 2
+    assert finish(run) == finish(start())
+
+
+def test_nor_is_one_that_nothing_was_seen_of():
+    for policy in (Random(), None):
+        run = start(**({} if policy is None else {"policy": policy}))
+        for _ in run.epochs():
+            break
+        assert (run.next_epoch, run.history) == (0, [])
+        assert run.current.number == 0
+
+
+def test_an_error_after_the_last_batch_loses_nothing_either(tmp_path):
+    run = start(tmp_path)
+
+    def loop():
+        for epoch in run.epochs():
+            observe(run, epoch)
+            if epoch.number == 1:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
+    gc.collect()
+    assert inspect(tmp_path)["epoch"] in (1, 2)  # the second is done when nobody holds the loop any more
+    assert finish(run) == finish(start())
+    assert inspect(tmp_path)["epoch"] == 6
+
+
+def test_a_loop_that_is_forgotten_ends_no_later_epoch():
+    run = start()
+    first = run.epochs()
+    observe(run, next(first))
+    for epoch in run.epochs():
+        observe(run, epoch, None if epoch.number == 0 else 1)
+        if epoch.number == 1:
+            break
+    assert run.next_epoch == 1
+    first.close()
+    assert run.next_epoch == 1
+    assert finish(run) == finish(start())
+
+
+def test_an_epoch_that_was_ended_by_hand_is_not_ended_twice(tmp_path):
+    run = start(tmp_path)
+    for epoch in run.epochs():
+        observe(run, epoch)
+        run.end_epoch()
+        break
+    assert run.next_epoch == inspect(tmp_path)["epoch"] == 1
