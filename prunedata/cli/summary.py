@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from prunedata.cli.text import bar, table
+from prunedata.cli.text import bar, duration, table
 
 __all__ = ["summary"]
 
@@ -28,6 +28,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("batch size", "-" if found["batch_size"] is None else str(found["batch_size"])),
         ("state", state),
         ("commits", f"{found['generation']:,}"),
+        *_saved(found["saved"]),
         *_observed_only(found),
         *_advice(found.get("advice"), found["samples"]),
     ]
@@ -43,6 +44,20 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
             (),
         ),
     ]
+
+
+def _saved(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not saved["epochs"]:
+        return []
+    if not saved["visits_saved"]:
+        return [("saved", f"nothing in {saved['epochs']:,} epochs")]
+    visits = saved["visits"] + saved["visits_saved"]
+    told = [f"{saved['visits_saved']:,} of {visits:,} sample visits ({saved['visits_saved_percent']:.2f} %)"]
+    if saved["batches_saved"] is not None:
+        told.append(f"{saved['batches_saved']:,} batches")
+    if saved["seconds_saved"] is not None:
+        told.append(f"{duration(saved['seconds_saved'])} beside {duration(saved['seconds'])} of training")
+    return [("saved", ", ".join(told))]
 
 
 def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from prunedata.findings.savings import savings
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING
@@ -28,7 +29,8 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
         schedule as it stands now); ``observe_only``, ``classes``: the options, False and None where not in use;
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
-        epochs, otherwise None; ``epoch``, ``open``: the epoch that is open, or else the next;
+        epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
+        :func:`prunedata.findings.savings.savings`; ``epoch``, ``open``: the epoch that is open, or else the next;
         ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
         ``counts_histogram``: samples by count; ``most_pruned``: the samples left out most often, with their
         ``hits`` and ``visits`` of the run and their ``count`` of the window.
@@ -52,6 +54,7 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
         "classes": run.get("classes"),
         "advice": state.advice,
         "would_save_percent": 100 * would_prune / max(1, len(history) * state.samples) if observe_only else None,
+        "saved": savings(history, state.samples, run.get("batch_size")),
         "schedule": state.schedule,
         "epoch": state.epoch,
         "open": state.open,

@@ -235,6 +235,15 @@ FOUND = {
     "epoch": 12,
     "open": True,
     "generation": 13,
+    "saved": {
+        "epochs": 12,
+        "visits": 11_000,
+        "visits_saved": 1000,
+        "visits_saved_percent": 100 / 12,
+        "batches_saved": 40,
+        "seconds": 64.0,
+        "seconds_saved": 2.5,
+    },
     "arrays": [{"name": "counts", "dtype": "uint8", "shape": [1000]}],
     "history": [RECORD | {"number": n, "pruned": n > 2} for n in range(11)] + [RECORD | {"mean_loss": None}],
     "counts_histogram": {"10": 1, "0": 900, "2": 99},
@@ -301,8 +310,23 @@ def test_summary_of_a_run():
     assert lines[-1].split() == ["3", "5", "9", "7", "2"]
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, "1,000 of 12,000 sample visits (8.33 %), 40 batches, 2.5 s beside 1 min 4 s of training"),
+        ({"batches_saved": None}, "1,000 of 12,000 sample visits (8.33 %), 2.5 s beside 1 min 4 s of training"),
+        ({"seconds_saved": None}, "1,000 of 12,000 sample visits (8.33 %), 40 batches"),
+        ({"visits_saved": 0}, "nothing in 12 epochs"),
+    ],
+)
+def test_summary_says_what_was_saved(change, told):
+    lines = summary(FOUND | {"saved": FOUND["saved"] | change}, ".#")
+    assert f"saved       {told}" in lines
+
+
 def test_summary_of_a_run_that_has_just_begun():
-    nothing = {"arrays": [], "history": [], "counts_histogram": {}, "most_pruned": []}
+    nothing = {"saved": {"epochs": 0}, "arrays": [], "history": [], "counts_histogram": {}, "most_pruned": []}
     lines = summary(FOUND | nothing | {"epoch": 30, "open": False}, ".#")
     assert "state       finished" in lines
     assert "epochs" not in lines
+    assert not any(line.startswith("saved") for line in lines)

@@ -1,0 +1,82 @@
+"""What a run has saved, from its records alone."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import Pruner, Schedule
+from prunedata.findings.inspection import inspect
+from prunedata.findings.savings import savings
+from tests.strategies import pruner, schedules
+
+
+def record(kept, seconds, overhead=0.0):
+    return {"kept": kept, "seconds": seconds, "overhead": overhead}
+
+
+def test_before_the_first_epoch_is_done_nothing_is_known():
+    assert savings([], 100, 10) == {
+        "epochs": 0,
+        "pruned_epochs": 0,
+        "visits": 0,
+        "visits_saved": 0,
+        "visits_saved_percent": 0.0,
+        "batches_saved": 0,
+        "seconds": 0,
+        "overhead_seconds": 0,
+        "seconds_saved": None,
+    }
+
+
+def test_visits_batches_and_seconds_are_added_up():
+    history = [record(100, 9.0, 0.5), record(100, 4.0), record(75, 3.0, 0.25), record(100, 5.0), record(75, 3.5)]
+    found = savings(history, 100, 32)
+    assert (found["epochs"], found["pruned_epochs"]) == (5, 2)
+    assert (found["visits"], found["visits_saved"], found["visits_saved_percent"]) == (450, 50, 10.0)
+    assert found["batches_saved"] == 2  # 4 batches, or 3
+    assert (found["seconds"], found["overhead_seconds"]) == (24.5, 0.75)
+    assert found["seconds_saved"] == 2.0 + 1.5  # beside 5.0: that the first epoch warmed up does not matter
+
+
+@pytest.mark.parametrize("kept", [100, 75])
+def test_without_a_neighbour_to_compare_with_time_is_not_known(kept):
+    assert savings([record(kept, 2.0)] * 3, 100)["seconds_saved"] is None
+
+
+def test_batches_are_not_known_without_their_size():
+    assert savings([record(75, 2.0)], 100)["batches_saved"] is None
+
+
+def test_time_that_pruning_costs_is_told():
+    assert savings([record(100, 2.0), record(75, 3.0)], 100)["seconds_saved"] == -1.0
+
+
+@given(schedules(max_epochs=12), st.integers(1, 50), st.data())
+def test_a_run_and_its_store_say_the_same_and_its_visits_are_those_counted(schedule, samples, data):
+    prune, size = data.draw(st.integers(0, samples - 1)), data.draw(st.none() | st.integers(1, 20))
+    run = pruner(samples, schedule, prune=prune, batch_size=size)
+    for epoch in run.epochs():
+        kept = np.flatnonzero(epoch.keep)
+        run.observe(kept, np.sin(kept + epoch.number))
+    saved = run.saved
+    assert saved == savings(run.history, samples, size)
+    assert saved["visits"] == int(run.visits.sum(dtype=int))
+    assert saved["visits"] + saved["visits_saved"] == samples * schedule.epochs
+    if size is not None:
+        assert saved["batches_saved"] == schedule.epochs * -(-samples // size) - run.total_batches()
+
+
+def test_inspect_has_it_under_one_key(tmp_path):
+    run = Pruner(40, Schedule(4, 4, 1, 1, 1), prune=10, store=tmp_path, batch_size=8)
+    assert inspect(tmp_path)["saved"] == run.saved
+    for epoch in run.epochs():
+        kept = np.flatnonzero(epoch.keep)
+        run.observe(kept, np.sin(kept + epoch.number))
+    found = inspect(tmp_path)["saved"]
+    # What the last commit itself took is known to the run only.
+    assert {**found, "overhead_seconds": 0} == {**run.saved, "overhead_seconds": 0}
+    assert found["batches_saved"] == 3
+    assert json.loads(json.dumps(found)) == found
