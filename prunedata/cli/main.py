@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
+from prunedata import __version__
+from prunedata.cli.arguments import add_top
 from prunedata.cli.plan import add_plan
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
@@ -19,6 +21,8 @@ from prunedata.streams.shards import ShardIndex, expand
 
 __all__ = ["main"]
 
+STATUSES = "Exit status: 0 when all went well, 2 on an error, which is told in one line on standard error."
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -27,13 +31,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="prunedata", description="Train on fewer samples, and see the time saved.")
+    parser = _Parser(prog="prunedata", description="Train on fewer samples, and see the time saved.", epilog=STATUSES)
+    parser.add_argument("--version", action="version", version=f"prunedata {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_plan(commands)
     look = commands.add_parser("inspect", help="what the store of a run holds, and what was pruned most")
     look.set_defaults(run=_inspect)
     look.add_argument("store", help="path of the run's store, as run.zarr")
-    look.add_argument("--top", type=int, default=10, metavar="N", help="samples pruned most to list (10)")
+    add_top(look, 10, "samples pruned most to list")
     look.add_argument("--json", action="store_true", help="print one JSON object")
     scan = commands.add_parser("index", help="which samples are in WebDataset shards, read from their headers")
     scan.set_defaults(run=_index)
@@ -45,8 +50,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _inspect(args: argparse.Namespace) -> None:
-    if args.top < 0:
-        raise PrunedataError(f"Expected --top of at least 0. Got {args.top}.")
     found = inspect(args.store, top=args.top)
     print(json.dumps(found) if args.json else "\n".join(summary(found, marks(sys.stdout.encoding))))
 

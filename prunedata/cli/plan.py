@@ -7,23 +7,16 @@ import json
 import sys
 from typing import Any
 
+from prunedata.cli.arguments import number
 from prunedata.cli.text import duration, marks, strip, table
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import CostModel, Prediction, count_pruned
 from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["add_plan", "number"]
+__all__ = ["add_plan"]
 
 SHAPE = ("start", "block", "pruned_per_block", "prune")  # what describes a schedule beside its window
-
-
-def number(text: str) -> int | float:
-    """What was written, as an int if it is one."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
 
 
 def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
@@ -48,9 +41,14 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
     add(
         "--anneal", type=number, metavar="N", help="the last epochs are not pruned: a number, or a fraction below 1 (0)"
     )
-    add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction below 1")
+    add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction as 0.2 or 20%%")
     add("--batch-size", type=int, required=True, metavar="N")
-    add("--batch-time", type=float, metavar="S", help="seconds of a training step on one batch")
+    add(
+        "--batch-time",
+        type=float,
+        metavar="S",
+        help="seconds of a training step on one batch; without it, percent only",
+    )
     add("--overhead", type=float, default=0.0, metavar="S", help="seconds of watching an epoch (0)")
     add("--reading", choices=("aligned", "printed"), default="aligned", help="of Algorithm 2 (aligned)")
     add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much time")
@@ -73,8 +71,6 @@ def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedu
     untouched = len(missing) == len(SHAPE) and args.attenuation is None and args.anneal is None
     if untouched and args.target_saving is not None:
         return None
-    if args.batch_time is None:
-        missing.append("--batch-time")
     if missing:
         raise PrunedataError(
             f"Expected all of a schedule, or --target-saving and nothing of it. Missing: {', '.join(missing)}."
@@ -96,11 +92,12 @@ def _plan(args: argparse.Namespace) -> None:
     if args.target_saving is not None:
         proposals = propose(cost, args.target_saving, args.epochs, window, reading=args.reading)
     prediction = None if schedule is None else cost.predict(schedule, args.prune)
+    timed = args.batch_time is not None
     if args.json:
-        print(json.dumps(_plan_dict(schedule, prediction, proposals)))
+        print(json.dumps(_plan_dict(schedule, prediction, proposals, timed)))
         return
     if schedule is not None and prediction is not None:
-        _print_plan(schedule, prediction, cost, args.prune)
+        _print_plan(schedule, prediction, cost, args.prune, timed)
     if proposals is not None:
         if schedule is not None:
             print()
@@ -108,11 +105,13 @@ def _plan(args: argparse.Namespace) -> None:
 
 
 def _plan_dict(
-    schedule: Schedule | None, prediction: Prediction | None, proposals: list[Proposal] | None
+    schedule: Schedule | None, prediction: Prediction | None, proposals: list[Proposal] | None, timed: bool
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if schedule is not None and prediction is not None:
         found |= prediction.to_dict()
+        if not timed:
+            found |= dict.fromkeys(("regular_seconds", "pruned_seconds", "saved_seconds"))
         found |= {"pruned_epoch_numbers": schedule.pruned_epochs, "schedule": schedule.to_dict()}
     if proposals is not None:
         found["proposals"] = [
@@ -133,7 +132,7 @@ def _options(proposal: Proposal) -> str:
     return text if schedule.reading == "aligned" else f"{text} --reading printed"
 
 
-def _print_plan(schedule: Schedule, found: Prediction, cost: CostModel, prune: int | float) -> None:
+def _print_plan(schedule: Schedule, found: Prediction, cost: CostModel, prune: int | float, timed: bool) -> None:
     two = marks(sys.stdout.encoding)
     print(f"epoch (each row a window; {two[1]} pruned, {two[0]} all samples)")
     print("\n".join(strip(schedule, two)), end="\n\n")
@@ -148,16 +147,28 @@ def _print_plan(schedule: Schedule, found: Prediction, cost: CostModel, prune: i
         ("samples pruned in each", f"{pruned:,}", f"of {cost.samples:,}"),
         ("batches, regular", f"{found.regular_batches:,}", f"of {cost.batch_size:,} samples"),
         ("batches, pruned", f"{found.pruned_batches:,}", ""),
-        ("time, regular", f"{found.regular_seconds:,.2f} s", duration(found.regular_seconds)),
-        ("time, pruned", f"{found.pruned_seconds:,.2f} s", duration(found.pruned_seconds)),
-        ("time saved", f"{found.saved_seconds:,.2f} s", duration(found.saved_seconds)),
-        ("time saved, percent", f"{found.saved_percent:.2f} %", ""),
+        *_time_rows(found, timed),
         ("sample visits saved", f"{found.visits_saved_percent:.2f} %", ""),
     ]
     print("\n".join(table(rows, left=(0, 2))))
     if not found.pruned_epochs or not pruned:
         what = "sample" if found.pruned_epochs else "epoch"
         print(f"\nNothing is saved: this schedule never prunes any {what}.")
+
+
+def _time_rows(found: Prediction, timed: bool) -> list[tuple[str, str, str]]:
+    percent = f"{found.saved_percent:.2f} %"
+    if not timed:
+        return [
+            ("batches saved", f"{found.regular_batches - found.pruned_batches:,}", ""),
+            ("time saved, percent", percent, "if all batches take as long; in seconds with --batch-time"),
+        ]
+    return [
+        ("time, regular", f"{found.regular_seconds:,.2f} s", duration(found.regular_seconds)),
+        ("time, pruned", f"{found.pruned_seconds:,.2f} s", duration(found.pruned_seconds)),
+        ("time saved", f"{found.saved_seconds:,.2f} s", duration(found.saved_seconds)),
+        ("time saved, percent", percent, ""),
+    ]
 
 
 def _print_proposals(proposals: list[Proposal], target: float) -> None:

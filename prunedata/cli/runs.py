@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.cli.plan import number
+from prunedata.cli.arguments import add_top
+from prunedata.cli.labels import read_labels
 from prunedata.cli.text import table
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
 from prunedata.findings.compare import Comparison, compare
 from prunedata.findings.suspects import ClassShare, concentration, most_suspect, rates
+from prunedata.findings.top import count_top
 from prunedata.plan.schedule import Schedule
 from prunedata.store.reading import read_run
 from prunedata.store.state import RunState
@@ -30,14 +32,19 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     look = commands.add_parser("suspects", help="the samples of a run that are most likely bad data")
     look.set_defaults(run=_suspects)
     look.add_argument("store", help="path of the run's store, as run.zarr")
-    look.add_argument("--top", type=int, default=100, metavar="N", help="how many samples (100)")
-    look.add_argument("--labels", metavar="NPY", help="labels as an .npy file: in which classes suspects gather")
+    add_top(look, 100, "how many samples")
+    look.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="labels by id, to see in which classes suspects gather: .npy, or text with one a line, or a CSV table",
+    )
+    look.add_argument("--label-column", metavar="NAME", help="the column of the table (label)")
     look.add_argument("--out", metavar="FILE", help="write their ids, one a line; all of the table if it ends in .csv")
     look.add_argument("--json", action="store_true", help="print one JSON object")
     two = commands.add_parser("compare", help="whether two runs on the same data suspect the same samples")
     two.set_defaults(run=_compare)
     two.add_argument("stores", nargs=2, metavar="STORE", help="paths of the runs' stores")
-    two.add_argument("--top", type=number, default=0.1, metavar="T", help="most suspect: a number, or a fraction (0.1)")
+    add_top(two, 0.1, "how many samples of each are compared")
     two.add_argument("--json", action="store_true", help="print one JSON object")
     ask = commands.add_parser("advise", help="whether pruning will help a run, by what it has seen so far")
     ask.set_defaults(run=_advise)
@@ -46,16 +53,19 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _suspects(args: argparse.Namespace) -> None:
-    if args.top < 1:
-        raise PrunedataError(f"Expected --top of at least 1. Got {args.top}.")
+    if args.label_column is not None and args.labels is None:
+        raise PrunedataError("Expected --labels beside --label-column. Got none.")
     run = read_run(args.store).state
+    top = count_top(args.top, run.samples)
     if not run.visits.any():
         raise PrunedataError(
             f"Expected samples that were observed in {args.store}. Got none in {len(run.history)} epochs."
         )
     suspect_rates = rates(run.hits, run.visits, run.high)
-    ids = most_suspect(suspect_rates, run.visits, args.top)
-    shares = None if args.labels is None else concentration(_labels(args.labels, run.samples), ids)
+    ids = most_suspect(suspect_rates, run.visits, top)
+    shares = None
+    if args.labels is not None:
+        shares = concentration(read_labels(args.labels, run.samples, args.label_column), ids)
     rows = _rows(run, suspect_rates, ids)
     if args.out is not None:
         _write(Path(args.out), rows)
@@ -68,17 +78,6 @@ def _suspects(args: argparse.Namespace) -> None:
         print("\n".join(_classes_lines(shares)))
     if args.out is not None:
         print(f"\n{len(rows):,} samples -> {args.out}")
-
-
-def _labels(path: str, samples: int) -> npt.NDArray[Any]:
-    try:
-        labels = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got {error}.") from error
-    if not isinstance(labels, np.ndarray) or labels.shape != (samples,) or labels.dtype.kind not in "iu":
-        got = f"shape {labels.shape}, {labels.dtype}" if isinstance(labels, np.ndarray) else "several arrays"
-        raise PrunedataError(f"Expected labels of shape ({samples},) and an integer dtype in {path}. Got {got}.")
-    return labels
 
 
 def _rows(run: RunState, rates: npt.NDArray[np.float64], ids: Ids) -> list[dict[str, Any]]:
@@ -119,7 +118,8 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
         for one in shares
     ]
     head = ("class", "suspects", "samples", "of suspects", "of samples", "lift")
-    return ["", "where they gather", *table([head, *rows], left=())]
+    names = (0,) if any(isinstance(one.label, str) for one in shares) else ()
+    return ["", "where they gather", *table([head, *rows], left=names)]
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -148,21 +148,26 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 def _advise(args: argparse.Namespace) -> None:
     run = read_run(args.store).state
+    schedule = Schedule.from_dict(run.schedule)
     found = advise(
         run.hits,
         run.visits,
         run.high,
         len(run.history),
-        Schedule.from_dict(run.schedule),
+        schedule,
         run.samples,
         tolerance=run.tolerance,
         prune=run.run["prune"],
     )
-    print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples)))
+    finished = len(run.history) >= schedule.epochs
+    print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples, finished)))
 
 
-def _advice_lines(found: Advice, samples: int) -> list[str]:
-    rows = [("advice", {"watch": "watch on", "prune": "prune"}.get(found.verdict, "don't prune"))]
+def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
+    watch = "watch the next run" if finished else "watch on"
+    rows = [("advice", {"watch": watch, "prune": "prune"}.get(found.verdict, "don't prune"))]
+    if finished:
+        rows.append(("for", "the next run on these data: this one is finished"))
     if found.wrong_labels is not None and found.wrong_labels_range is not None:
         low, high = found.wrong_labels_range
         rows.append(("wrong labels", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%})"))
@@ -173,7 +178,8 @@ def _advice_lines(found: Advice, samples: int) -> list[str]:
             ("schedule", f"every epoch from {found.schedule.start} to {found.epochs - 1}"),
         ]
     if found.verdict == "watch":
-        rows.append(("watch", f"{found.watch_epochs:,} more epochs of {found.epochs:,}"))
+        more = "" if finished else "more "
+        rows.append(("watch", f"{found.watch_epochs:,} {more}epochs of {found.epochs:,}"))
     else:
         rows += [("epochs", f"{found.epochs:,}"), ("sample visits saved", f"{found.saving_percent:.2f} %")]
     return [*table(rows, left=(0, 1)), "", "because", *(f"  {sentence}" for sentence in found.evidence)]

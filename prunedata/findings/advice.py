@@ -71,7 +71,7 @@ class Advice:
     epochs : int
         How many epochs to train in all.
     watch_epochs : int
-        Epochs to watch on; 0 unless the verdict is to watch.
+        Epochs to watch on, or of the next run if this one is finished; 0 unless the verdict is to watch.
     evidence : tuple of str
         Sentences: what was seen, and what was measured where.
     """
@@ -159,7 +159,7 @@ def advise(
         told = f"{number:,} of {samples:,} samples were visited {FEWEST_VISITS} times or more"
         if epochs_done >= first:
             told += ": those that were pruned were not, so watch with observe_only=True"
-        return _watch(schedule, epochs_done, max(first - epochs_done, 1), told)
+        return _watch(schedule, epochs_done, first, told)
     if high is not None:
         estimate = by_high(high[judged], visits[judged])
     elif tolerance == 0:
@@ -173,12 +173,19 @@ def advise(
     return _prune(schedule, samples, first, estimate, when)
 
 
-def _watch(schedule: Schedule, done: int, more: int, seen: str) -> Advice:
+def _watch(schedule: Schedule, done: int, first: int, seen: str) -> Advice:
+    more = max(first - done, 1)
     epochs = "epoch" if more == 1 else "epochs"
     told = (
         f"{done} of {schedule.epochs} epochs are done, and {seen}.",
         f"Watch for {more} more {epochs}: before, wrong labels and hard samples look alike.",
     )
+    if done >= schedule.epochs:
+        more = first
+        told = (
+            f"All {done} epochs are done, and {seen}.",
+            f"Watch the first {more} epochs of the next run on these data: they tell wrong labels from hard samples.",
+        )
     return Advice("watch", None, 0, None, 0.0, None, None, schedule.epochs, more, told)
 
 

@@ -1,13 +1,13 @@
 """Do two runs suspect the same samples? Overlap of their tops, and the correlation of all ranks."""
 
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.suspects import suspicion
+from prunedata.findings.top import count_top
 from prunedata.types import Array, Floats
 
 __all__ = ["Comparison", "average_ranks", "compare", "membership", "overlap", "rank_correlation"]
@@ -60,20 +60,11 @@ def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | 
     compared = int(np.count_nonzero(both))
     if not compared:
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
-    number = _number(top, compared)
+    number = count_top(top, compared)
     a, b = (membership(place[both], number) for place in places)
     jaccard, chance = overlap(a, b)
     correlation = rank_correlation(rates[0][both], rates[1][both])
     return Comparison(rates[0].size, compared, number, jaccard, chance, correlation)
-
-
-def _number(top: int | float, samples: int) -> int:
-    """How many samples a top is: at least one."""
-    if isinstance(top, float) and 0 < top < 1:
-        return max(1, int(samples * Fraction(str(top))))
-    if isinstance(top, int) and 1 <= top <= samples:
-        return top
-    raise PrunedataError(f"Expected top to be a fraction between 0 and 1, or from 1 to {samples} samples. Got {top}.")
 
 
 def membership(scores: Array, top: int) -> Floats:

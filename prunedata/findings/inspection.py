@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.findings.savings import savings
+from prunedata.findings.top import count_top
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING
@@ -12,15 +13,15 @@ from prunedata.store.state import COUNTING
 __all__ = ["inspect"]
 
 
-def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
+def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     """Describe the run in a store as plain values that JSON can hold.
 
     Parameters
     ----------
     location : path, URL or zarr store
         Where the run is kept. It may be running.
-    top : int
-        How many samples to list under ``most_pruned``.
+    top : int or float
+        How many samples to list under ``most_pruned``, or what fraction of them.
 
     Returns
     -------
@@ -38,13 +39,13 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
     Raises
     ------
     PrunedataError
-        If no run is there, or it is damaged.
+        If no run is there, or it is damaged; or `top` makes no sense.
     """
     found = read_run(location)
     state, run, history = found.state, found.state.run, found.state.history
     counts, hits, visits = (state.counted(name) for name in COUNTING)
     pruned = np.maximum(len(history) - visits.astype(np.int64), 0)
-    most = np.lexsort((-hits.astype(np.int64), -pruned))[:top]
+    most = np.lexsort((-hits.astype(np.int64), -pruned))[: count_top(top, state.samples)]
     values, numbers = np.unique(counts, return_counts=True)
     observe_only = run.get("observe_only", False)
     would_prune = sum(record.get("would_prune", 0) for record in history)

@@ -28,7 +28,7 @@ class ClassShare:
     suspects are spread evenly, None where there is no suspect.
     """
 
-    label: int
+    label: int | str
     samples: int
     suspects: int
     share: float
@@ -110,20 +110,20 @@ def concentration(labels: npt.ArrayLike, suspects: npt.ArrayLike) -> list[ClassS
 
     Parameters
     ----------
-    labels : array of int, shape (samples,)
-        The class of each sample, as it was trained on.
+    labels : array of int or str, shape (samples,)
+        The class of each sample, as it was trained on: a number or a name.
     suspects : array of int, shape (n,)
         Ids of the suspects.
 
     Raises
     ------
     PrunedataError
-        If labels are not whole numbers of shape (samples,), or an id is none of theirs.
+        If labels are not whole numbers or text of shape (samples,), or an id is none of theirs.
     """
     labels, ids = np.asarray(labels), np.asarray(suspects, dtype=np.int64)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
         raise PrunedataError(
-            f"Expected labels of shape (samples,) and an integer dtype. Got shape {labels.shape}, {labels.dtype}."
+            f"Expected labels of shape (samples,), integers or text. Got shape {labels.shape}, {labels.dtype}."
         )
     if ids.size and not (ids.min() >= 0 and ids.max() < labels.size):
         raise PrunedataError(f"Expected ids of {labels.size} samples. Got {ids.min()} to {ids.max()}.")
@@ -132,7 +132,7 @@ def concentration(labels: npt.ArrayLike, suspects: npt.ArrayLike) -> list[ClassS
     found = np.bincount(which[ids], minlength=classes.size)
     shares = [
         ClassShare(
-            label=int(label),
+            label=label,
             samples=int(n),
             suspects=int(k),
             share=k / ids.size if ids.size else 0.0,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import prunedata
 from prunedata.cli.summary import summary
 from prunedata.cli.text import bar, duration, marks, strip, table
 from prunedata.plan.cost import CostModel
@@ -17,6 +18,7 @@ from prunedata.run.pruner import Pruner
 
 RUN = "plan --samples 50000 --epochs 200 --batch-size 128"
 PLAN = f"{RUN} --window 60 --start 20 --block 5 --pruned-per-block 4 --attenuation 2 --prune 0.2 --batch-time 0.016"
+UNTIMED = PLAN.removesuffix(" --batch-time 0.016")
 KEYS = {
     "pruned_epochs",
     "pruned_epochs_printed",
@@ -71,6 +73,14 @@ def test_a_program_that_fails_says_so_in_a_line_without_a_traceback():
         assert done.stderr.count("\n") == 1
 
 
+def test_version_and_exit_status_are_told():
+    done = program("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"prunedata {prunedata.__version__}\n", "")
+    done = program("--help", COLUMNS="200")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Exit status: 0 when all went well, 2 on an error" in done.stdout
+
+
 def test_a_reader_that_leaves_is_no_error():
     command = [sys.executable, "-m", "prunedata", *shlex.split(PLAN), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -95,6 +105,35 @@ def test_plan_in_json_is_the_prediction(say, reading):
 
 def test_prune_is_a_fraction_or_a_number(say):
     assert say(f"{PLAN} --prune 10000 --json") == say(f"{PLAN} --json")
+
+
+def test_prune_is_a_percentage_too(say):
+    assert say(f"{PLAN} --prune 20%") == say(PLAN)
+    assert say(f"{PLAN} --anneal 10%") == say(f"{PLAN} --anneal 0.1")
+
+
+def test_without_a_batch_time_the_plan_is_in_percent(say):
+    status, out, err = say(UNTIMED)
+    assert (status, err) == (0, "")
+    facts = {line[:23].strip(): line[23:].split() for line in out.splitlines()[6:]}
+    timed = {line[:23].strip(): line[23:].split() for line in say(PLAN)[1].splitlines()[6:]}
+    assert facts["batches saved"] == ["10,218"]
+    assert facts["time saved, percent"][:2] == timed["time saved, percent"] == ["13.07", "%"]
+    assert facts["sample visits saved"] == timed["sample visits saved"]
+    assert not {name for name in facts if name.startswith("time")} - {"time saved, percent"}
+    assert out.splitlines()[:6] == say(PLAN)[1].splitlines()[:6]
+    found, with_time = (json.loads(say(f"{plan} --json")[1]) for plan in (UNTIMED, PLAN))
+    unknown = ("regular_seconds", "pruned_seconds", "saved_seconds")
+    assert [found[name] for name in unknown] == [None] * 3
+    assert found["saved_percent"] == pytest.approx(with_time["saved_percent"])
+    assert found.keys() == with_time.keys()
+
+
+def test_a_plan_without_a_batch_time_beside_proposals(say):
+    status, out, _ = say(f"{UNTIMED} --target-saving 15")
+    assert status == 0
+    assert "time saved, percent" in out
+    assert "schedules that save at least 15 % of the time" in out
 
 
 def test_milestones_take_the_place_of_the_window(say):
@@ -169,12 +208,12 @@ def test_a_plan_that_saves_nothing_says_so(say, change, what):
         (f"{PLAN} --milestones 60 50", "Expected milestones that rise"),
         (f"{PLAN} --milestones 60 --reading printed", "Expected --window with --reading printed"),
         (f"{PLAN} --target-saving 95", "the largest proposed"),
-        (f"{RUN} --window 60", "Missing: --start, --block, --pruned-per-block, --prune, --batch-time."),
+        (f"{RUN} --window 60", "Missing: --start, --block, --pruned-per-block, --prune."),
         (f"{RUN} --window 60 --target-saving 15 --prune 0.2", "Missing: --start"),
         (f"{RUN} --window 60 --target-saving 15 --overhead 1", "Expected --batch-time beside --overhead"),
         (f"{RUN} --target-saving 15", "Expected --window or --milestones. Got neither."),
         (f"{PLAN} --wndow 3", "unrecognized arguments: --wndow 3 (see 'prunedata --help')"),
-        ("inspect x --top -1", "Expected --top of at least 0. Got -1."),
+        (f"{UNTIMED} --overhead 1", "Expected --batch-time beside --overhead"),
     ],
 )
 def test_errors_say_what_was_expected(say, command, message):
@@ -286,6 +325,12 @@ def test_inspect_in_json_as_a_program(store):
     assert len(most) == 10
     assert all(one["pruned"] + one["visits"] == 5 for one in most)
     assert most == sorted(most, key=lambda one: -one["pruned"])
+
+
+@pytest.mark.parametrize("top", ["0.07", "7%", "7"])
+def test_top_is_a_number_or_a_fraction(say, store, top):
+    _, out, _ = say(f"inspect {store} --json --top {top}")
+    assert len(json.loads(out)["most_pruned"]) == 7
 
 
 def test_inspect_refuses_what_is_no_run(say, tmp_path):

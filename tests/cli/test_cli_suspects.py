@@ -76,6 +76,19 @@ def test_suspects_in_json_with_classes(say, store, tmp_path):
     assert rows[1] == ["0", "15", "15", "50.0%", "12.5%", "4.00"]
 
 
+@pytest.mark.parametrize("top", ["0.25", "25%", "30"])
+def test_top_is_a_number_or_a_fraction(say, store, top):
+    _, out, _ = say(f"suspects {store} --json --top {top}")
+    assert len(json.loads(out)["suspects"]) == 30
+    _, out, _ = say(f"compare {store} {store} --json --top {top}")
+    assert json.loads(out)["top"] == 30
+
+
+def test_top_is_all_where_there_are_no_more(say, store):
+    assert len(json.loads(say(f"suspects {store} --json --top 1000")[1])["suspects"]) == SAMPLES
+    assert json.loads(say(f"compare {store} {store} --json --top 1000")[1])["top"] == SAMPLES
+
+
 def test_suspects_are_written(say, store, tmp_path):
     _, out, _ = say(f"suspects {store} --top 3 --out {tmp_path / 'ids.txt'}")
     assert (tmp_path / "ids.txt").read_text() == "0\n4\n8\n"
@@ -144,6 +157,43 @@ def test_advice_not_to_prune(say, tmp_path, options, epochs, advice, told):
     assert told in out
 
 
+@pytest.mark.parametrize(
+    ("options", "advice", "told"),
+    [
+        ({}, "prune", "Seen after 60 of 60 epochs."),
+        ({"wrong": ()}, "don't prune", "Train 52 epochs instead of 60"),
+    ],
+)
+def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path, options, advice, told):
+    place = watch(tmp_path / "run.zarr", epochs=60, classes=10, **options)
+    status, out, err = say(f"advise {place}")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split(maxsplit=1) == ["advice", advice]
+    assert lines[1].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
+    assert told in out
+
+
+def test_a_finished_run_that_shows_too_little_says_what_to_do_in_the_next(say, tmp_path):
+    """It pruned the same samples all along, and never knew them well."""
+    place = tmp_path / "run.zarr"
+    pruner = Pruner(SAMPLES, Schedule(12, 12, 1, 1, 1), prune=60, store=place, classes=10)
+    for epoch in pruner.epochs():
+        kept = np.flatnonzero(epoch.keep)
+        pruner.observe(kept, np.where(kept < 60, 4.0, 0.1))
+    status, out, err = say(f"advise {place}")
+    assert (status, err) == (0, "")
+    facts = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in out.splitlines()[:3]}
+    assert facts == {
+        "advice": "watch the next run",
+        "for": "the next run on these data: this one is finished",
+        "watch": "10 epochs of 12",
+    }
+    assert "All 12 epochs are done" in out
+    assert "Watch the first 10 epochs of the next run" in out
+    assert "more" not in out.replace("or more", "")
+
+
 def test_a_run_that_has_just_begun(say, tmp_path):
     place = watch(tmp_path / "run.zarr", epochs=0, classes=10)
     assert json.loads(say(f"advise {place} --json")[1])["watch_epochs"] == 10
@@ -156,14 +206,22 @@ def test_a_run_that_has_just_begun(say, tmp_path):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("suspects {run} --top 0", "Expected --top of at least 1. Got 0."),
+        ("suspects {run} --label-column label", "Expected --labels beside --label-column"),
+        *(
+            (
+                f"{command} --top {top}",
+                "argument --top: Expected top to be a number from 1, or a fraction between 0 and 1",
+            )
+            for command in ("inspect {run}", "suspects {run}", "compare {run} {run}")
+            for top in ("0", "-1", "1.0", "2.5", "0%", "100%")
+        ),
         ("suspects {run} --labels {tmp}/none.npy", "No such file"),
         ("suspects {run} --labels {tmp}/text.npy", "as numpy.save writes them"),
         ("suspects {run} --labels {tmp}/short.npy", "Expected labels of shape (120,)"),
-        ("suspects {run} --labels {tmp}/float.npy", "an integer dtype"),
+        ("suspects {run} --labels {tmp}/float.npy", "integers or text"),
         ("suspects {tmp}/nothing.zarr", "Got nothing"),
         ("compare {run} {tmp}/small.zarr", "Got one with 120 samples and one with 40."),
-        ("compare {run} {run} --top 2.5", "Expected top to be a fraction between 0 and 1"),
+        ("compare {run} {run} --top some", "argument --top: invalid"),
         ("compare {run}", "the following arguments are required: STORE"),
         ("advise {tmp}/nothing.zarr", "Got nothing"),
     ],

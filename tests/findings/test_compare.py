@@ -97,8 +97,7 @@ def test_only_samples_that_both_runs_know_are_compared():
     [
         (([0.1] * 4, [9] * 4), 0.5, "one with 3 samples and one with 4"),
         (([0.1] * 3, [0] * 3), 0.5, "visited in both runs"),
-        (([0.1] * 3, [9] * 3), 0, "top to be a fraction between 0 and 1, or from 1 to 3"),
-        (([0.1] * 3, [9] * 3), 4, "Got 4"),
+        (([0.1] * 3, [9] * 3), 0, "top to be a number from 1, or a fraction between 0 and 1. Got 0"),
         (([0.1] * 3, [9] * 3), 1.0, "Got 1.0"),
     ],
 )

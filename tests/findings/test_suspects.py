@@ -122,7 +122,12 @@ def test_all_as_suspects_are_spread_evenly():
 
 @pytest.mark.parametrize(
     ("labels", "ids", "message"),
-    [([0.5, 1], [0], "integer dtype"), ([[1]], [0], "shape"), ([1, 2], [2], "2 samples"), ([1, 2], [-1], "2 samples")],
+    [
+        ([0.5, 1], [0], "integers or text"),
+        ([[1]], [0], "shape"),
+        ([1, 2], [2], "2 samples"),
+        ([1, 2], [-1], "2 samples"),
+    ],
 )
 def test_labels_that_make_no_sense_are_refused(labels, ids, message):
     with pytest.raises(PrunedataError, match=message):

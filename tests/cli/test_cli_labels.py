@@ -1,0 +1,106 @@
+"""prunedata suspects --labels: what labels are read from, and what is said of a file that holds none."""
+
+import json
+
+import numpy as np
+import pytest
+
+from prunedata import PrunedataError
+from prunedata.cli.labels import read_labels
+from tests.cli.test_cli_suspects import SAMPLES, watch
+
+NAMES = ["cat", "dog", "a, b", "Zürich"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text, name="labels.csv", encoding="utf-8"):
+        (tmp_path / name).write_text(text, encoding=encoding)
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3\n1\n2\n",
+        "3\r\n1\r\n2",
+        "label\n3\n1\n2\n",
+        "id,label\n0,3\n1,1\n2,2\n",
+        "label,id\n 3 ,0\n1,1\n2,2\n\n",
+        "\ufefflabel,id\n3,0\n1,1\n2,2\n",
+    ],
+)
+def test_numbers_are_integers(file, text):
+    found = read_labels(file(text), 3)
+    assert found.dtype == np.int64
+    assert found.tolist() == [3, 1, 2]
+
+
+def test_names_are_text(file):
+    lines = ["cat", '"a, b"', "Zürich", "7"]
+    assert read_labels(file("\n".join(lines), "labels.txt"), 4).tolist() == ["cat", "a, b", "Zürich", "7"]
+    table = "".join(f"{number},{line}\n" for number, line in enumerate(lines))
+    assert read_labels(file(f"id,class\n{table}"), 4, "class").tolist() == ["cat", "a, b", "Zürich", "7"]
+
+
+def test_names_from_numpy(tmp_path):
+    np.save(tmp_path / "names.npy", np.array(["cat", "dog"]))
+    assert read_labels(str(tmp_path / "names.npy"), 2).tolist() == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "told"),
+    [
+        ("", None, "Expected 3 labels in .*Got 0"),
+        ("1\n2\n", None, "Expected 3 labels in .*Got 2"),
+        ("1\n\n2\n", None, "Expected 3 labels in .*Got 2"),
+        ("class\n1\n2\n3\n", None, "Expected 3 labels in .*Got 4.*--label-column"),
+        ("id,class\n0,1\n1,2\n2,3\n", None, "Expected a column label .*Got id, class: name .* --label-column"),
+        ("id,label\n0,1\n1,2\n2,3\n", "kind", "Expected a column kind .*Got id, label"),
+        ("id,label\n0,1\n1\n2,3\n", None, "Expected a column label in every row of .*Got none in row 3"),
+        ("", "kind", "Expected a column kind .*Got nothing"),
+    ],
+)
+def test_what_is_missing_is_told(file, text, column, told):
+    with pytest.raises(PrunedataError, match=told):
+        read_labels(file(text), 3, column)
+
+
+def test_what_is_no_text_is_told(file):
+    with pytest.raises(PrunedataError, match="as text with one a line"):
+        read_labels(file("Zürich\n" * 3, encoding="latin-1"), 3)
+
+
+def test_several_arrays_are_no_labels(tmp_path):
+    np.savez(tmp_path / "labels.npz", a=np.arange(3))
+    (tmp_path / "labels.npz").rename(tmp_path / "labels.npy")
+    with pytest.raises(PrunedataError, match="Got several arrays"):
+        read_labels(str(tmp_path / "labels.npy"), 3)
+
+
+@pytest.mark.parametrize("form", ["lines", "table"])
+def test_suspects_by_the_names_of_their_classes(say, tmp_path, form):
+    place = watch(tmp_path / "run.zarr", classes=10)  # every fourth sample is wrong: all cats
+    names = [NAMES[number % 4] for number in range(SAMPLES)]
+    quoted = [f'"{name}"' for name in names]
+    if form == "lines":
+        text, option = "\n".join(quoted), ""
+    else:
+        text = "\n".join(["id,kind", *(f"{number},{name}" for number, name in enumerate(quoted))])
+        option = "--label-column kind"
+    (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
+    command = f"suspects {place} --top 30 --labels {tmp_path / 'labels.csv'} {option}"
+    found = json.loads(say(f"{command} --json")[1])["classes"]
+    assert [(one["label"], one["suspects"], one["lift"]) for one in found] == [
+        ("cat", 30, 4.0),
+        ("Zürich", 0, 0.0),
+        ("a, b", 0, 0.0),
+        ("dog", 0, 0.0),
+    ]
+    status, out, err = say(command)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    shown = lines[lines.index("where they gather") + 1 :]
+    assert [line[:6] for line in shown] == ["class ", "cat   ", "Zürich", "a, b  ", "dog   "]
