@@ -251,8 +251,10 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
 )
 def test_arguments_that_make_no_sense_are_refused(options, told):
     arguments = {"samples": 8, "schedule": SCHEDULE, "prune": 2, **options}
-    with pytest.raises(PrunedataError, match=told):
+    with pytest.raises(PrunedataError, match=told) as caught:
         Pruner(arguments.pop("samples"), arguments.pop("schedule"), **arguments)
+    # Of a schedule or an amount only: a seed is none.
+    assert isinstance(caught.value, ScheduleError) == ("prune" in options)
 
 
 def test_a_window_that_makes_no_sense_changes_nothing(run):

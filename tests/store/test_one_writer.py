@@ -29,10 +29,27 @@ sys.stdin.read()  # lives until it is told to end
 """
 
 
-def another(place):
+RACES = """
+import gc, sys
+from prunedata import StoreError
+from tests.store.test_store import start, train
+print(flush=True)
+for place in sys.stdin:
+    try:
+        run = start(place.strip(), resume=True)
+        train(run, 1)
+        print("done", flush=True)
+    except StoreError as error:
+        print(error, flush=True)
+    run = None
+    gc.collect()
+"""
+
+
+def another(*arguments, code=OPENS):
     """A process that resumes the run, trains an epoch, and lives on."""
     return subprocess.Popen(
-        [sys.executable, "-c", OPENS, str(place)],
+        [sys.executable, "-c", code, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -95,6 +112,28 @@ def test_a_store_is_free_when_its_process_was_killed(tmp_path):
     train(run, 4)
     whole = start(None)
     train(whole, 6)
+    assert outcome(run) == outcome(whole)
+
+
+def test_of_processes_that_open_it_at_one_instant_one_writes(tmp_path):
+    """Also where nothing is there yet. Who was not refused has written an epoch, and nothing is torn."""
+    processes = [another(code=RACES) for _ in range(3)]
+    for process in processes:
+        process.stdout.readline()
+    for number in range(15):
+        place = tmp_path / f"{number}.zarr"
+        for process in processes:
+            process.stdin.write(f"{place}\n")
+            process.stdin.flush()
+        said = [process.stdout.readline().strip() for process in processes]
+        assert all(line == "done" or ALONE in line for line in said)
+        assert inspect(place)["epoch"] == said.count("done") >= 1
+        assert not list(place.rglob("*.partial"))
+    for process in processes:
+        assert process.communicate()[1] == ""
+    whole, run = start(None), start(place, resume=True)
+    train(whole, 6)
+    train(run, 6 - run.next_epoch)
     assert outcome(run) == outcome(whole)
 
 
