@@ -60,7 +60,7 @@ def prune(
         raise PrunedataError(f"Expected an iterable. Got {type(raw).__name__}.")
     kind = Stream
     if "torch" in sys.modules:
-        from prunedata.adapters._torch_stream import TorchStream  # noqa: PLC0415 (only where torch is in use)
+        from prunedata.adapters.torch import TorchStream  # noqa: PLC0415 (only where torch is in use)
 
         kind = TorchStream
     return kind(raw, publish(pruner), id, then)

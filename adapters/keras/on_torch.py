@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from prunedata.adapters._torch_losses import Recorder
+from prunedata.adapters.torch.losses import Recorder
 from prunedata.policies.protocol import Weigher
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -13,7 +13,7 @@ __all__ = ["TorchRecorder"]
 
 
 class TorchRecorder:
-    """The same as ``_keras_tensorflow.Recorder``, for torch."""
+    """The same as ``on_tensorflow.Recorder``, for torch."""
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None

@@ -1,88 +1,31 @@
-"""TensorFlow: ``prune(dataset, pruner)`` drops pruned samples before they are parsed and decoded.
-
-A ``tf.data`` pipeline is traced once, and a mask that it sees as an array would stay that of the first epoch. So the
-mask is a Variable, in which each epoch that begins writes its own.
-"""
+"""The gate through which a run's datasets pass: the mask of the open epoch, and what came by."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-try:
-    import tensorflow as tf
-except ImportError as error:
-    raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install 'prunedata[tensorflow]'") from error
-
-from prunedata.adapters._tensorflow_checks import check_dataset
 from prunedata.errors import LossError, NotInEpoch
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Array
 
-__all__ = ["prune"]
+__all__ = ["Gate", "gate_of"]
 
 Exchange = Callable[[Tally, dict[str, Array]], None]
-CHUNK = 512
-"""Samples that are filtered by one call: one at a time, a cheap decoder would cost less than the filter."""
-CHUNK_BYTES = 1 << 24
 PASSES = 16
 """How often a dataset may be begun in an epoch. A loop needs one pass, and peeps at the first batch are passes too."""
 
 
-def prune(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
-    """Wrap a dataset so that each pass delivers the samples that the epoch keeps, as ``(id, sample)``.
-
-    Call it before ``map``, ``shuffle`` and ``batch``. These follow as ever, on pairs: after ``batch`` they are
-    ``(ids, batch)``, with ids of int64, shape (n,), for ``pruner.observe(ids, losses)``.
-
-    Parameters
-    ----------
-    dataset : tf.data.Dataset
-        Of ``pruner.samples`` samples, one an element, not yet decoded, in the same order in every pass. A sample's
-        id is its position.
-    pruner : Pruner
-        The run. Iterate inside ``for epoch in pruner.epochs():``.
-
-    Returns
-    -------
-    tf.data.Dataset
-        Traced once for the whole run. Its cardinality is unknown to TensorFlow; ``pruner.current.kept`` says it.
-
-    Raises
-    ------
-    PrunedataError
-        If the dataset is batched, endless, of another number of samples, or if its order is not the same in every
-        pass, as far as that can be seen. At the end of an epoch in which the dataset gave pruned samples, or samples
-        twice: it was cached or repeated behind ``prune``. What you observe beside it, or twice in one pass, is counted,
-        as ``pruner.observe`` says.
-    """
-    check_dataset(dataset, pruner)
-    gate, spec = _gate_of(pruner), dataset.element_spec
-    if all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in tf.nest.flatten(spec)):
-        # Chunks are numbered, not samples: that spares each sample two stages.
-        chunk = _chunk(spec)
-        chunks = dataset.batch(chunk).enumerate()
-        pruned = chunks.map(lambda number, samples: gate.pass_on(number * chunk, samples)).unbatch()
-    else:  # samples of various shapes cannot be stacked
-        pruned = dataset.enumerate().filter(gate.is_kept)
-    pruned.pruner = pruner  # for the adapter of Keras
-    return pruned
-
-
-def _chunk(spec: Any) -> int:
-    size = sum(part.shape.num_elements() * part.dtype.size for part in tf.nest.flatten(spec) if part.dtype != tf.string)
-    return int(max(1, min(CHUNK, CHUNK_BYTES // max(size, 1))))
-
-
-def _gate_of(pruner: Pruner) -> "_Gate":
+def gate_of(pruner: Pruner) -> "Gate":
     """The gate that the pruner has, or a new one."""
     for listener in pruner.listeners:
-        if isinstance(gate := getattr(listener, "__self__", None), _Gate):
+        if isinstance(gate := getattr(listener, "__self__", None), Gate):
             return gate
-    gate = _Gate(pruner.samples)
+    gate = Gate(pruner.samples)
     pruner.listeners.append(gate.open)
     pruner.sources.append(lambda: pruner.note_delivered(gate.passed))
     pruner.exchange = _refuse_strays(pruner, gate, pruner.exchange)
@@ -91,7 +34,7 @@ def _gate_of(pruner: Pruner) -> "_Gate":
     return gate
 
 
-class _Gate:
+class Gate:
     """The open epoch in Variables, and the functions that tf.data traces, which read them."""
 
     def __init__(self, samples: int) -> None:
@@ -102,6 +45,7 @@ class _Gate:
         self._remaining = np.ones(samples, np.bool_)
 
     def open(self, epoch: Epoch) -> None:
+        """Let the samples pass that remain of an epoch."""
         self._remaining = epoch.remaining
         self.mask.assign(epoch.remaining)
         self.position.assign(0)
@@ -150,7 +94,7 @@ class _Gate:
         return kept
 
 
-def _refuse_strays(pruner: Pruner, gate: _Gate, before: Exchange | None) -> Exchange:
+def _refuse_strays(pruner: Pruner, gate: Gate, before: Exchange | None) -> Exchange:
     """Look at the end of each epoch for samples that did not come through the gate, or came in two passes.
 
     A sample may be observed though it is pruned, and more than once: the core counts it. What is refused is a

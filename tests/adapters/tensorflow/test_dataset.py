@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from prunedata import Pruner, Random, Schedule
-from prunedata.adapters import tensorflow as adapter
+from prunedata.adapters.tensorflow import dataset as adapter
 from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.tensorflow_helpers import (
     CHANGING,
@@ -63,8 +64,8 @@ def test_each_epoch_delivers_its_samples_once_each_beside_their_ids(follow):
 
 
 def test_it_is_traced_once_in_a_run(monkeypatch):
-    traced, pass_on = [], adapter._Gate.pass_on
-    monkeypatch.setattr(adapter._Gate, "pass_on", lambda *given: (traced.append("filter"), pass_on(*given))[1])
+    traced, pass_on = [], Gate.pass_on
+    monkeypatch.setattr(Gate, "pass_on", lambda *given: (traced.append("filter"), pass_on(*given))[1])
 
     def counted(number, text):
         traced.append("map")

@@ -23,6 +23,7 @@ class Recorder:
         self._block: DeviceBlock | None = None
 
     def add(self, ids: SomeIds, losses: Any) -> None:
+        """Record a batch."""
         if not isinstance(losses, torch.Tensor):
             raise LossError(f"Expected losses as a Tensor of shape (n,). Got {type(losses).__name__}.")
         if losses.is_cpu:
@@ -56,6 +57,7 @@ class DeviceBlock:
         pruner.sources.append(self.drain)
 
     def add(self, ids: SomeIds, losses: torch.Tensor) -> None:
+        """Take a batch, whose ids and losses the caller may then change."""
         end = self._fill + len(ids)
         if end > self._filling.numel():
             self._send()

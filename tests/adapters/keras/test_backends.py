@@ -9,7 +9,7 @@ import pytest
 
 from prunedata.adapters.keras import PruneCallback
 from prunedata.errors import PrunedataError
-from tests.adapters.test_keras import KEPT, SAMPLES, make_pruner
+from tests.adapters.keras.test_fit import KEPT, SAMPLES, make_pruner
 
 
 def test_another_backend_is_refused(monkeypatch):
@@ -30,7 +30,7 @@ def test_keras_over_torch():
 import warnings; warnings.simplefilter("error")
 import numpy as np, torch
 torch.set_num_threads(1)
-from tests.adapters import test_keras as here
+from tests.adapters.keras import test_fit as here
 kept = {KEPT}
 for model in (here.make_model(), here.Unbuilt()):
     model.compile(here.keras.optimizers.SGD(0.5), here.cross_entropy(), metrics=["accuracy"])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from prunedata import LossError, Pruner, Random, Schedule
-from prunedata.adapters._torch_losses import DeviceBlock, Recorder
 from prunedata.adapters.torch import prune
+from prunedata.adapters.torch.losses import DeviceBlock, Recorder
 from tests.adapters.torch_helpers import Items, make_pruner, train
 
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 from prunedata import Pruner
-from prunedata.adapters import keras as adapter
 from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.adapters.keras import model as adapter
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.policies.dropping_count import DroppingCount
 from tests.adapters.tensorflow_helpers import make_pruner

@@ -1,111 +1,48 @@
-"""PyTorch, map-style: ``prune(loader, pruner)`` returns the same loader over the kept samples.
-
-The sampler is replaced, in the main process, so that workers never see a mask. Each sample's id travels with its
-batch, from the sampler through the worker and the collate function, and is taken off at the last moment: whatever
-order workers answer in, a batch and its ids cannot part.
-"""
+"""A pruned loader: the user's loader, of its own class and with its own attributes, with another order of samples."""
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
+from torch.utils.data import DataLoader
 
-try:
-    import torch
-    import torch.distributed as dist
-    from torch.utils.data import DataLoader, IterableDataset
-except ImportError as error:
-    raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
-
-from prunedata.adapters._torch_distributed import merge_ranks
-from prunedata.adapters._torch_items import Collate, Indexed
-from prunedata.adapters._torch_losses import Recorder
-from prunedata.adapters._torch_samplers import Walk, walk_for
-from prunedata.adapters._torch_stream import stream_parts
+from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.orders import Order
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["prune"]
+__all__ = ["PrunedLoader", "clone", "subclass_of"]
 
 
-def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) -> Any:
-    """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
+def clone(loader: DataLoader[Any], replaced: dict[str, Any]) -> Any:
+    """Return a loader like the user's, of a class that prunes, with the attributes in ``replaced`` replaced.
 
-    Parameters
-    ----------
-    loader : DataLoader or StatefulDataLoader
-        Over a map-style dataset of ``pruner.samples`` samples. It is left as it is. A RandomSampler or
-        SequentialSampler (or DistributedSampler) becomes our own order, seeded by the pruner and resumable at any
-        batch; any other sampler or batch sampler keeps its order and is filtered, and an epoch that is resumed
-        goes on with what it gives of the samples not yet observed.
-    pruner : Pruner
-        The run. Iterate the loader inside ``for epoch in pruner.epochs():``. Of several ranks each saves and
-        restores its own pruner's state within an epoch; between epochs all are alike.
-    with_ids : bool
-        Deliver ``(ids, batch)`` for loops that fetch batches before they train on them; ``ids`` is an ndarray of
-        int64, shape (n,). Give them back with ``loader.observe(losses, ids)``.
-
-    Returns
-    -------
-    DataLoader
-        Of the given loader's own class, with ``observe(losses)``. Its ``len`` is that of the epoch that is open,
-        or else of the next.
-
-    Raises
-    ------
-    PrunedataError
-        If the loader's dataset is not map-style or not of ``pruner.samples`` samples.
+    All other attributes are the user's own objects. ``__init__`` is not called: a loader can't be made anew from its
+    arguments, because nobody knows what a subclass of the user's was built from.
     """
-    if not isinstance(loader, DataLoader):
-        raise PrunedataError(f"Expected PyTorch's DataLoader. Got {type(loader).__name__}: wrap it, not its dataset.")
-    if isinstance(loader, _PrunedLoader):
-        raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
-    walk, parts = (
-        stream_parts(loader, pruner) if isinstance(loader.dataset, IterableDataset) else _parts(loader, pruner)
-    )
-    # All of the loader but its class and samplers: the same in all else, whatever its class was built from.
-    pruned: Any = object.__new__(_class_for(type(loader)))
-    pruned.__dict__.update(vars(loader))
-    pruned.__dict__.update(
-        generator=torch.Generator() if loader.generator is None else loader.generator,
-        _reseeded=loader.generator is None,
-        _iterator=None,
-        _initial_iter_for_state_dict=False,
-        next_iter_state=None,
-        _pruner=pruner,
-        _walk=walk,
-        _with_ids=with_ids,
-        _pending=deque(),
-        _recorder=Recorder(pruner),
-        _restored=None,
-        _running=None,
-        _delivered=0,
-        **parts,
-    )
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        pruner.exchange = merge_ranks
+    attributes = vars(loader) | replaced
+    if loader.generator is None:  # PrunedLoader seeds it in each epoch
+        attributes["generator"] = torch.Generator()
+    # The user's loader may stand within an epoch; the new one stands at the beginning. The last two attributes are
+    # StatefulDataLoader's, which reads them when it is iterated.
+    attributes |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
+    kind: Any = type(loader)
+    pruned: Any = object.__new__(subclass_of(kind))
+    vars(pruned).update(attributes)  # DataLoader refuses to set some of them one by one
     return pruned
 
 
-def _parts(loader: DataLoader[Any], pruner: Pruner) -> tuple[Walk, dict[str, Any]]:
-    samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
-    if samples != pruner.samples:
-        raise PrunedataError(
-            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
-            "build the Pruner with len(loader.dataset)."
-        )
-    walk = walk_for(loader, pruner)
-    items = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
-    return walk, items | walk.samplers(loader)
+@cache
+def subclass_of(kind: type) -> type:
+    """Return a subclass of a loader's class that prunes.
 
-
-def _class_for(kind: type) -> type:
-    """A subclass of a loader's class, with our methods between PyTorch's own class and the user's.
-
-    So a user's ``__iter__`` sees its own batches: the ids are off.
+    Of PyTorch's own class it is ``(PrunedLoader, DataLoader)``. Of a user's subclass it is the user's class before
+    that: so its ``__iter__`` gets batches from ours, which has taken the ids off.
     """
     base = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata")), None)
     if base is None:
@@ -113,24 +50,38 @@ def _class_for(kind: type) -> type:
             f"Expected a DataLoader of PyTorch's or a subclass. Got {kind.__module__}.{kind.__qualname__}, which wraps "
             "one: prune the loader first, with with_ids=True, and let the wrapper prepare the result."
         )
-    ours = type(f"Pruned{base.__name__}", (_PrunedLoader, base), {})
-    return ours if kind is base else type(f"Pruned{kind.__name__}", (kind, ours), {})
+    if kind is base:
+        return type(f"Pruned{base.__name__}", (PrunedLoader, base), {})
+    return type(f"Pruned{kind.__name__}", (kind, subclass_of(base)), {})
 
 
-class _PrunedLoader:
+class PrunedLoader:
     """What a pruned loader adds to its class."""
 
     _pruner: Pruner
-    _walk: Walk
-    _with_ids: bool
-    _pending: deque[SomeIds]
+    _order: Order
     _recorder: Recorder
-    _restored: int | None
-    _running: int | None
-    next_iter_state: dict[str, Any] | None
-    _delivered: int
+    _with_ids: bool
     _reseeded: bool
+    """Whether the generator is ours, to be seeded in each epoch."""
+    _pending: deque[SomeIds]
+    """The ids of batches whose losses have not come."""
+    _delivered: int
+    """Samples delivered in the epoch that is iterated, or was last."""
+    _running: int | None
+    """The number of the epoch that is iterated."""
+    _restored: int | None
+    """The number of the epoch whose position was loaded, until it is iterated."""
+    # Of the classes beside this one.
+    next_iter_state: dict[str, Any] | None
     generator: torch.Generator
+
+    def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
+        """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
+        self._pruner, self._order, self._recorder = pruner, order, Recorder(pruner)
+        self._with_ids, self._reseeded = with_ids, reseeded
+        self._pending = deque()
+        self._delivered, self._running, self._restored = 0, None, None
 
     def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
@@ -181,7 +132,10 @@ class _PrunedLoader:
         )
 
     def __len__(self) -> int:
-        return self._walk.batches()
+        batches = self._order.batches()
+        if batches is None:
+            raise TypeError("A stream has no length: how its batches are cut depends on how its workers share it.")
+        return batches
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self._pruner.current
@@ -189,7 +143,7 @@ class _PrunedLoader:
         if not restored:
             self._delivered = 0
             self.next_iter_state = None
-        self._walk.begin(epoch, whole=restored)
+        self._order.begin(epoch, whole=restored)
         observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
         self._pending.clear()
         self._running = epoch.number
@@ -203,9 +157,9 @@ class _PrunedLoader:
     def _deliver(self, batches: Iterator[tuple[SomeIds, Any]], observed: int) -> Iterator[Any]:
         for ids, batch in batches:
             self._delivered += len(ids)
-            if self._delivered > self._walk.most:
+            if self._delivered > self._order.most:
                 raise LossError(
-                    f"Expected a stream to deliver {self._walk.most} samples of this epoch, each once. Got more: "
+                    f"Expected a stream to deliver {self._order.most} samples of this epoch, each once. Got more: "
                     "do several workers, or ranks, read all of the raw samples instead of a share each?"
                 )
             self._note(observed)
@@ -215,12 +169,12 @@ class _PrunedLoader:
                 self._pending.append(ids)
                 yield batch
         self._running = None
-        self._walk.finish(self._delivered)
+        self._order.finish(self._delivered)
         self._note(observed, exhausted=True)
 
     def _note(self, observed: int, *, exhausted: bool = False) -> None:
         """Tell the pruner what was delivered, here and on all ranks, but for what it knows from before a resume."""
-        delivered = (self._delivered - observed) * self._walk.world
+        delivered = (self._delivered - observed) * self._order.world
         self._pruner.note_delivered(delivered, exhausted=exhausted)
 
     def state_dict(self) -> dict[str, Any]:
@@ -229,7 +183,7 @@ class _PrunedLoader:
         A loader that keeps no position, or whose order is not repeatable (a sampler of the user's, or
         ``in_order=False``), needs none: it goes on with the samples that the pruner has not observed.
         """
-        exact = self._walk.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
+        exact = self._order.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
         inside = exact and self._running is not None and self._running == self._pruner.next_epoch
         state = super().state_dict() if inside else None  # type: ignore[misc]
         return {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from prunedata.adapters._tensorflow_checks import stages
+from prunedata.adapters.tensorflow.checks import stages
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 

@@ -48,6 +48,7 @@ class Collate:
         self.collate = collate
 
     def __call__(self, fetched: tuple[SomeIds, Any]) -> tuple[SomeIds, Any]:
+        """Collate the samples."""
         ids, samples = fetched
         return ids, self.collate(samples)
 
@@ -59,6 +60,7 @@ class CollatePairs:
         self.collate, self.batched = collate, batched
 
     def __call__(self, fetched: Any) -> tuple[SomeIds, Any]:
+        """Collate the samples, and their ids into an array of shape (n,)."""
         if self.batched:
             ids, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
         else:
