@@ -10,6 +10,7 @@ from importlib.metadata import version as _version
 
 from prunedata.errors import (
     DamagedStore,
+    FinishedWarning,
     ForeignStore,
     LossError,
     NeverPrunesWarning,
@@ -29,6 +30,7 @@ from prunedata.policies.loss_ranked import LossRanked
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
 from prunedata.policies.random import Random
 from prunedata.policies.running_loss import RunningLoss
+from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.run.selection import keep_mask
@@ -39,12 +41,15 @@ except _NotInstalled:  # run from a source tree that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "Adapter",
     "Advice",
     "CostModel",
     "DamagedStore",
+    "Delivery",
     "DroppingCount",
     "EasyPruning",
     "Epoch",
+    "FinishedWarning",
     "ForeignStore",
     "Known",
     "LossError",

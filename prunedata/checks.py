@@ -6,34 +6,38 @@ import math
 import operator
 from typing import SupportsFloat, SupportsIndex, cast
 
-from prunedata.errors import ScheduleError
+import numpy as np
+
+from prunedata.errors import PrunedataError
 
 __all__ = ["real", "whole"]
 
 LARGEST = 2**53  # above it a float, and so JSON and the division by attenuation, skips integers
 
 
-def whole(name: str, value: object, low: int, high: int = LARGEST) -> int:
-    """Return `value` as a plain int from `low` to `high`; a bool, a float or text is refused."""
+def whole(name: str, value: object, low: int, high: int = LARGEST, error: type[PrunedataError] = PrunedataError) -> int:
+    """Return `value` as a plain int from `low` to `high`; a bool, a float or text raises `error`."""
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool | np.bool_):
             raise TypeError
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
-        raise ScheduleError(f"Expected {name} to be an integer. Got {value!r}.") from None
+        raise error(f"Expected {name} to be an integer. Got {value!r}.") from None
     if not low <= number <= high:
         bound = f"at least {low}" if high == LARGEST and number < low else f"from {low} to {high}"
-        raise ScheduleError(f"Expected {name} to be {bound}. Got {number}.")
+        raise error(f"Expected {name} to be {bound}. Got {number}.")
     return number
 
 
-def real(name: str, value: object, low: float, *, above: bool = False) -> float:
-    """Return `value` as a finite float, at least `low`, or more than `low` where `above`."""
+def real(
+    name: str, value: object, low: float, *, above: bool = False, error: type[PrunedataError] = PrunedataError
+) -> float:
+    """Return `value` as a finite float, at least `low`, or more than `low` where `above`; otherwise raise `error`."""
     try:
         number = math.nan if isinstance(value, bool | str) else float(cast(SupportsFloat, value))
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (low < number < math.inf if above else low <= number < math.inf):
         bound = f"above {low:g}" if above else f"of at least {low:g}"
-        raise ScheduleError(f"Expected {name} to be a finite number {bound}. Got {value!r}.")
+        raise error(f"Expected {name} to be a finite number {bound}. Got {value!r}.")
     return number

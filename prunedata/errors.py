@@ -2,6 +2,7 @@
 
 __all__ = [
     "DamagedStore",
+    "FinishedWarning",
     "ForeignStore",
     "LossError",
     "NeverPrunesWarning",
@@ -52,3 +53,7 @@ class DamagedStore(StoreError):
 
 class NeverPrunesWarning(UserWarning):
     """The run will not save anything: no epoch, or no sample, is ever pruned."""
+
+
+class FinishedWarning(UserWarning):
+    """The run has no epoch left to train."""

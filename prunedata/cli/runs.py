@@ -17,7 +17,9 @@ from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
 from prunedata.findings.compare import Comparison, compare
 from prunedata.findings.suspects import ClassShare, concentration, most_suspect, rates
-from prunedata.store.recorded import Recorded, read_run
+from prunedata.plan.schedule import Schedule
+from prunedata.store.reading import read_run
+from prunedata.store.state import RunState
 from prunedata.types import Ids
 
 __all__ = ["add_runs"]
@@ -46,9 +48,11 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
 def _suspects(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise PrunedataError(f"Expected --top of at least 1. Got {args.top}.")
-    run = read_run(args.store)
+    run = read_run(args.store).state
     if not run.visits.any():
-        raise PrunedataError(f"Expected samples that were observed in {args.store}. Got none in {run.epochs} epochs.")
+        raise PrunedataError(
+            f"Expected samples that were observed in {args.store}. Got none in {len(run.history)} epochs."
+        )
     suspect_rates = rates(run.hits, run.visits, run.high)
     ids = most_suspect(suspect_rates, run.visits, args.top)
     shares = None if args.labels is None else concentration(_labels(args.labels, run.samples), ids)
@@ -56,7 +60,7 @@ def _suspects(args: argparse.Namespace) -> None:
     if args.out is not None:
         _write(Path(args.out), rows)
     if args.json:
-        found = {"samples": run.samples, "epochs": run.epochs, "suspects": rows}
+        found = {"samples": run.samples, "epochs": len(run.history), "suspects": rows}
         print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
         return
     print("\n".join(_suspects_lines(run, rows)))
@@ -77,7 +81,7 @@ def _labels(path: str, samples: int) -> npt.NDArray[Any]:
     return labels
 
 
-def _rows(run: Recorded, rates: npt.NDArray[np.float64], ids: Ids) -> list[dict[str, Any]]:
+def _rows(run: RunState, rates: npt.NDArray[np.float64], ids: Ids) -> list[dict[str, Any]]:
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     return [
         {"id": int(i)} | {name: int(array[i]) for name, array in counted.items()} | {"rate": float(rates[i])}
@@ -93,11 +97,11 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _suspects_lines(run: Recorded, rows: list[dict[str, Any]]) -> list[str]:
+def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     head = ["sample", *list(rows[0])[1:]]
     shown = [[*(f"{value:,}" for value in list(row.values())[:-1]), f"{row['rate']:.3f}"] for row in rows]
     return [
-        f"most suspect of {run.samples:,} samples after {run.epochs:,} epochs",
+        f"most suspect of {run.samples:,} samples after {len(run.history):,} epochs",
         *table([head, *shown], left=()),
     ]
 
@@ -119,7 +123,7 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    first, second = (read_run(store) for store in args.stores)
+    first, second = (read_run(store).state for store in args.stores)
     # Of one kind in both: two runs would differ by what was counted, too.
     high = first.high is not None and second.high is not None
     one, other = ((rates(run.hits, run.visits, run.high if high else None), run.visits) for run in (first, second))
@@ -143,16 +147,16 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 
 def _advise(args: argparse.Namespace) -> None:
-    run = read_run(args.store)
+    run = read_run(args.store).state
     found = advise(
         run.hits,
         run.visits,
         run.high,
-        run.epochs,
-        run.schedule,
+        len(run.history),
+        Schedule.from_dict(run.schedule),
         run.samples,
         tolerance=run.tolerance,
-        prune=run.prune,
+        prune=run.run["prune"],
     )
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples)))
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.errors import ForeignStore
-from prunedata.store.run_store import RunStore, StoreLike
+from prunedata.store.reading import read_run
+from prunedata.store.run_store import StoreLike
+from prunedata.store.state import COUNTING
 
 __all__ = ["inspect"]
 
@@ -37,31 +38,25 @@ def inspect(location: StoreLike, *, top: int = 10) -> dict[str, Any]:
     PrunedataError
         If no run is there, or it is damaged.
     """
-    store = RunStore(location, mode="r")
-    found = store.read()
-    if found is None:
-        raise ForeignStore(f"Expected a run at {location}. Got nothing.")
-    state, arrays = found
-    run = state["run"]
-    samples = run["samples"]
-    counts, hits, visits = (arrays.get(name, np.zeros(samples, np.uint8)) for name in ("counts", "hits", "visits"))
-    pruned = np.maximum(len(state["history"]) - visits.astype(np.int64), 0)
+    found = read_run(location)
+    state, run, history = found.state, found.state.run, found.state.history
+    counts, hits, visits = (state.counted(name) for name in COUNTING)
+    pruned = np.maximum(len(history) - visits.astype(np.int64), 0)
     most = np.lexsort((-hits.astype(np.int64), -pruned))[:top]
     values, numbers = np.unique(counts, return_counts=True)
-    history = state["history"]
     observe_only = run.get("observe_only", False)
     would_prune = sum(record.get("would_prune", 0) for record in history)
     return {
         **run,
         "observe_only": observe_only,
         "classes": run.get("classes"),
-        "advice": state.get("advice"),
-        "would_save_percent": 100 * would_prune / max(1, len(history) * samples) if observe_only else None,
-        "schedule": state["schedule"],
-        "epoch": state["epoch"],
-        "open": state["open"],
-        "generation": store.generation,
-        "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(arrays.items())],
+        "advice": state.advice,
+        "would_save_percent": 100 * would_prune / max(1, len(history) * state.samples) if observe_only else None,
+        "schedule": state.schedule,
+        "epoch": state.epoch,
+        "open": state.open,
+        "generation": found.generation,
+        "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(state.arrays.items())],
         "history": history,
         "counts_histogram": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
         "most_pruned": [

@@ -5,26 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import partial
 from numbers import Real
 from typing import Any
 
-from prunedata.checks import real, whole
+from prunedata import checks
 from prunedata.errors import ScheduleError
 from prunedata.plan.schedule import Schedule
+
+real, whole = partial(checks.real, error=ScheduleError), partial(checks.whole, error=ScheduleError)
 
 __all__ = ["CostModel", "Measurement", "Prediction", "number_kept", "number_pruned"]
 
 
-def number_pruned(samples: int, prune: int | float) -> int:
+def number_pruned(samples: int, prune: int | float | str) -> int:
     """Return PruningNum: how many of `samples` a pruned epoch leaves out.
 
     Parameters
     ----------
     samples : int
         Samples in the data set, at least 1.
-    prune : int or float
+    prune : int, float or str
         A number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, taken as the
-        decimal that was written: 0.29 of 100 is 29, where float arithmetic says 28. Rounded down.
+        decimal that was written: 0.29 of 100 is 29, where float arithmetic says 28; or a percentage as ``"20%"``.
+        Rounded down.
 
     Raises
     ------
@@ -32,14 +36,15 @@ def number_pruned(samples: int, prune: int | float) -> int:
         If `prune` is none of these; pruning all samples leaves nothing to train on.
     """
     samples = whole("samples", samples, 1)
-    amount: object = prune  # a NumPy number may come too
+    amount: object = _fraction(prune) if isinstance(prune, str) else prune  # a NumPy number may come too
     if isinstance(amount, Real) and not hasattr(amount, "__index__"):
         if not 0 < float(amount) < 1:
             raise ScheduleError(
-                f"Expected prune to be a fraction between 0 and 1, or an int of samples. Got {prune!r}."
+                f"Expected prune to be a fraction between 0 and 1, an int of samples, or a percentage as '20%'. "
+                f"Got {prune!r}."
             )
-        return math.floor(samples * Fraction(str(prune)))
-    number = whole("prune, where not a fraction,", prune, 0)
+        return math.floor(samples * Fraction(str(amount)))
+    number = whole("prune, where not a fraction,", amount, 0)
     if number >= samples:
         raise ScheduleError(
             f"Expected prune to be less than the {samples} samples. Got {number}: "
@@ -48,7 +53,17 @@ def number_pruned(samples: int, prune: int | float) -> int:
     return number
 
 
-def number_kept(samples: int, prune: int | float, batch_size: int | None = None) -> int:
+def _fraction(text: str) -> Fraction:
+    """A percentage as a fraction."""
+    try:
+        if not text.endswith("%"):
+            raise ValueError
+        return Fraction(text[:-1].strip()) / 100
+    except (ValueError, ZeroDivisionError):
+        raise ScheduleError(f"Expected prune as a percentage, such as '20%'. Got {text!r}.") from None
+
+
+def number_kept(samples: int, prune: int | float | str, batch_size: int | None = None) -> int:
     """Return how many of `samples` a pruned epoch trains on; whole batches of them if `batch_size` is given.
 
     With `batch_size` B that is ``min(samples, ceil((samples - pruned) / B) * B)``.

@@ -63,7 +63,7 @@ def propose(
     ScheduleError
         If none reaches the target; the message says what can be reached.
     """
-    target = real("target_percent", target_percent, 0.0, above=True)
+    target = real("target_percent", target_percent, 0.0, above=True, error=ScheduleError)
     best: dict[float, Proposal] = {}
     largest = 0.0
     for schedule in _schedules(epochs, window, reading):

@@ -7,13 +7,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from numbers import Real
 from typing import Any, Literal, cast
 
-from prunedata.checks import real, whole
+from prunedata import checks
 from prunedata.errors import ScheduleError
+
+real, whole = partial(checks.real, error=ScheduleError), partial(checks.whole, error=ScheduleError)
 
 __all__ = ["Schedule"]
 

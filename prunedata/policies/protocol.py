@@ -4,10 +4,14 @@ The run keeps, for every policy, the counts of Algorithm 1 and each sample's hit
 A policy is a small frozen dataclass in a file of its own or beside its kin; adding one touches no other.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from prunedata.checks import real
 from prunedata.errors import PrunedataError
 from prunedata.types import Array, Counts, Ids, Losses, Mask
 
@@ -26,15 +30,15 @@ class Known:
         Hits, and times observed, in the whole run.
     arrays : mapping of str to ndarray, shape (samples,)
         The policy's own arrays by name, if it is a :class:`Watcher`; otherwise empty.
-    pruned : int
-        How many samples will be pruned.
+    num_pruned : int
+        How many samples will be pruned (PruningNum).
     """
 
     counts: Counts
     hits: Counts
     visits: Counts
     arrays: Mapping[str, Array]
-    pruned: int
+    num_pruned: int
 
 
 class Policy(Protocol):
@@ -54,16 +58,17 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Watcher(Protocol):
-    """A policy that keeps arrays of its own, one number a sample. They are saved and restored with the run."""
+    """A policy that keeps arrays of its own, one number for each sample. They are saved and restored with the run."""
 
     def arrays(self, samples: int) -> dict[str, Array]:
-        """The arrays as a run begins, by name: shape (samples,), an integer or floating dtype."""
+        """The arrays as a run begins, by name: shape (samples,), an integer or floating dtype of up to 64 bits."""
 
     def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
-        """Take over a block of losses, by changing the arrays in place.
+        """Take over some losses, by changing the arrays in place.
 
-        ``ids``, ``losses``, and ``means``, the mean loss of each one's batch, all of shape (n,), are checked, lie in
-        the order of observation, may name a sample several times, and are valid during the call only.
+        Each sample's visits come in their order, and one at a time: ``ids``, ``losses``, and ``means``, the mean loss
+        of each one's batch, all of shape (n,), name a sample once in a call. They are checked, and valid during the
+        call only. How the visits of different samples are divided between calls has no meaning.
         """
 
 
@@ -76,7 +81,39 @@ class Weigher(Protocol):
 
 
 def describe(policy: Policy) -> dict[str, Any]:
-    """The policy's name and parameters, as the store records them."""
+    """The policy's name and parameters, as the store records them: plain values, equal to what JSON gives back.
+
+    Raises
+    ------
+    PrunedataError
+        If it is no policy, lacks something that a policy must have, or has a parameter that cannot be stored.
+    """
+    name = type(policy).__name__
     if isinstance(policy, type) or not is_dataclass(policy):
         raise PrunedataError(f"Expected a policy such as DroppingCount() or Random(). Got {policy!r}.")
-    return {"name": type(policy).__name__, **asdict(policy)}
+    if not callable(getattr(policy, "scores", None)):
+        raise PrunedataError(f"Expected {name}.scores(known), which scores each sample. Got none: see Policy.")
+    real(f"{name}.tolerance", getattr(policy, "tolerance", None), 0.0)
+    if not isinstance(getattr(policy, "needs_losses", None), bool | np.bool_):
+        raise PrunedataError(f"Expected {name}.needs_losses, True or False. Got none.")
+    halves = [part for part in ("arrays", "update") if callable(getattr(policy, part, None))]
+    if len(halves) == 1:
+        raise PrunedataError(f"Expected {name}.arrays and {name}.update, both or neither. Got {halves[0]} only.")
+    kept = {one.name: _plain(f"{name}.{one.name}", getattr(policy, one.name)) for one in fields(policy)}
+    return {"name": name} | kept
+
+
+def _plain(name: str, value: object) -> Any:
+    """A parameter as JSON gives it back, or an error that says what can be stored."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(name, each) for each in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _plain(name, each) for key, each in value.items()}
+    raise PrunedataError(
+        f"Expected {name} to be None, a bool, a finite number, a string, or a list, tuple or dict (with strings as "
+        f"keys) of these: a store keeps no others. Got {value!r}. Numbers for each sample belong in arrays()."
+    )

@@ -1,6 +1,5 @@
 """Prune the samples whose losses stay above those of their batches."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +11,6 @@ from prunedata.policies.protocol import Known
 from prunedata.types import Array, Ids, Losses
 
 __all__ = ["RunningLoss"]
-
-EXACT = 1 << 24
-"""Up to here float32 holds every integer."""
 
 
 @dataclass(frozen=True)
@@ -46,36 +42,12 @@ class RunningLoss:
         return {"excess": np.zeros(samples, dtype=np.float32)}
 
     def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
-        """Move each sample's average by each of its losses, in the order of observation."""
+        """Move each sample's average by its loss."""
         excess = np.clip(losses, -LARGEST, LARGEST) - np.clip(means, -LARGEST, LARGEST)
         excess = np.clip(excess, -LARGEST, LARGEST)
         average = arrays["excess"]
-        for now in _rounds(ids, average):
-            which = ids[now]
-            average[which] = self.decay * average[which].astype(np.float64) + (1 - self.decay) * excess[now]
+        average[ids] = self.decay * average[ids].astype(np.float64) + (1 - self.decay) * excess
 
     def scores(self, known: Known) -> Array:
         """The averages."""
         return known.arrays["excess"]
-
-
-def _rounds(ids: Ids, scratch: Array) -> Iterator[slice | Ids]:
-    """Yield where each id stands for the first time, the second, and so on: one round, unless samples repeat.
-
-    No visit of a sample may be lost, wherever blocks were cut. ``scratch`` is lent, a number a sample, and given back
-    as it was: memory for all samples, new for every block, would cost a large data set more than all else.
-    """
-    places = np.arange(ids.size, dtype=scratch.dtype)
-    before = scratch[ids]
-    scratch[ids] = places
-    repeat = ids.size > EXACT or not np.array_equal(scratch[ids], places)
-    scratch[ids] = before
-    if not repeat:
-        yield slice(None)
-        return
-    order = np.argsort(ids, kind="stable")
-    new = np.append(True, np.diff(ids[order]) != 0)
-    starts = np.flatnonzero(new)
-    nth = np.arange(ids.size) - np.repeat(starts, np.diff(np.append(starts, ids.size)))
-    for turn in range(int(nth.max()) + 1):
-        yield order[nth == turn]

@@ -6,6 +6,7 @@ checked, its batches' means are taken, and it is handed on.
 
 from array import array
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ import numpy.typing as npt
 
 from prunedata.errors import LossError
 from prunedata.run.counts import batch_means
+from prunedata.run.whole import Whole
 from prunedata.types import Ids, Means, Recorded, Sizes
 
 __all__ = ["Block"]
 
 CAPACITY = 1 << 16
 """Losses a block holds: enough to spread the cost of a call, few enough to stay in a cache."""
+TAKEN = -1
+"""Ends a list of batches that was taken out to be worked on."""
 
 
 class Block:
@@ -31,45 +35,68 @@ class Block:
     work : callable
         Called as ``work(ids, losses, sizes, means)`` with checked arrays, valid during the call only. The losses are
         of the dtype in which they came.
+    refuse : callable
+        Called, to raise, when a batch comes while the block is closed.
+    whole : context manager, optional
+        What is within must happen whole: taking batches out and working on them.
     """
 
-    def __init__(self, samples: int, work: Callable[[Ids, Recorded, Sizes, Means], None]) -> None:
+    def __init__(
+        self,
+        samples: int,
+        work: Callable[[Ids, Recorded, Sizes, Means], None],
+        refuse: Callable[[], None],
+        whole: Whole | None = None,
+    ) -> None:
         self.samples = samples
         self.batches = 0
-        self._work = work
+        """Batches worked on in this epoch."""
+        self.thread: int | None = None
+        """The thread that fills the block, as ``threading.get_ident``."""
+        self._work, self._refuse = work, refuse
+        self._whole = Whole() if whole is None else whole
         self._ids = np.empty(CAPACITY, dtype=np.int64)
         self._narrow = np.empty(CAPACITY, dtype=np.float32)
         self._wide = np.empty(CAPACITY, dtype=np.float64)
         self._ids_view = self._ids.data
         self._use(self._narrow)
-        self._ends = array("q")
-        self._fill = 0
-        self._room = 0
+        self.close()
 
-    def start(self) -> None:
+    def open(self) -> None:
         """Begin an epoch: forget what waits, and check the next batch at once, as loops err from the start."""
-        del self._ends[:]
-        self._fill = self.batches = self._room = 0
+        self._ends = array("q", (0,))
+        self.batches = self._room = 0
+        self._is_open = True
+
+    def close(self) -> None:
+        """Forget what waits, and refuse batches from now on."""
+        self._ends = array("q", (0,))
+        self.batches = self._room = 0
+        self._is_open = False
 
     def add(self, ids: Any, losses: Any) -> None:
         """Record one batch: ``ids`` of an integer and ``losses`` of a floating dtype, both of shape (n,)."""
         # This runs once a batch for the whole run. A memoryview copies in a third of the time of an array, and by
         # itself refuses what is not of its own dtype, shape and length; that falls through to the slow path, which
-        # converts it or says what is wrong with it.
-        fill = self._fill
+        # converts it or says what is wrong with it. A batch is there from the moment in which its end is: whatever
+        # interrupts before, as Ctrl-C, leaves nothing of it.
+        ends = self._ends
+        fill = ends[-1]
         try:
             end = fill + len(ids)
             if fill < end <= self._room:
                 self._ids_view[fill:end] = ids
                 self._losses_view[fill:end] = losses
-                self._ends.append(end)
-                self._fill = end
-                return
+                ends.append(end)
+                if self._ends is ends or ends[-1] == TAKEN:
+                    return
         except (TypeError, ValueError, BufferError, NotImplementedError):
             pass
         self._add_slowly(ids, losses)
 
     def _add_slowly(self, ids: Any, losses: Any) -> None:
+        if not self._is_open:
+            self._refuse()
         arrays = isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
         ids, losses = _checked_ids(ids), _checked_losses(losses)
         if ids.shape != losses.shape:
@@ -77,23 +104,25 @@ class Block:
         if not ids.size:
             return
         first = self._room == 0
-        at_once = ids.size > CAPACITY or not ((arrays and not first) or self._is_good(ids, losses))
+        alone = ids.size > CAPACITY or not ((arrays and not first) or self._is_good(ids, losses))
         # The first batch of an epoch says how wide the losses are; should wider ones come, so is the block from then.
         narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
         block = self._narrow if narrow else self._wide
-        try:
-            if at_once or self._fill + ids.size > CAPACITY or block is not self._losses:
-                self.flush()
-        finally:  # a bad batch among those that waited does not take this one with it
-            self._use(block)
-            if at_once:
-                self._consume(ids, losses, np.array([ids.size]))
-            else:
-                end = self._fill + ids.size
-                self._ids[self._fill : end], self._losses[self._fill : end] = ids, losses
-                self._ends.append(end)
-                self._fill = end
-            self._room = CAPACITY
+        with self._whole:
+            self.thread = get_ident()
+            try:
+                if alone or self._ends[-1] + ids.size > CAPACITY or block is not self._losses:
+                    self.flush()
+            finally:  # a bad batch among those that waited does not take this one with it
+                self._use(block)
+                if alone:
+                    self._consume(ids, losses, np.array([ids.size]))
+                else:
+                    fill = self._ends[-1]
+                    end = fill + ids.size
+                    self._ids[fill:end], self._losses[fill:end] = ids, losses
+                    self._ends.append(end)
+                self._room = CAPACITY
 
     def _use(self, losses: Recorded) -> None:
         self._losses, self._losses_view = losses, losses.data
@@ -107,15 +136,15 @@ class Block:
             If batches have ids out of range or losses that are not finite. It names these batches and samples;
             they are left out and all others are recorded.
         """
-        if not self._ends:
-            return
-        ends = np.array(self._ends)
-        sizes = ends.copy()
-        sizes[1:] -= ends[:-1]  # np.diff with prepend takes ten times as long
-        ids, losses = self._ids[: self._fill], self._losses[: self._fill]
-        del self._ends[:]
-        self._fill = 0
-        self._consume(ids, losses, sizes)
+        with self._whole:
+            if len(self._ends) == 1:
+                return
+            taken, self._ends = self._ends, array("q", (0,))
+            ends = np.array(taken)
+            taken.append(TAKEN)  # for a signal's handler that came here in the middle of add()
+            sizes = ends[1:] - ends[:-1]  # np.diff takes longer
+            fill = int(ends[-1])
+            self._consume(self._ids[:fill], self._losses[:fill], sizes)
 
     def _consume(self, ids: Ids, losses: Recorded, sizes: Sizes) -> None:
         first, self.batches = self.batches, self.batches + len(sizes)
@@ -158,7 +187,7 @@ class Block:
         batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
         unknown, wild = self._unknown(ids), ~np.isfinite(losses)
         # Losses may be finite, but their sum not.
-        wild |= np.repeat(~np.isfinite(means) & (np.add.reduceat(wild, np.cumsum(sizes) - sizes) == 0), sizes)
+        overflown = np.repeat(~np.isfinite(means) & (np.add.reduceat(wild, np.cumsum(sizes) - sizes) == 0), sizes)
         told = []
         if unknown.any():
             told.append(
@@ -170,6 +199,12 @@ class Block:
                 f"Expected finite losses. Got {_few(losses[wild])} for the samples {_few(ids[wild])} in "
                 f"{_batches(batch[wild])} of this epoch. A mean with such a loss finds no hits, "
                 "so leave the batch out, and say so by pruner.excuse(n), or lower the learning rate."
+            )
+        if overflown.any():
+            told.append(
+                f"Expected losses whose sum is finite. Got a sum too large for float64 in {_batches(batch[overflown])} "
+                f"of this epoch, from losses as {_few(losses[overflown])}: leave the batch out, and say so by "
+                "pruner.excuse(n)."
             )
         return " ".join(told)
 
@@ -196,14 +231,17 @@ def _checked_ids(ids: Any) -> Ids:
 
 def _checked_losses(losses: Any) -> Recorded:
     """As float32 what is float32, and all else as float64."""
+    if isinstance(losses, np.ma.MaskedArray):
+        raise LossError("Expected a loss for each id. Got a masked array: leave the masked samples and their ids out.")
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
-        losses = losses.detach().cpu().double()
+        losses = losses.detach().cpu()
+        losses = losses.double() if losses.is_floating_point() else losses.numpy()
     array = np.asarray(losses)
     if array.dtype.name == "bfloat16":  # TensorFlow's and JAX's, which numpy doesn't know as a number
         array = array.astype(np.float32)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
         raise LossError(
-            f"Expected losses of shape (n,) and a floating dtype, one per sample (reduction='none'). "
+            f"Expected losses of shape (n,) and a floating dtype, one for each sample (reduction='none'). "
             f"Got shape {array.shape}, {array.dtype}."
         )
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)

@@ -1,12 +1,13 @@
 """Algorithm 1 over arrays: which losses of a batch are hits, and how often each sample was hit."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import LossError
-from prunedata.types import Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
+from prunedata.types import Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
 __all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add", "smallest_unsigned"]
 
@@ -103,6 +104,13 @@ class Tally:
         """Times each sample was hit, shape (samples,). A view."""
         return self.packed.view("<u2")[1::2]
 
+    def copy(self) -> "Tally":
+        """Another tally with the same counts."""
+        other = Tally(self.packed.size)
+        other.packed[:] = self.packed
+        other.observed = self.observed
+        return other
+
     def check(self) -> None:
         """Raise :class:`LossError` if a sample was observed more often than the tally can hold."""
         if self.observed > self.LIMIT and int(self.visits.sum(dtype=np.int64)) != self.observed:
@@ -123,22 +131,27 @@ def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArra
         part += np.minimum(more[first : first + step], largest - part).astype(total.dtype)
 
 
+@dataclass(frozen=True, eq=False)
 class SampleCounts:
-    """What a run knows of each sample: three arrays of shape (samples,), none wider than it must be.
+    """What a run knows of each sample after its finished epochs. Every change gives a new one.
 
-    Parameters
+    Attributes
     ----------
-    samples : int
-    longest_window, epochs : int
-        The most that a count, and the most that a total, can reach with one visit an epoch. Where samples are
-        visited more often, counts saturate and totals are made wider.
+    counts : ndarray of unsigned int, shape (samples,)
+        DroppingCount: hits in the current window. Saturates.
+    hits, visits : ndarray of unsigned int, shape (samples,)
+        Hits, and times observed, in the whole run. They get wider where they must.
     """
 
-    def __init__(self, samples: int, longest_window: int, epochs: int) -> None:
-        self.counts = np.zeros(samples, smallest_unsigned(min(longest_window, epochs)))
-        """DroppingCount: hits in the current window."""
-        self.hits, self.visits = (np.zeros(samples, smallest_unsigned(epochs)) for _ in range(2))
-        """Hits, and times observed, in the whole run."""
+    counts: Counts
+    hits: Counts
+    visits: Counts
+
+    @classmethod
+    def empty(cls, samples: int, longest_window: int, epochs: int) -> "SampleCounts":
+        """No visit yet, in the smallest dtypes that hold one visit in each epoch."""
+        count, total = smallest_unsigned(min(longest_window, epochs)), smallest_unsigned(epochs)
+        return cls(np.zeros(samples, count), np.zeros(samples, total), np.zeros(samples, total))
 
     def counts_with(self, tally: Tally, *, reset: bool) -> Counts:
         """The counts after the epoch of ``tally`` (Algorithm 1, lines 1-3 and 6). A copy.
@@ -150,16 +163,21 @@ class SampleCounts:
         saturating_add(counts, tally.hits)
         return counts
 
-    def add(self, tally: Tally, *, reset: bool) -> None:
-        """Take over a finished epoch."""
-        self.counts = self.counts_with(tally, reset=reset)
+    def after(self, tally: Tally, *, reset: bool) -> "SampleCounts":
+        """What is known when the epoch of ``tally`` has finished."""
         # A rate of hits would be wrong if one of the two saturated before the other.
         most = int(self.visits.max(initial=0)) + int(tally.visits.max(initial=0))
         kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
-        self.hits, self.visits = (total.astype(kind, copy=False) for total in (self.hits, self.visits))
-        saturating_add(self.hits, tally.hits)
-        saturating_add(self.visits, tally.visits)
+        hits, visits = self.hits.astype(kind), self.visits.astype(kind)
+        saturating_add(hits, tally.hits)
+        saturating_add(visits, tally.visits)
+        return SampleCounts(self.counts_with(tally, reset=reset), hits, visits)
 
-    def widen(self, longest_window: int) -> None:
-        """Make room for a longer window."""
-        self.counts = self.counts.astype(np.promote_types(self.counts.dtype, smallest_unsigned(longest_window)))
+    def widened(self, longest_window: int) -> "SampleCounts":
+        """The same, with room in the counts for a longer window."""
+        kind = np.promote_types(self.counts.dtype, smallest_unsigned(longest_window))
+        return replace(self, counts=self.counts.astype(kind, copy=False))
+
+    def arrays(self) -> Arrays:
+        """The three arrays by name, as a store keeps them."""
+        return {"counts": self.counts, "hits": self.hits, "visits": self.visits}

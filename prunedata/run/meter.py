@@ -1,34 +1,69 @@
-"""What an epoch costs: training seconds, seconds spent in this library, and the losses' sum."""
+"""What an epoch costs: training seconds, seconds spent in this library, and the sum of the losses."""
 
-from dataclasses import dataclass, field
 from time import perf_counter
+from types import TracebackType
 from typing import Any
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "Overhead"]
 
 
-@dataclass
+class Overhead:
+    """A context manager that adds up the seconds spent in this library. Within one another, they count once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            self._since = perf_counter()
+        self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.seconds += perf_counter() - self._since
+
+    def clear(self) -> None:
+        """Begin at 0, outside of any ``with``, even if Ctrl-C left one unfinished."""
+        self.seconds, self._depth = 0.0, 0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds so far, those within an unfinished ``with`` too."""
+        return self.seconds + (perf_counter() - self._since if self._depth else 0.0)
+
+
 class Meter:
-    """Running sums of one epoch. Seconds go on counting between :meth:`start` and :meth:`stop`."""
+    """Running sums of one epoch. Training seconds go on between :meth:`start` and :meth:`stop`."""
 
-    seconds: float = 0.0
-    overhead: float = 0.0
-    loss_sum: float = 0.0
-    _since: float | None = field(default=None, repr=False)
+    def __init__(self) -> None:
+        self.overhead = Overhead()
+        self.begin()
+
+    def begin(self, seconds: float = 0.0, overhead: float = 0.0, loss_sum: float = 0.0) -> None:
+        """Begin an epoch, or go on with one from its sums so far."""
+        self._seconds, self._since, self.loss_sum = seconds, None, loss_sum
+        self.overhead.seconds = overhead
+
+    _since: float | None
 
     def start(self) -> None:
         """Training goes on."""
         self._since = perf_counter()
 
-    def stop(self) -> None:
-        """Training pauses, or is done."""
-        self.seconds, self._since = self.elapsed, None
+    def seconds(self, until: float | None = None) -> float:
+        """Training seconds so far, or until a time of ``perf_counter``."""
+        now = perf_counter() if until is None else until
+        return self._seconds + (0.0 if self._since is None else max(0.0, now - self._since))
 
-    @property
-    def elapsed(self) -> float:
-        """Training seconds so far."""
-        return self.seconds + (0.0 if self._since is None else perf_counter() - self._since)
+    def stop(self, until: float | None = None) -> None:
+        """Training is done, or was at a time of ``perf_counter``."""
+        self._seconds, self._since = self.seconds(until), None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, until: float | None = None) -> dict[str, Any]:
         """The sums so far, from which another meter can go on."""
-        return {"seconds": self.elapsed, "overhead": self.overhead, "loss_sum": self.loss_sum}
+        return {"seconds": self.seconds(until), "overhead": self.overhead.elapsed, "loss_sum": self.loss_sum}

@@ -1,25 +1,34 @@
-"""A run that is kept: where it stands goes to a store or a checkpoint, and comes back from it."""
+"""A run as its user sees it: its epochs, what they are fed, and where it is kept."""
 
+import warnings
 from collections.abc import Iterator
-from typing import Any, Literal, Never
+from typing import Any, Literal, Never, TypeVar
 
 from prunedata.checks import whole
-from prunedata.errors import PrunedataError
+from prunedata.errors import FinishedWarning, PrunedataError
 from prunedata.findings.advice import Advice
+from prunedata.plan.cost import number_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
-from prunedata.policies.protocol import Policy, describe
-from prunedata.run.epoch import Delivery, Epoch
-from prunedata.run.meter import Meter
-from prunedata.run.run import Run, discard
-from prunedata.run.state import check_same_run, pack, unpack
-from prunedata.store.run_store import RunStore, StoreLike
-from prunedata.types import Array
+from prunedata.policies.protocol import Policy
+from prunedata.run.adapter import Adapter
+from prunedata.run.arguments import RunArguments
+from prunedata.run.engine import Engine, Phase
+from prunedata.run.epoch import Epoch
+from prunedata.run.keeping import Keeper
+from prunedata.run.meter import Overhead
+from prunedata.run.plan import policy_of, warn_of_advice
+from prunedata.run.savings import savings
+from prunedata.store.run_store import StoreLike
+from prunedata.store.state import RunState
+from prunedata.types import Arrays, Counts
 
 __all__ = ["Pruner"]
 
+Some = TypeVar("Some", bound=Adapter)
 
-class Pruner(Run):
+
+class Pruner:
     """Prunes a data set epoch by epoch by the losses that it is fed (Algorithms 1 and 2).
 
     Parameters
@@ -28,8 +37,9 @@ class Pruner(Run):
         Samples in the data set; their ids are ``0 .. samples - 1``.
     schedule : Schedule
         When to prune.
-    prune : int or float
-        PruningNum: how many samples a pruned epoch leaves out, or what fraction of them.
+    prune : int, float or str
+        PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
+        ``"20%"``.
     policy : Policy or "auto"
         Which samples to prune. ``"auto"`` prunes nothing while it watches the first sixth of the run, and then does
         what :func:`prunedata.advise` says: prune from there on, by the policy, amount and schedule that it names, but
@@ -42,7 +52,8 @@ class Pruner(Run):
     batch_size : int, optional
         Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
     resume : bool
-        Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error.
+        Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error. The
+        schedule may have more epochs than when the run began: it is lengthened.
     observe_only : bool
         Prune nothing, and keep all counts as ever: to see on a live run, without risk, what pruning would save.
     classes : int, optional
@@ -58,7 +69,7 @@ class Pruner(Run):
     -----
     NeverPrunesWarning
         If schedule and amount never prune anything, and nobody said ``observe_only``; with ``policy="auto"`` also
-        when the advice turns out to be not to prune.
+        when the advice turns out to be not to prune. Also if ``prune`` is an integer that looks like a percentage.
 
     Examples
     --------
@@ -77,7 +88,7 @@ class Pruner(Run):
         samples: int,
         schedule: Schedule,
         *,
-        prune: int | float,
+        prune: int | float | str,
         policy: Policy | Literal["auto"] = DroppingCount(),  # noqa: B008 (frozen)
         store: StoreLike | None = None,
         seed: int = 0,
@@ -86,37 +97,209 @@ class Pruner(Run):
         observe_only: bool = False,
         classes: int | None = None,
     ) -> None:
-        super().__init__(
-            samples,
-            schedule,
-            prune=prune,
-            policy=policy,
-            seed=seed,
-            batch_size=batch_size,
-            observe_only=observe_only,
-            classes=classes,
-        )
-        self._store = self._open_store(store, resume)
+        given = RunArguments(samples, schedule, prune, policy, seed, batch_size, observe_only, classes)
+        self.samples, self.seed, self.batch_size = given.samples, given.seed, given.batch_size
+        self.prune: int = number_pruned(given.samples, given.prune)
+        self.observe_only, self.classes = given.observe_only, given.classes
+        self.policy = policy_of(given.policy, given.classes)
+        self._plan = given.plan()
+        self._ledger = given.ledger(self._plan.longest_window)
+        self._engine = Engine(self.samples, self.policy, self.seed, self._plan, self._ledger)
+        self._keeper = Keeper(self._engine, given.describe(), store, resume)
+
+    # -- where it stands
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule in force, after any :meth:`rewindow`."""
+        return self._plan.schedule
+
+    @property
+    def advice(self) -> Advice | None:
+        """With ``policy="auto"`` what was advised once enough had been watched, and why; None before."""
+        return self._plan.advice
+
+    @property
+    def next_epoch(self) -> int:
+        """Number of the epoch that is open, or else of the next to begin."""
+        return self._ledger.next_epoch
+
+    @property
+    def current(self) -> Epoch:
+        """The open epoch. Raises :class:`NotInEpoch` if none is."""
+        return self._engine.current
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """A record of each finished epoch: ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of
+        training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
+        ``would_prune``, the samples that would have been pruned.
+        """  # noqa: D205 (the keys are the summary)
+        return self._ledger.history
+
+    @property
+    def counts(self) -> Counts:
+        """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
+
+        From another thread than the one that trains, without the losses that still wait to be worked on.
+        """
+        return self._engine.counts()
+
+    @property
+    def hits(self) -> Counts:
+        """How often each sample was hit in all finished epochs, shape (samples,). A copy."""
+        return self._ledger.known.hits.copy()
+
+    @property
+    def visits(self) -> Counts:
+        """How often each sample was observed in all finished epochs, shape (samples,). A copy."""
+        return self._ledger.known.visits.copy()
+
+    @property
+    def arrays(self) -> Arrays:
+        """What else is kept of each sample, after all finished epochs: arrays of shape (samples,) by name. Copies.
+
+        Those of the policy, as ``loss``, and with ``classes`` the array ``high``: visits with a high loss.
+        """
+        return {name: array.copy() for name, array in self._ledger.arrays.finished.items()}
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What the finished epochs have saved: visits, batches and time, see :func:`prunedata.run.savings.savings`."""
+        return savings(self.history, self.samples, self.batch_size)
+
+    @property
+    def overhead(self) -> float:
+        """Seconds spent in this library in the open or last epoch so far."""
+        return self._ledger.meter.overhead.elapsed
+
+    def kept_in(self, epoch: int) -> int:
+        """How many samples epoch number ``epoch`` trains on; known before it begins."""
+        return self._plan.kept_in(epoch)
+
+    def total_batches(self, batch_size: int | None = None, *, drop_last: bool = False) -> int:
+        """How many batches, and so steps, the whole run has: for schedulers that step by batch.
+
+        Parameters
+        ----------
+        batch_size : int, optional
+            By default the run's own ``batch_size``.
+        drop_last : bool
+            As the loader's.
+
+        Notes
+        -----
+        With ``policy="auto"`` this is the most that the run can have, until advice has come. Of several ranks each
+        has the batches of its own share.
+        """
+        size = self.batch_size if batch_size is None else whole("batch_size", batch_size, 1)
+        if size is None:
+            raise PrunedataError("Expected batch_size, here or in the Pruner. Got neither.")
+        kept = [self.kept_in(epoch) for epoch in range(self.schedule.epochs)]
+        return sum(number // size if drop_last else -(-number // size) for number in kept)
+
+    # -- the epochs
 
     def epochs(self) -> Iterator[Epoch]:
         """Yield the epochs of the run, from where it stands. Each is committed when the loop advances.
+
+        A loop that is left by ``break`` when an epoch has been seen whole loses nothing: the epoch ends there.
 
         Raises
         ------
         SkippedSamples
             At the end of an epoch in which kept samples were not observed.
+
+        Warns
+        -----
+        FinishedWarning
+            If nothing is left to train.
         """
-        if self._current is not None and self._is_complete():
+        engine = self._engine
+        if engine.epoch is not None and engine.is_complete():
             self.end_epoch()
-        while self._current is not None or self._next < self.schedule.epochs:
-            yield self.begin_epoch()
-            self.end_epoch()
+        elif engine.is_finished:
+            self._warn_finished()
+        while not engine.is_finished:
+            epoch = self.begin_epoch()
+            try:
+                yield epoch
+            except GeneratorExit:
+                engine.end_if_complete(epoch, self.commit)
+                raise
+            if engine.is_open(epoch):
+                self.end_epoch()
+
+    def begin_epoch(self) -> Epoch:
+        """Open the next epoch, or go on with the one that is open, and return it."""
+        return self._engine.begin()
+
+    def observe(self, ids: Any, losses: Any) -> None:
+        """Record the losses of one batch (Algorithm 1, lines 4-8).
+
+        Parameters
+        ----------
+        ids : array of int, shape (n,)
+            Which samples. One that repeats counts each time. Pruned samples may be observed too.
+        losses : array of float, shape (n,)
+            Their losses, one for each sample. Copied.
+
+        Raises
+        ------
+        LossError
+            If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
+            are checked for an epoch's first batch at once and then block by block (65,536 losses); the error
+            names the batch, which is left out, and every other batch is recorded.
+        NotInEpoch
+            If no epoch is open.
+        """
+        self._engine.block.add(ids, losses)
+
+    def end_epoch(self) -> None:
+        """Close the open epoch and commit it.
+
+        Raises
+        ------
+        SkippedSamples
+            If kept samples were not observed. The epoch stays open: observe them, or mend the loop.
+        """
+        advised = self._engine.end(self.commit)
+        if advised and self.advice is not None and self.advice.verdict != "prune":
+            warn_of_advice(self.advice.evidence)
+
+    def excuse(self, samples: int) -> None:
+        """Say how many more kept samples of the open epoch will not be observed, beside what an adapter leaves out.
+
+        For the loop that drops a batch, because its losses are not finite or it isn't full. It adds up. An integer
+        of any kind, at least 0.
+        """
+        self._engine.excuse(whole("the samples to excuse", samples, 0))
 
     def rewindow(self, window: int) -> None:
         """Let a new window of ``window`` epochs begin with the next epoch; the store records it."""
-        self._pruning.schedule = self.schedule.rewindow(self._next + (self._current is not None), window)
-        self._known.widen(self._pruning.longest_window)
+        schedule = self.schedule.rewindow(self.next_epoch + (self._engine.epoch is not None), window)
+        with self._engine.whole:
+            self._plan.go_on(schedule, self._plan.advice)
+            self._ledger.known = self._ledger.known.widened(self._plan.longest_window)
         self.commit()
+
+    # -- for adapters
+
+    def attach(self, adapter: Some) -> Some:
+        """Let an adapter take part in the run, and return it, or the one with its key that is attached already.
+
+        Adapters are called in the order in which they were attached. If an epoch is open, the adapter's
+        ``begin_epoch`` is called at once.
+        """
+        attached = self._engine.adapters.attach(adapter)
+        if attached is adapter and self._engine.phase is Phase.OPEN:
+            adapter.begin_epoch(self.current)
+        return attached
+
+    @property
+    def charge(self) -> Overhead:
+        """A context manager: what is done within counts as overhead. Nested ones count once."""
+        return self._ledger.meter.overhead
 
     # -- persistence
 
@@ -128,8 +311,7 @@ class Pruner(Run):
 
     def commit(self) -> None:
         """Write where the run stands to its store, if it has one; at any time, also within an epoch."""
-        if self._store is not None:
-            self._store.write(*self._snapshot())
+        self._keeper.commit()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the run stands, also within an epoch, to be saved in a checkpoint beside the model.
@@ -137,79 +319,16 @@ class Pruner(Run):
         It holds dicts, lists, numbers, strings and bytes only, so that any format can save it
         (``torch.load`` reads it with ``weights_only=True``).
         """
-        return pack(*self._snapshot())
+        return self._keeper.checkpoint()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run."""
-        self._restore(*unpack(state))
+        self._keeper.restore(RunState.from_checkpoint(state))
 
-    def _snapshot(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        self._flush()
-        arrays: dict[str, Array] = dict(vars(self._known))
-        arrays |= self._extras.standing(within=self._current is not None)
-        if self._current is not None:
-            arrays["tally"] = self._tally.packed
-        state = {
-            "run": self._describe(),
-            "schedule": self.schedule.to_dict(),
-            "epoch": self._next,
-            "open": self._current is not None,
-            "complete": self._current is not None and self._is_complete(),
-            "excused": self._delivery.allowed,
-            "observed": self._tally.observed,
-            "meter": self.meter.to_dict(),
-            "history": self.history,
-            **({} if self.advice is None else {"advice": self.advice.to_dict()}),
-        }
-        return state, arrays
-
-    def _restore(self, state: dict[str, Any], arrays: dict[str, Array]) -> None:
-        check_same_run(state, arrays, self._describe(), self._extras.wanted(within=state["open"]))
-        # What can be refused is made first: a state that is refused changes nothing.
-        schedule, meter = Schedule.from_dict(state["schedule"]), Meter(**state["meter"])
-        advice = None if state.get("advice") is None else Advice.from_dict(state["advice"])
-        self._next = whole("the state's epoch", state["epoch"], 0, schedule.epochs - state["open"])
-        self._pruning.restore(schedule, advice)
-        self.meter = meter
-        for name in vars(self._known):
-            setattr(self._known, name, arrays[name].copy())
-        self._extras.restore(arrays, within=state["open"])
-        self.history = [dict(record) for record in state["history"]]
-        self._delivery = Delivery(excused=state["excused"], exhausted=state["complete"])
-        self._record = discard
-        for drain in self.sources:  # what adapters hold back is of the epoch that is left
-            drain()
-        self._block.start()
-        self._record, self._current = self._refuse, None
-        if state["open"]:
-            self._tally.packed[:] = arrays["tally"]
-            self._tally.observed = state["observed"]
-            self._current = self._select()
-
-    def _open_store(self, location: StoreLike | None, resume: bool) -> RunStore | None:
-        if location is None:
-            if resume:
-                raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
-            return None
-        store = RunStore(location)
-        found = store.read() if resume else None
-        if found is None:
-            store.create(self._snapshot()[0])
-        elif store.generation:
-            self._restore(*found)
-        else:  # created, but stopped before its first epoch was done
-            check_same_run(found[0], None, self._describe(), {})
-        return store
-
-    def _describe(self) -> dict[str, Any]:
-        # Named only where they are in use: a run recorded before they were known is the same run without them.
-        options = {"observe_only": self.observe_only, "classes": self.classes}
-        return {
-            "samples": self.samples,
-            "schedule": self._pruning.given.to_dict(),
-            "prune": self.prune,
-            "policy": {"name": "auto"} if self._pruning.auto else describe(self.policy),
-            "seed": self.seed,
-            "batch_size": self.batch_size,
-            **{name: value for name, value in options.items() if value},
-        }
+    def _warn_finished(self) -> None:
+        warnings.warn(
+            f"Expected epochs left to train. Got a run whose {self.schedule.epochs} epochs are all done: to go on, "
+            "give its schedule more epochs, with resume=True; to train anew, name another store.",
+            FinishedWarning,
+            stacklevel=3,
+        )

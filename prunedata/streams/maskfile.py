@@ -9,7 +9,6 @@ import os
 import shutil
 import tempfile
 import weakref
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import NotInEpoch, PrunedataError
+from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
-__all__ = ["MaskFile", "Resumable", "publish"]
+__all__ = ["MaskFile", "MaskPublisher", "Resumable", "publish"]
 
 HEADER = 8
 
@@ -87,15 +87,24 @@ class Resumable:
             )
 
 
+class MaskPublisher(Adapter):
+    """Keeps a file with the mask of each epoch that a run begins. One for each run; deleted with it."""
+
+    key = "mask file"
+
+    def __init__(self) -> None:
+        folder = tempfile.mkdtemp(prefix="prunedata-")
+        self.file = MaskFile(os.path.join(folder, "mask"))
+        weakref.finalize(self, _delete, folder, os.getpid())
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Replace the file by the mask of ``epoch``."""
+        self.file.write(epoch)
+
+
 def publish(pruner: Pruner) -> MaskFile:
     """Keep a file with the mask of each epoch that ``pruner`` begins; it is deleted with the pruner."""
-    folder = tempfile.mkdtemp(prefix="prunedata-")
-    weakref.finalize(pruner, _delete, folder, os.getpid())
-    file = MaskFile(os.path.join(folder, "mask"))
-    pruner.listeners.append(file.write)
-    with suppress(NotInEpoch):
-        file.write(pruner.current)
-    return file
+    return pruner.attach(MaskPublisher()).file
 
 
 def _delete(folder: str, owner: int) -> None:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from prunedata import DroppingCount, PrunedataError, Pruner, RunningLoss, Schedule
 from prunedata.policies.protocol import Known
+from prunedata.run.counts import Tally
+from prunedata.run.sample_arrays import SampleArrays
 
 FLOATS = st.floats(-1e300, 1e300)
 
@@ -23,14 +25,17 @@ def test_it_is_a_plain_loop_wherever_blocks_are_cut(decay, visits, data):
     for sample, loss, mean in visits:
         excess = clip(clip(loss) - clip(mean))
         wanted[sample] = np.float32(decay * float(wanted[sample]) + (1 - decay) * excess)
-    arrays = policy.arrays(6)
+    kept = SampleArrays(6, [policy])
+    kept.begin()
+    tally = Tally(6)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(visits)), max_size=3)))
     for first, last in zip([0, *cuts], [*cuts, len(visits)], strict=True):
         block = visits[first:last]
         ids = np.array([sample for sample, _, _ in block], dtype=np.int64)
         losses, means = (np.array([visit[at] for visit in block], dtype=np.float64) for at in (1, 2))
-        policy.update(arrays, ids, losses, means)
-    assert arrays["excess"].tolist() == wanted
+        tally.add(ids, np.zeros(ids.size, np.bool_))
+        kept.add(ids, losses, np.ones(ids.size, np.intp), means, tally.visits)
+    assert kept.open["excess"].tolist() == wanted
 
 
 def test_each_loss_is_held_against_the_mean_of_its_own_batch():
@@ -52,7 +57,7 @@ def test_it_finds_by_how_much_where_counts_only_see_how_often():
 
 def test_scores_are_the_averages():
     excess = np.array([1, -1], np.float32)
-    known = Known(*(np.zeros(2, np.uint8),) * 3, arrays={"excess": excess}, pruned=1)
+    known = Known(*(np.zeros(2, np.uint8),) * 3, arrays={"excess": excess}, num_pruned=1)
     assert RunningLoss().scores(known) is excess
 
 

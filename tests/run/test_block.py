@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import prunedata.run.block
-from prunedata import LossError
+from prunedata import LossError, NotInEpoch
 from prunedata.run.block import Block
 from tests.strategies import FORMS, in_form, plain_mean
 
@@ -32,7 +32,10 @@ class Log:
 
     def __init__(self, samples=SAMPLES):
         self.batches, self.blocks = [], 0
-        self.block = Block(samples, self.work)
+        self.block = Block(samples, self.work, self.refuse)
+
+    def refuse(self):
+        raise NotInEpoch("closed")
 
     def work(self, ids, losses, sizes, means):
         assert (ids.dtype, means.dtype) == (np.int64, np.float64)
@@ -76,7 +79,7 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
         patch.setattr(prunedata.run.block, "CAPACITY", capacity)
         patch.setattr(prunedata.run.block, "_few", lambda values: str(values.tolist()))  # names all of them
         log = Log()
-        log.block.start()
+        log.block.open()
 
         def may_fail(act, *given):
             try:
@@ -105,7 +108,7 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
 
 def test_batches_wait_until_a_block_is_full():
     log = Log(100)
-    log.block.start()
+    log.block.open()
     ids, losses = np.arange(100), np.ones(100)
     log.block.add(ids, losses)
     for _ in range(654):
@@ -121,7 +124,7 @@ def test_batches_wait_until_a_block_is_full():
 
 def test_what_waits_is_a_copy():
     log = Log()
-    log.block.start()
+    log.block.open()
     ids, losses = np.arange(4), np.arange(4.0)
     for first in range(3):
         ids[:], losses[:] = np.arange(first, first + 4), first
@@ -132,12 +135,12 @@ def test_what_waits_is_a_copy():
 
 def test_an_epoch_begins_without_what_waited_and_counts_batches_anew():
     log = Log()
-    log.block.start()
+    log.block.open()
     for _ in range(3):
         log.block.add(np.arange(2), np.ones(2))
     log.block.flush()
     log.block.add(np.arange(2), np.ones(2))
-    log.block.start()
+    log.block.open()
     log.block.flush()
     assert (len(log.batches), log.block.batches) == (3, 0)
     with pytest.raises(LossError, match="batch 0 of this epoch"):
@@ -147,7 +150,7 @@ def test_an_epoch_begins_without_what_waited_and_counts_batches_anew():
 @pytest.mark.parametrize("given", [([], []), (np.array([], dtype=np.int64), np.array([])), (np.array([]), [])])
 def test_an_empty_batch_is_nothing(given):
     log = Log()
-    log.block.start()
+    log.block.open()
     log.block.add(*given)
     log.block.add(np.arange(2), np.ones(2))
     log.block.add(*given)
@@ -157,7 +160,7 @@ def test_an_empty_batch_is_nothing(given):
 
 def test_bfloat16_as_tensorflow_has_it_is_taken():
     log = Log()
-    log.block.start()
+    log.block.open()
     log.block.add([0, 1, 2], np.array([1, 2, 6.5]).astype(pytest.importorskip("ml_dtypes").bfloat16))
     log.block.flush()
     assert log.batches == [([0, 1, 2], [1.0, 2.0, 6.5])]
@@ -167,7 +170,7 @@ def test_bfloat16_as_tensorflow_has_it_is_taken():
 @pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32])
 def test_all_dtypes_of_numbers_are_taken(kind, of):
     log = Log()
-    log.block.start()
+    log.block.open()
     for _ in range(2):
         log.block.add(np.arange(5).astype(kind), np.arange(5).astype(of))
     log.block.flush()
@@ -178,7 +181,7 @@ def test_all_dtypes_of_numbers_are_taken(kind, of):
 def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
     """A block is no narrower than what is in it."""
     log, expected = Log(), []
-    log.block.start()
+    log.block.open()
     for number, kind in enumerate(kinds):
         losses = (np.arange(3) + number) / 3
         losses = losses.tolist() if kind is list else losses.astype(kind)
@@ -205,7 +208,7 @@ def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
 @pytest.mark.parametrize("first", [np.float32, np.float64])
 def test_what_is_no_batch_is_refused_at_once_and_leaves_no_trace(ids, losses, first):
     log = Log()
-    log.block.start()
+    log.block.open()
     for _ in range(2):
         log.block.add(np.arange(2), np.ones(2, first))
         with pytest.raises(LossError, match="Expected"):
@@ -216,8 +219,21 @@ def test_what_is_no_batch_is_refused_at_once_and_leaves_no_trace(ids, losses, fi
 
 def test_views_with_strides_are_taken():
     log = Log()
-    log.block.start()
+    log.block.open()
     for _ in range(2):
         log.block.add(np.arange(10)[::2], np.arange(20.0).reshape(5, 4)[:, 1])
     log.block.flush()
     assert log.batches == [([0, 2, 4, 6, 8], [1.0, 5.0, 9.0, 13.0, 17.0])] * 2
+
+
+def test_a_closed_block_refuses_and_forgets():
+    log = Log()
+    with pytest.raises(NotInEpoch, match="closed"):
+        log.block.add(np.arange(3), np.ones(3))
+    log.block.open()
+    log.block.add(np.arange(3), np.ones(3))
+    log.block.close()
+    log.block.flush()
+    with pytest.raises(NotInEpoch, match="closed"):
+        log.block.add(np.arange(3), np.ones(3))
+    assert log.batches == []

@@ -186,9 +186,9 @@ def test_saturating_add_covers_more_than_one_chunk():
 
 @given(st.integers(1, 30), st.lists(st.booleans(), min_size=1, max_size=6), st.booleans(), st.data())
 def test_known_counts_reset_by_window_and_totals_never(samples, resets, near_top, data):
-    known = SampleCounts(samples, 9, 9)
+    known = SampleCounts.empty(samples, 9, 9)
     if near_top:
-        for array in vars(known).values():
+        for array in known.arrays().values():
             array.fill(253)
     counts, hits, visits = ([253 * near_top] * samples for _ in range(3))
     for reset in resets:
@@ -199,7 +199,7 @@ def test_known_counts_reset_by_window_and_totals_never(samples, resets, near_top
         before = known.counts.copy()
         told = known.counts_with(tally, reset=reset)
         assert (known.counts == before).all()  # only asked
-        known.add(tally, reset=reset)
+        known = known.after(tally, reset=reset)
         hit_of = [int(hit[ids == x].sum()) for x in range(samples)]
         seen_of = [int((ids == x).sum()) for x in range(samples)]
         assert (tally.hits.tolist(), tally.visits.tolist(), tally.observed) == (hit_of, seen_of, ids.size)
@@ -214,13 +214,13 @@ def test_dtypes_are_the_smallest_that_hold():
     assert [smallest_unsigned(n) for n in (0, 255, 256, 65535, 65536)] == [
         np.dtype(kind) for kind in (np.uint8, np.uint8, np.uint16, np.uint16, np.uint32)
     ]
-    known = SampleCounts(2, 255, 256)
+    known = SampleCounts.empty(2, 255, 256)
     assert (known.counts.dtype, known.hits.dtype, known.visits.dtype) == (np.uint8, np.uint16, np.uint16)
-    assert SampleCounts(2, 1000, 200).counts.dtype == np.uint8  # a window is no longer than the run
+    assert SampleCounts.empty(2, 1000, 200).counts.dtype == np.uint8  # a window is no longer than the run
     known.counts[:] = 255
-    known.widen(300)
+    known = known.widened(300)
     assert (known.counts.dtype, known.counts.tolist()) == (np.uint16, [255, 255])
-    known.widen(5)
+    known = known.widened(5)
     assert (known.counts.dtype, known.counts.tolist()) == (np.uint16, [255, 255])
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from prunedata import (
     DroppingCount,
+    FinishedWarning,
     LossError,
     NeverPrunesWarning,
     NotInEpoch,
@@ -44,7 +45,7 @@ BAD_VALUES = [
     (IDS, changed(FINE, _5=np.inf), ["finite losses", "[inf]", "samples [5]"]),
     (IDS, changed(FINE, _0=-np.inf, _7=np.nan), ["finite losses", "[-inf, nan]", "samples [0, 7]"]),
     (IDS, np.full(8, np.nan), ["[nan, nan, nan, nan, nan, ... 8 in all]", "[0, 1, 2, 3, 4, ... 8 in all]"]),
-    (IDS, np.full(8, 1e308), ["finite losses", "1e+308", "... 8 in all"]),
+    (IDS, np.full(8, 1e308), ["sum is finite", "1e+308", "... 8 in all"]),
     (changed(IDS, _2=8), FINE, ["ids from 0 to 7", "[8]"]),
     (changed(IDS, _2=-1), FINE, ["ids from 0 to 7", "[-1]"]),
     (changed(IDS, _2=-3, _4=10**12), FINE, ["ids from 0 to 7", "[-3, 1000000000000]"]),
@@ -90,7 +91,7 @@ def test_bad_values_in_several_batches_of_a_block_are_all_named(run):
 
 
 def test_a_bad_batch_found_as_a_block_fills_does_not_take_the_next_with_it():
-    pruner = Pruner(40_000, SCHEDULE, prune=2)
+    pruner = Pruner(40_000, SCHEDULE, prune=0.5)
     pruner.begin_epoch()
     ids, losses = np.arange(40_000), np.ones(40_000)
     pruner.observe(ids[:10], losses[:10])
@@ -161,7 +162,8 @@ def test_verbs_outside_an_epoch_say_where_they_belong():
             verb()
     with pytest.raises(NotInEpoch, match=r"Expected one of 4 epochs to begin. Got none: all are done"):
         pruner.begin_epoch()
-    assert list(pruner.epochs()) == []
+    with pytest.warns(FinishedWarning, match=r"whose 4 epochs are all done.*resume=True.*another store"):
+        assert list(pruner.epochs()) == []
     assert pruner.visits.tolist() == [4] * 8  # a refused batch left nothing behind
 
 

@@ -1,13 +1,14 @@
 """A run under every sequence of its verbs, beside a plain model of it."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from prunedata import NotInEpoch, ScheduleError, SkippedSamples
+from prunedata import FinishedWarning, NotInEpoch, ScheduleError, SkippedSamples
 from tests.strategies import FORMS, LOSSES, SEEDS, PlainRun, in_form, policies, pruner, schedules
 
 
@@ -112,7 +113,9 @@ class Run(RuleBasedStateMachine):
         """What a loop over epochs() does: end what is complete, then begin."""
         if self.model.open and not self.model.missing():
             self.model.end()
-        epoch = next(self.run.epochs(), None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FinishedWarning)
+            epoch = next(self.run.epochs(), None)
         self.restored = False
         assert (epoch is None) == (self.model.number == self.model.schedule.epochs)
         if epoch is not None:

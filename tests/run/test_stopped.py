@@ -61,6 +61,8 @@ class Stopped:
         return self.steps in self.stops
 
     def _walk(self):
+        if self.run.next_epoch == self.run.schedule.epochs:
+            return True
         for epoch in self.run.epochs():
             weights = None if epoch.weights is None else epoch.weights.tolist()
             self.masks.setdefault(epoch.number, []).append((epoch.keep.tolist(), weights))

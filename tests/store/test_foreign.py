@@ -11,7 +11,7 @@ from tests.store.stored_runs import SAMPLES, assert_refused, build, start
 OTHERS = [
     {"samples": SAMPLES + 1},
     {"samples": SAMPLES - 1},
-    {"schedule": Schedule(9, window=4, start=1, block=2, pruned_per_block=1)},
+    {"schedule": Schedule(7, window=4, start=1, block=2, pruned_per_block=1)},
     {"schedule": Schedule(8, window=4, start=1, block=2, pruned_per_block=1, attenuation=2)},
     {"schedule": Schedule(8, window=4, start=1, block=2, pruned_per_block=1, reading="printed")},
     {"schedule": Schedule(8, window=(4, 4), start=1, block=2, pruned_per_block=1)},

@@ -139,7 +139,7 @@ def test_ids_and_losses_are_those_of_a_batch(samples, data):
 
 @given(made.runs())
 def test_runs_go_on(pruner):
-    for epoch in pruner.epochs():
+    for epoch in pruner.epochs() if pruner.next_epoch < pruner.schedule.epochs else ():
         kept = np.flatnonzero(epoch.keep)
         pruner.observe(kept, np.ones(kept.size))
     assert [record["number"] for record in pruner.history] == list(range(pruner.schedule.epochs))

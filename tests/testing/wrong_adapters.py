@@ -235,7 +235,7 @@ class OwnSeed(Right):
 
     def __init__(self, pruner, workers):
         super().__init__(pruner, workers)
-        pruner.seed += 1
+        pruner._engine.seed += 1
 
 
 WRONG = {

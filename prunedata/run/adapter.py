@@ -1,0 +1,123 @@
+"""How an adapter takes part in a run: one class, of which it overrides what applies to it.
+
+A loader, a stream or a group of processes is attached to a run once, by :meth:`prunedata.Pruner.attach`. From then on
+the run calls its methods, those of several adapters in the order in which they were attached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar
+
+from prunedata.errors import PrunedataError
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch
+from prunedata.types import Arrays
+
+__all__ = ["Adapter", "Adapters", "Delivery"]
+
+Some = TypeVar("Some", bound="Adapter")
+
+
+@dataclass
+class Delivery:
+    """What a loader says that it delivered of one epoch.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch's number. What is said of another epoch than the open one is ignored.
+    delivered : int or None
+        Samples delivered so far, on all ranks; None if the loader cannot tell.
+    left_out : int
+        Kept samples that it will not deliver by the user's own settings, as ``drop_last``.
+    ended : float or None
+        When it came to its end, by ``time.perf_counter``; None before. Training time stops there.
+    """
+
+    epoch: int
+    delivered: int | None = None
+    left_out: int = 0
+    ended: float | None = None
+
+    def end(self) -> None:
+        """Say that the loader has come to its end."""
+        self.ended = perf_counter()
+
+
+class Adapter:
+    """Something that takes part in a run. Every method may be left as it is.
+
+    Attributes
+    ----------
+    key : hashable, optional
+        Adapters with the same key, other than None, are one: the second to be attached is given the first.
+    delivery : Delivery or None
+        What was delivered of the epoch that is open. Read when the epoch ends, and whenever the run is saved.
+    """
+
+    key: Hashable = None
+    delivery: Delivery | None = None
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """An epoch begins, or goes on after the run was resumed: publish its mask."""
+
+    def hand_over(self) -> None:
+        """Observe all losses that are held back, as those on a device."""
+
+    def forget(self) -> None:
+        """Drop all losses that are held back: the run was loaded from a state."""
+
+    def merge(self, tally: Tally, arrays: Arrays) -> None:
+        """Merge the epoch over all processes, in place: its tally, and the arrays of policies by name."""
+
+    def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
+        """Look at an epoch that is about to end, observed and merged; raise if it cannot be right."""
+
+
+class Adapters:
+    """The adapters of a run, in the order in which they were attached."""
+
+    def __init__(self) -> None:
+        self._attached: list[Adapter] = []
+
+    def __iter__(self) -> Iterator[Adapter]:
+        return iter(tuple(self._attached))
+
+    def attach(self, adapter: Some) -> Some:
+        """Add an adapter, or return the one that is there already: itself, or one with the same key."""
+        if not isinstance(adapter, Adapter):
+            raise PrunedataError(f"Expected an adapter, a subclass of prunedata.Adapter. Got {type(adapter).__name__}.")
+        for one in self._attached:
+            if one is adapter or (adapter.key is not None and one.key == adapter.key):
+                if not isinstance(one, type(adapter)):
+                    raise PrunedataError(
+                        f"Expected adapters of one class for the key {adapter.key!r}. Got {type(one).__name__} and "
+                        f"{type(adapter).__name__}."
+                    )
+                return one
+        self._attached.append(adapter)
+        return adapter
+
+    @property
+    def merge(self) -> bool:
+        """Whether the run has several processes: some adapter merges them."""
+        return any(type(one).merge is not Adapter.merge for one in self._attached)
+
+    def delivery(self, epoch: int) -> Delivery:
+        """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
+        return _together(epoch, (one.delivery for one in self._attached if one.delivery is not None))
+
+
+def _together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
+    said = [one for one in deliveries if one.epoch == epoch]
+    counts = [one.delivered for one in said if one.delivered is not None]
+    ends = [one.ended for one in said if one.ended is not None]
+    return Delivery(
+        epoch,
+        delivered=sum(counts) if counts else None,
+        left_out=sum(one.left_out for one in said),
+        ended=max(ends) if ends and len(ends) == len(said) else None,
+    )

@@ -1,0 +1,59 @@
+"""Whether an epoch was seen whole: the samples observed are the samples kept, but for those that may be missing."""
+
+import numpy as np
+
+from prunedata.errors import SkippedSamples
+from prunedata.run.adapter import Delivery
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch
+
+__all__ = ["check_complete", "is_complete"]
+
+
+def is_complete(epoch: Epoch, tally: Tally, delivery: Delivery, excused: int) -> bool:
+    """Whether nothing of an epoch is left to train on."""
+    ended = delivery.ended is not None and not tally.observed
+    return _missed(epoch, tally) <= delivery.left_out + excused or ended
+
+
+def check_complete(epoch: Epoch, tally: Tally, delivery: Delivery, excused: int, *, needs_losses: bool) -> None:
+    """Raise :class:`SkippedSamples` if kept samples were not observed.
+
+    Parameters
+    ----------
+    epoch : Epoch
+    tally : Tally
+        What was observed, on all ranks.
+    delivery : Delivery
+        What the loaders say. Where the policy needs no losses and none came, what they delivered has to do.
+    excused : int
+        Kept samples that need not be observed, beside those that the loaders leave out.
+    needs_losses : bool
+    """
+    allowed = delivery.left_out + excused
+    remaining = int(np.count_nonzero(epoch.remaining))
+    undelivered = 0 if delivery.delivered is None else max(0, remaining - allowed - delivery.delivered)
+    missed = _missed(epoch, tally) - allowed if needs_losses or tally.observed else undelivered
+    if missed <= 0:
+        return
+    told = ""
+    if delivery.delivered is not None:
+        undelivered = min(missed, undelivered)
+        told = (
+            f" The loader did not deliver {undelivered} of them (was the loop left early, or its length frozen?); "
+            f"{missed - undelivered} were delivered, but their losses not observed."
+        )
+    repeated = tally.observed - int(np.count_nonzero(tally.visits))
+    if repeated > 0:
+        told += (
+            f" {repeated} visits were of samples that had been observed before in this epoch: do several workers, or "
+            "ranks, give the same ids?"
+        )
+    raise SkippedSamples(
+        f"Expected all {epoch.kept - allowed} kept samples of epoch {epoch.number} to be observed. "
+        f"Got {missed} that were not.{told} Call observe() for every batch of the epoch."
+    )
+
+
+def _missed(epoch: Epoch, tally: Tally) -> int:
+    return int(np.count_nonzero(epoch.keep & (tally.visits == 0)))

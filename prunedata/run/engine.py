@@ -1,0 +1,284 @@
+"""The machine of a run: it opens an epoch, records its losses and closes it, each step whole or not at all."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from prunedata.errors import NotInEpoch
+from prunedata.findings.advice import Advice
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.protocol import Policy
+from prunedata.run.adapter import Adapters, Delivery
+from prunedata.run.block import Block
+from prunedata.run.completeness import check_complete, is_complete
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch, read_only, select
+from prunedata.run.ledger import Ledger
+from prunedata.run.plan import RunPlan
+from prunedata.run.whole import Whole
+from prunedata.store.state import RunState
+from prunedata.types import Arrays, Counts, Ids, Means, Recorded, Sizes
+
+__all__ = ["Engine", "Phase"]
+
+
+class Phase(Enum):
+    """What a run can be asked to do next."""
+
+    BETWEEN = "between two epochs, before the first or after the last"
+    OPEN = "within an epoch"
+    RESTORED = "within an epoch, restored from a state and not yet gone on with"
+    FAILED = "no further: a step failed in its middle"
+
+
+class Engine:
+    """Runs the epochs of a plan, and writes what comes of them into a ledger.
+
+    Parameters
+    ----------
+    samples : int
+    policy : Policy
+    seed : int
+    plan : RunPlan
+        When and how much to prune.
+    ledger : Ledger
+        What is known and was done.
+    """
+
+    def __init__(self, samples: int, policy: Policy, seed: int, plan: RunPlan, ledger: Ledger) -> None:
+        self.policy, self.seed, self.plan, self.ledger = policy, seed, plan, ledger
+        self.adapters = Adapters()
+        self.phase = Phase.BETWEEN
+        self.epoch: Epoch | None = None
+        """The open epoch."""
+        self.whole = Whole()
+        self.block = Block(samples, self._record, self._refuse, self.whole)
+        self._everything = read_only(np.ones(samples, dtype=np.bool_))
+        self._excused = 0
+        self._restored: Delivery | None = None
+
+    @property
+    def current(self) -> Epoch:
+        """The open epoch. Raises :class:`NotInEpoch` if none is."""
+        if self.epoch is None:
+            raise NotInEpoch(
+                "Expected an open epoch. Got none: loop over `for epoch in pruner.epochs():`, "
+                "or call begin_epoch() and end_epoch()."
+            )
+        return self.epoch
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no epoch is left."""
+        return self.phase is Phase.BETWEEN and self.ledger.next_epoch >= self.plan.schedule.epochs
+
+    # -- the epochs
+
+    def begin(self) -> Epoch:
+        """Open the next epoch, or go on with the one that is open."""
+        self._refuse_failed()
+        meter = self.ledger.meter
+        if self.epoch is None:
+            meter.overhead.clear()
+        with meter.overhead:
+            self.flush()
+            with self.whole:
+                self._restored, self._excused = None, 0
+                self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
+                self.block.open()
+                self.phase = Phase.OPEN
+            for adapter in self.adapters:
+                adapter.begin_epoch(self.epoch)
+        meter.start()
+        return self.epoch
+
+    def _next(self) -> Epoch:
+        epochs = self.plan.schedule.epochs
+        if self.ledger.next_epoch >= epochs:
+            raise NotInEpoch(f"Expected one of {epochs} epochs to begin. Got none: all are done.")
+        epoch = self._select()
+        self.ledger.begin_epoch()
+        return epoch
+
+    def _rest(self, epoch: Epoch) -> Epoch:
+        return replace(epoch, remaining=read_only(epoch.keep & (self.ledger.tally.visits == 0)))
+
+    def _select(self) -> Epoch:
+        plan, number, keep, weights = self.plan, self.ledger.next_epoch, self._everything, None
+        pruned, num_pruned = plan.prunes(number), plan.num_pruned
+        if pruned and num_pruned:
+            keep, weights = select(self.policy, self.ledger.knowledge(num_pruned), seed=self.seed, epoch=number)
+        return Epoch(number, pruned, keep, plan.kept_in(number), keep, self.seed, weights)
+
+    def end(self, commit: Callable[[], None]) -> bool:
+        """Close the open epoch and commit it; return whether advice has come with it.
+
+        Raises
+        ------
+        SkippedSamples
+            If kept samples were not observed. The epoch stays open.
+        """
+        epoch, ledger = self.current, self.ledger
+        with ledger.meter.overhead:
+            self.flush()
+            tally, arrays = self._merged()
+            for adapter in self.adapters:
+                adapter.end_epoch(epoch, tally)
+            tally.check()
+            delivery = self._delivery()
+            needs_losses = self.policy.needs_losses
+            check_complete(epoch, tally, delivery, self._excused, needs_losses=needs_losses)
+            with self.whole:
+                record = self._new_record(epoch, tally, delivery)
+                ledger.end_epoch(tally, arrays, record, reset=self.plan.schedule.resets(epoch.number))
+                self._close()
+                advised = self.plan.ask(ledger.known, ledger.arrays.finished.get("high"), ledger.next_epoch)
+                ledger.known = ledger.known.widened(self.plan.longest_window)
+            commit()
+        record["overhead"] = ledger.meter.overhead.seconds
+        return advised
+
+    def end_if_complete(self, epoch: Epoch, commit: Callable[[], None]) -> None:
+        """End an epoch whose loop was left, if it was seen whole. Ranks decide nothing alone."""
+        alone = not self.adapters.merge and self.in_thread()
+        if alone and self.phase is Phase.OPEN and self.is_open(epoch) and self.is_complete():
+            self.end(commit)
+
+    def _merged(self) -> tuple[Tally, Arrays]:
+        """The epoch's tally and the policy's arrays, over all processes."""
+        tally, arrays = self.ledger.tally, self.ledger.arrays.open
+        if self.adapters.merge:
+            # On copies: should the epoch not end, as samples were skipped, nothing may be merged twice.
+            tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
+            for adapter in self.adapters:
+                adapter.merge(tally, arrays)
+        return tally, arrays
+
+    def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery) -> dict[str, Any]:
+        meter, own = self.ledger.meter, self.ledger.tally.observed
+        meter.stop(delivery.ended)
+        record = {
+            "number": epoch.number,
+            "pruned": epoch.pruned,
+            "kept": epoch.kept,
+            "observed": tally.observed,
+            "seconds": meter.seconds(),
+            "mean_loss": meter.loss_sum / own if own else None,
+            "overhead": meter.overhead.elapsed,
+        }
+        if self.plan.observe_only:
+            record["would_prune"] = self.plan.num_pruned if self.plan.would_prune(epoch.number) else 0
+        return record
+
+    def _close(self) -> None:
+        self.epoch, self._restored, self._excused = None, None, 0
+        self.block.close()
+        self.phase = Phase.BETWEEN
+
+    # -- losses
+
+    def _record(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means) -> None:
+        with self.ledger.meter.overhead:
+            try:
+                self.ledger.add(ids, losses, sizes, means, self.policy.tolerance)
+            except BaseException:  # of a policy's update, perhaps in its middle
+                self.phase = Phase.FAILED
+                raise
+
+    def _refuse(self) -> None:
+        """Say why nothing can be observed."""
+        self._refuse_failed()
+        _ = self.current
+        raise NotInEpoch("Expected begin_epoch() before observe() in a run that was just restored.")
+
+    def _refuse_failed(self) -> None:
+        if self.phase is Phase.FAILED:
+            raise NotInEpoch(
+                "Expected a run whose last step succeeded. Got one whose policy raised an error while it recorded "
+                "losses: mend the policy, and go on from the last commit or checkpoint."
+            )
+
+    def flush(self) -> None:
+        """Record everything that waits, in adapters and in the block."""
+        self._refuse_failed()
+        if not self.in_thread():
+            raise NotInEpoch(
+                "Expected to be asked in the thread that trains, as losses wait there to be recorded. Got another "
+                "thread: ask between epochs, or look at counts, hits and visits."
+            )
+        if self.phase is Phase.OPEN:
+            for adapter in self.adapters:
+                adapter.hand_over()
+        self.block.flush()
+
+    def in_thread(self) -> bool:
+        """Whether this is the thread that trains, or none does."""
+        return self.phase is not Phase.OPEN or self.block.thread in (None, threading.get_ident())
+
+    def excuse(self, samples: int) -> None:
+        """Let more kept samples of the open epoch go unobserved."""
+        _ = self.current
+        self._excused += samples
+
+    def is_open(self, epoch: Epoch) -> bool:
+        """Whether this epoch is the open one."""
+        return self.epoch is not None and self.epoch.number == epoch.number
+
+    def is_complete(self) -> bool:
+        """Whether nothing of the open epoch is left to train on."""
+        self.flush()
+        delivery = self._delivery()
+        if self.adapters.merge and delivery.ended is not None:
+            return True  # what other processes have observed is not known here
+        return is_complete(self.current, self.ledger.tally, delivery, self._excused)
+
+    def _delivery(self) -> Delivery:
+        return self.adapters.delivery(self.ledger.next_epoch) if self._restored is None else self._restored
+
+    def counts(self) -> Counts:
+        """DroppingCount with the open epoch: from another thread, without what still waits."""
+        known = self.ledger.known
+        if self.epoch is None:
+            return known.counts.copy()
+        if self.in_thread():
+            self.flush()
+        with self.whole:
+            return known.counts_with(self.ledger.tally, reset=self.plan.schedule.resets(self.ledger.next_epoch))
+
+    # -- its state
+
+    def state(self, run: dict[str, Any]) -> RunState:
+        """Where the run stands that ``run`` describes. Call :meth:`flush` first."""
+        within = self.epoch is not None
+        delivery, advice, meter = self._delivery(), self.plan.advice, self.ledger.meter
+        return RunState(
+            run=run,
+            schedule=self.plan.schedule.to_dict(),
+            epoch=self.ledger.next_epoch,
+            open=within,
+            complete=within and self.is_complete(),
+            excused=delivery.left_out + self._excused if within else 0,
+            observed=self.ledger.tally.observed,
+            meter=meter.to_dict(delivery.ended),
+            history=self.ledger.history,
+            advice=None if advice is None else advice.to_dict(),
+            arrays=self.ledger.state(within=within),
+        )
+
+    def restore(self, state: RunState, schedule: Schedule, advice: Advice | None) -> None:
+        """Go on from a checked state, by a schedule and an advice."""
+        with self.whole:
+            for adapter in self.adapters:
+                adapter.forget()
+            self._close()
+            self.plan.go_on(schedule, advice)
+            self.ledger.restore(state)
+            self.ledger.known = self.ledger.known.widened(self.plan.longest_window)
+            if state.open:
+                self.epoch, self.phase = self._select(), Phase.RESTORED
+                ended = 0.0 if state.complete else None
+                self._restored = Delivery(state.epoch, left_out=state.excused, ended=ended)

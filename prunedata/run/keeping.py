@@ -1,0 +1,92 @@
+"""Where a run is kept: its description, its store, and the checks before it goes on from a state."""
+
+from typing import Any
+
+from prunedata.checks import whole
+from prunedata.errors import ForeignStore, PrunedataError
+from prunedata.findings.advice import Advice
+from prunedata.plan.schedule import Schedule
+from prunedata.run.engine import Engine
+from prunedata.store.run_store import RunStore, StoreLike
+from prunedata.store.state import RunState
+
+__all__ = ["Keeper"]
+
+
+class Keeper:
+    """Saves an engine's state to a store or a checkpoint, and lets the engine go on from one.
+
+    Parameters
+    ----------
+    engine : Engine
+    run : dict
+        What the run was given, as plain values. A state is of this run if its description is the same.
+    location : path, URL or zarr store, or None
+        Where the run is kept; None keeps it in memory.
+    resume : bool
+        Go on with the run that is there; if nothing is, begin.
+    """
+
+    def __init__(self, engine: Engine, run: dict[str, Any], location: StoreLike | None, resume: bool) -> None:
+        self.engine, self.run = engine, run
+        self._store: RunStore | None = None
+        if location is not None:
+            self._store = self._open(RunStore(location), resume)
+        elif resume:
+            raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
+
+    def _open(self, store: RunStore, resume: bool) -> RunStore:
+        found = store.read() if resume else None
+        if found is None:
+            store.create(self.engine.state(self.run).to_json())
+            return store
+        state = RunState.from_json(*found)
+        if store.generation:
+            self.restore(state)
+        else:  # created, but stopped before its first epoch was done
+            self._schedule_of(state)
+        if state.run != self.run:  # it was lengthened: its store must say so before it goes on
+            self._write(store)
+        return store
+
+    def commit(self) -> None:
+        """Write where the run stands to its store, if it has one."""
+        if self._store is not None:
+            self._write(self._store)
+
+    def _write(self, store: RunStore) -> None:
+        self.engine.flush()
+        with self.engine.whole:
+            state = self.engine.state(self.run)
+            store.write(state.to_json(), state.arrays)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Where the run stands as one dict of plain values."""
+        self.engine.flush()
+        with self.engine.whole:
+            return self.engine.state(self.run).to_checkpoint()
+
+    def restore(self, state: RunState) -> None:
+        """Go on from a state. One that is refused changes nothing."""
+        schedule = self._schedule_of(state)
+        self.engine.ledger.check(state)
+        advice = None if state.advice is None else Advice.from_dict(state.advice)
+        whole("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
+        whole("the state's excused samples", state.excused, 0)
+        self.engine.restore(state, schedule, advice)
+
+    def _schedule_of(self, state: RunState) -> Schedule:
+        """The schedule to go on by. Raises :class:`ForeignStore` if the state is of another run."""
+        in_force, given = Schedule.from_dict(state.schedule), state.run.get("schedule")
+        if given == self.run["schedule"]:
+            state.check_run(self.run)
+            return in_force
+        try:
+            stored = Schedule.from_dict(given)
+        except PrunedataError as error:
+            raise ForeignStore(f"Expected the state of this run. Got one with no schedule: {error}") from error
+        plan = self.engine.plan
+        if not plan.lengthens(stored):
+            state.check_run(self.run)
+        state.check_run(self.run | {"schedule": given})
+        return plan.lengthened(in_force, stored)

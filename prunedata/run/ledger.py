@@ -1,0 +1,101 @@
+"""What a run has recorded: of each sample, of the open epoch, and of every finished one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from prunedata.errors import PrunedataError
+from prunedata.policies.protocol import Known, Watcher
+from prunedata.run.counts import SampleCounts, Tally, find_hits
+from prunedata.run.meter import Meter
+from prunedata.run.sample_arrays import SampleArrays
+from prunedata.store.state import COUNTING, RunState
+from prunedata.types import Arrays, Ids, Means, Recorded, Sizes
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """The records of one run, which knows how to give its own state and how to go on from it.
+
+    Parameters
+    ----------
+    samples : int
+    longest_window, epochs : int
+        The most that a count, and the most that a total, can reach with one visit an epoch.
+    watchers : sequence of Watcher
+        Who keeps arrays of its own.
+    """
+
+    def __init__(self, samples: int, longest_window: int, epochs: int, watchers: Sequence[Watcher]) -> None:
+        self.known = SampleCounts.empty(samples, longest_window, epochs)
+        """Counts, hits and visits after all finished epochs."""
+        self.arrays = SampleArrays(samples, watchers)
+        self.tally = Tally(samples)
+        """The open epoch's visits and hits."""
+        self.meter = Meter()
+        """What the open or last epoch costs."""
+        self.history: list[dict[str, Any]] = []
+        """A record of each finished epoch."""
+        self.next_epoch = 0
+        """Number of the epoch that is open, or else of the next."""
+
+    def begin_epoch(self) -> None:
+        """Begin an epoch: nothing of it has been observed."""
+        self.tally.clear()
+        self.arrays.begin()
+        self.meter.begin()
+
+    def add(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means, tolerance: float) -> None:
+        """Record a block of the open epoch: batches of such sizes and mean losses, one after the other."""
+        self.tally.add(ids, find_hits(losses, sizes, means, tolerance))
+        self.arrays.add(ids, losses, sizes, means, self.tally.visits)
+        # One after the other: the sum must not depend on where the blocks were cut.
+        sums = means * sizes
+        sums[0] += self.meter.loss_sum
+        self.meter.loss_sum = float(sums.cumsum()[-1])
+
+    def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
+        """Take over the finished epoch, merged over all processes; ``reset`` says that a window began with it."""
+        self.known = self.known.after(tally, reset=reset)
+        self.arrays.open = arrays
+        self.arrays.finish()
+        self.history.append(record)
+        self.next_epoch += 1
+
+    def knowledge(self, num_pruned: int) -> Known:
+        """What a policy is shown when an epoch is about to be pruned."""
+        known = self.known
+        return Known(known.counts, known.hits, known.visits, self.arrays.finished, num_pruned)
+
+    # -- its state
+
+    def state(self, *, within: bool) -> Arrays:
+        """All arrays by the names under which they are saved; ``within`` an epoch also those that it changes."""
+        tally: Arrays = {"tally": self.tally.packed} if within else {}
+        return self.known.arrays() | self.arrays.standing(within=within) | tally
+
+    def check(self, state: RunState) -> None:
+        """Raise :class:`PrunedataError` if :meth:`restore` could not go on from a state."""
+        state.check_arrays(self.arrays.wanted(within=state.open))
+        unknown = [name for name in ("seconds", "overhead", "loss_sum") if not _is_number(state.meter.get(name))]
+        if unknown:
+            raise PrunedataError(
+                f"Expected the numbers {', '.join(unknown)} in the state's meter. Got {state.meter!r}."
+            )
+        if state.open and state.arrays["tally"].dtype != self.tally.packed.dtype:
+            raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
+
+    def restore(self, state: RunState) -> None:
+        """Go on from a checked state."""
+        self.known = SampleCounts(**{name: state.arrays[name].copy() for name in COUNTING})
+        self.arrays.restore(state.arrays, within=state.open)
+        self.history = [dict(record) for record in state.history]
+        self.next_epoch = state.epoch
+        self.meter.begin(**{name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")})
+        if state.open:
+            self.tally.packed[:] = state.arrays["tally"]
+            self.tally.observed = state.observed
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

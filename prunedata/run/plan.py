@@ -1,0 +1,160 @@
+"""When a run prunes and how much, as it stands: by its schedule, or by what it was advised."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from prunedata.errors import NeverPrunesWarning, PrunedataError
+from prunedata.findings.advice import ADVISED_POLICY, Advice, advise
+from prunedata.plan.cost import number_kept
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.protocol import Policy, describe
+from prunedata.run.counts import SampleCounts
+from prunedata.types import Array
+
+__all__ = ["RunPlan", "policy_of", "warn_of_advice", "warn_of_small_prune"]
+
+
+def policy_of(policy: Policy | Literal["auto"], classes: int | None) -> Policy:
+    """Return the policy that a run was given, or with ``"auto"`` the one that would be advised."""
+    if not isinstance(policy, str):
+        describe(policy)  # raises if it is no policy
+        return policy
+    if policy != "auto":
+        raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {policy!r}.')
+    if classes is None:
+        raise PrunedataError(
+            'Expected classes, the number of classes, with policy="auto". Got none: without '
+            "them a run cannot tell wrong labels from hard samples, and would never prune."
+        )
+    return ADVISED_POLICY
+
+
+class RunPlan:
+    """When a run prunes and how much; with ``auto``, as it was advised once enough had been watched.
+
+    Parameters
+    ----------
+    samples : int
+    schedule : Schedule
+        As it was given.
+    prune : int
+        Samples that a pruned epoch leaves out; with ``auto`` the most.
+    batch_size : int or None
+        Round the kept samples up to whole batches.
+    auto : bool
+        Prune nothing before advice has come, and then as advised.
+    observe_only : bool
+        Prune nothing at all, but know what would have been.
+    """
+
+    def __init__(
+        self, samples: int, schedule: Schedule, prune: int, batch_size: int | None, *, auto: bool, observe_only: bool
+    ) -> None:
+        self.given = self.schedule = schedule
+        self.auto, self.observe_only = auto, observe_only
+        self.advice: Advice | None = None
+        self._samples, self._prune, self._batch_size = samples, prune, batch_size
+        if not (observe_only or auto):
+            self._warn_if_idle()
+
+    @property
+    def num_pruned(self) -> int:
+        """How many samples a pruned epoch leaves out (PruningNum), whole batches kept."""
+        prune = self._prune if self.advice is None else min(self._prune, self.advice.prune)
+        return self._samples - number_kept(self._samples, prune, self._batch_size)
+
+    @property
+    def longest_window(self) -> int:
+        """The most epochs that a count can run over."""
+        return min(self.schedule.longest_window, self.schedule.epochs)
+
+    def would_prune(self, epoch: int) -> bool:
+        """Whether epoch number ``epoch`` would be pruned if the run did not only observe."""
+        decided = not self.auto or (self.advice is not None and self.advice.verdict == "prune")
+        return decided and self.schedule.prunes(epoch)
+
+    def prunes(self, epoch: int) -> bool:
+        """Whether epoch number ``epoch`` is pruned."""
+        return not self.observe_only and self.would_prune(epoch)
+
+    def kept_in(self, epoch: int) -> int:
+        """How many samples epoch number ``epoch`` trains on."""
+        return self._samples - self.num_pruned if self.prunes(epoch) else self._samples
+
+    def ask(self, known: SampleCounts, high: Array | None, done: int) -> bool:
+        """With ``auto``, ask for advice on what ``done`` epochs have shown; return whether it has come just now."""
+        if not self.auto or self.advice is not None:
+            return False
+        advice = advise(known.hits, known.visits, high, done, self.given, self._samples, prune=self._prune)
+        if advice.verdict == "watch":
+            return False
+        self.go_on(advice.schedule or self.schedule, advice)
+        return True
+
+    def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
+        """Go on by this schedule, and this advice."""
+        self.schedule, self.advice = schedule, advice
+
+    def lengthens(self, stored: Schedule) -> bool:
+        """Whether the given schedule is a stored one with more epochs, and else the same."""
+        given = self.given
+        if given.epochs <= stored.epochs or given.anneal != stored.anneal:
+            return False
+        if isinstance(given.window, tuple) and isinstance(stored.window, tuple):
+            same = replace(given, epochs=stored.epochs, window=stored.window) == stored
+            return same and given.windows[: len(stored.windows) - 1] == stored.windows[:-1]
+        return given.window == stored.window and replace(given, epochs=stored.epochs) == stored
+
+    def lengthened(self, in_force: Schedule, stored: Schedule) -> Schedule:
+        """The schedule in force of a stored run, with the epochs of the given one."""
+        if in_force == stored:
+            return self.given
+        epochs = self.given.epochs
+        if isinstance(in_force.window, int):  # as advised: one window for the whole run
+            return replace(in_force, epochs=epochs, window=max(epochs, in_force.window))
+        missing = epochs - sum(in_force.window)
+        last = in_force.window[-1]
+        return replace(in_force, epochs=epochs, window=(*in_force.window, *[last] * max(0, -(-missing // last))))
+
+    def _warn_if_idle(self) -> None:
+        """Warn if no epoch is pruned, or pruned epochs keep everything."""
+        schedule = self.schedule
+        if not schedule.pruned_epochs:
+            why = f"no epoch of {schedule} is pruned: {_why_idle(schedule)}"
+        elif not self.num_pruned:
+            why = f"pruned epochs keep all {self._samples} samples: raise prune, or lower batch_size"
+        else:
+            return
+        warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=5)
+
+
+def _why_idle(schedule: Schedule) -> str:
+    if not schedule.pruned_per_block:
+        return "let pruned_per_block be at least 1"
+    if schedule.epochs - int(schedule.anneal) <= schedule.start < schedule.longest_window:
+        after = f" less the last {schedule.anneal}, which anneal" if schedule.anneal else ""
+        return f"let start be less than the epochs, {schedule.epochs}{after}"
+    return "let start be less than the window"
+
+
+def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
+    """Warn of an integer that looks like a percentage, such as 20 of 50,000 samples."""
+    if hasattr(prune, "__index__") and 0 < num_pruned <= 100 and num_pruned * 200 < samples:
+        warnings.warn(
+            f"Expected an amount to prune that saves something. Got prune={prune}: {num_pruned} of {samples:,} "
+            f"samples. For {num_pruned} percent write prune='{num_pruned}%' or prune={num_pruned / 100:g}; for so few "
+            f"samples write prune={num_pruned / samples:.2g}.",
+            NeverPrunesWarning,
+            stacklevel=5,
+        )
+
+
+def warn_of_advice(evidence: Sequence[str]) -> None:
+    """Warn that nothing will be pruned because the run was advised not to."""
+    warnings.warn(
+        f"Expected a run that gains by pruning. Got one that saves better by fewer epochs: {' '.join(evidence)}",
+        NeverPrunesWarning,
+        stacklevel=4,
+    )

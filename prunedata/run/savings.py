@@ -1,0 +1,51 @@
+"""What a run has saved so far, from its own records alone."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+__all__ = ["savings"]
+
+
+def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int | None = None) -> dict[str, Any]:
+    """What the finished epochs have saved.
+
+    Parameters
+    ----------
+    history : sequence of dict
+        A record for each finished epoch, as ``Pruner.history``.
+    samples : int
+        Samples in the data set.
+    batch_size : int, optional
+        Samples in a batch; without it batches are not known.
+
+    Returns
+    -------
+    dict
+        ``epochs`` that are finished and ``pruned_epochs`` among them; ``visits`` that the run trained on and
+        ``visits_saved``, with ``visits_saved_percent`` of all; ``batches_saved``, or None; ``seconds`` of training,
+        ``overhead_seconds`` spent in this library, and ``seconds_saved``: for each pruned epoch, the median time of
+        the epochs on all samples less its own. None if there is no epoch of the one or of the other kind.
+    """
+    pruned = [record for record in history if record["kept"] < samples]
+    whole = [float(record["seconds"]) for record in history if record["kept"] >= samples]
+    full = samples * len(history)
+    visits = sum(int(record["kept"]) for record in history)
+    batches = None
+    if batch_size is not None:
+        batches = sum(-(-samples // batch_size) - -(-int(record["kept"]) // batch_size) for record in history)
+    seconds = None
+    if pruned and whole:
+        # The first epoch is longer than others: it warms up. The median does not mind.
+        seconds = sum(median(whole) - float(record["seconds"]) for record in pruned)
+    return {
+        "epochs": len(history),
+        "pruned_epochs": len(pruned),
+        "visits": visits,
+        "visits_saved": full - visits,
+        "visits_saved_percent": 100 * (full - visits) / full if full else 0.0,
+        "batches_saved": batches,
+        "seconds": sum(float(record["seconds"]) for record in history),
+        "overhead_seconds": sum(float(record["overhead"]) for record in history),
+        "seconds_saved": seconds,
+    }

@@ -1,0 +1,172 @@
+"""The state of a run, with types: what a store or a checkpoint holds of it, and the checks before a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from prunedata.errors import ForeignStore, PrunedataError
+from prunedata.types import Array, Arrays, Counts
+
+__all__ = ["COUNTING", "RunState"]
+
+FORMAT = 1
+"""Of checkpoints. The store has a format of its own."""
+COUNTING = ("counts", "hits", "visits")
+"""The arrays that every run has, of any unsigned dtype."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    run : dict
+        What the run was given: ``samples``, ``schedule``, ``prune``, ``policy``, ``seed``, ``batch_size``, and where
+        they are in use ``observe_only`` and ``classes``. Plain values.
+    schedule : dict
+        The schedule in force, as ``Schedule.to_dict``.
+    epoch : int
+        Number of the epoch that is open, or else of the next.
+    open : bool
+        Whether an epoch is open.
+    complete : bool
+        Whether nothing of the open epoch is left to train on.
+    excused : int
+        Kept samples of the open epoch that need not be observed.
+    observed : int
+        Visits in the open epoch.
+    meter : dict
+        ``seconds``, ``overhead`` and ``loss_sum`` of the open or last epoch.
+    history : list of dict
+        A record for each finished epoch, see ``Pruner.history``.
+    advice : dict or None
+        What the run was advised, as ``Advice.to_dict``.
+    arrays : dict of ndarray, shape (samples,)
+        ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
+        commit of a store.
+    """
+
+    run: dict[str, Any]
+    schedule: dict[str, Any]
+    epoch: int
+    open: bool
+    complete: bool
+    excused: int
+    observed: int
+    meter: dict[str, Any]
+    history: list[dict[str, Any]]
+    advice: dict[str, Any] | None = None
+    arrays: Arrays = field(default_factory=dict)
+
+    # -- as plain values
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the arrays, as a dict that JSON can hold."""
+        found = {name: getattr(self, name) for name in _KINDS}
+        found["history"] = [dict(record) for record in self.history]
+        return found if self.advice is None else found | {"advice": self.advice}
+
+    @classmethod
+    def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
+        """Return what :meth:`to_json` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
+        if not isinstance(plain, Mapping):
+            raise PrunedataError(f"Expected the state of a run. Got {type(plain).__name__}.")
+        for name, kind in _KINDS.items():
+            value = plain.get(name)
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                raise PrunedataError(f"Expected the state of a run, {name} being a {kind.__name__}. Got {value!r}.")
+        if not all(isinstance(record, dict) for record in plain["history"]):
+            raise PrunedataError("Expected the state of a run, each record of its history being a dict. Got others.")
+        advice = plain.get("advice")
+        if advice is not None and not isinstance(advice, dict):
+            raise PrunedataError(f"Expected the state of a run, advice being a dict. Got {advice!r}.")
+        return cls(**{name: plain[name] for name in _KINDS}, advice=advice, arrays=dict(arrays))
+
+    def to_checkpoint(self) -> dict[str, Any]:
+        """Everything in one dict of plain values; arrays as their bytes, which every format of checkpoints can hold."""
+        packed = {name: {"dtype": array.dtype.str, "data": array.tobytes()} for name, array in self.arrays.items()}
+        return {"format": FORMAT, "state": self.to_json(), "arrays": packed}
+
+    @classmethod
+    def from_checkpoint(cls, packed: Any) -> RunState:
+        """Return what :meth:`to_checkpoint` was called on, or raise :class:`PrunedataError`."""
+        try:
+            if packed["format"] != FORMAT:
+                raise PrunedataError(f"Expected a state of format {FORMAT}. Got format {packed['format']!r}.")
+            arrays = {
+                name: np.frombuffer(bytes(array["data"]), dtype=array["dtype"])
+                for name, array in packed["arrays"].items()
+            }
+            return cls.from_json(packed["state"], arrays)
+        except PrunedataError as error:
+            raise PrunedataError(f"Expected what state_dict() returned. {error}") from error
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise PrunedataError(
+                f"Expected what state_dict() returned. Got {type(packed).__name__}: {error!r}."
+            ) from error
+
+    # -- what it says
+
+    @property
+    def samples(self) -> int:
+        """Samples of the data set."""
+        return int(self.run["samples"])
+
+    def counted(self, name: str) -> Counts:
+        """One of the arrays ``counts``, ``hits``, ``visits``; zeros in a run that has not been committed yet."""
+        found: Counts = self.arrays.get(name, np.zeros(self.samples, np.uint8))
+        return found
+
+    @property
+    def hits(self) -> Counts:
+        """Hits of the whole run; zeros before the first commit."""
+        return self.counted("hits")
+
+    @property
+    def visits(self) -> Counts:
+        """Visits of the whole run; zeros before the first commit."""
+        return self.counted("visits")
+
+    @property
+    def high(self) -> Counts | None:
+        """Visits with a loss above ``ln(classes)``, if the run was told its ``classes``."""
+        return self.arrays.get("high")
+
+    @property
+    def tolerance(self) -> float:
+        """How far above the mean of its batch a loss had to lie to be a hit."""
+        return float(self.run["policy"].get("tolerance", 0.0))
+
+    # -- checks
+
+    def check_run(self, run: dict[str, Any]) -> None:
+        """Raise :class:`ForeignStore` if the state is of another run than ``run`` describes, saying what differs."""
+        differ = [name for name in {**run, **self.run} if self.run.get(name) != run.get(name)]
+        if differ:
+            told = "; ".join(f"{name}: expected {run.get(name)!r}, got {self.run.get(name)!r}" for name in differ)
+            raise ForeignStore(
+                f"Expected the state of this run. Got that of another ({told}). "
+                "Give the run the arguments it began with, or another store."
+            )
+
+    def check_arrays(self, wanted: Mapping[str, np.dtype[Any]]) -> None:
+        """Raise :class:`PrunedataError` unless the run's own arrays are there, and those of ``wanted`` dtypes."""
+        counting = COUNTING + (("tally",) if self.open else ())
+        for name, kind in {**dict.fromkeys(counting), **wanted}.items():
+            array = self.arrays.get(name)
+            alike = array is not None and (array.dtype.kind == "u" if kind is None else array.dtype == kind)
+            if array is None or array.shape != (self.samples,) or not alike:
+                found = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
+                kinds = "unsigned" if kind is None else str(kind)
+                raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {found}.")
+
+
+_KINDS: dict[str, type] = {
+    "run": dict, "schedule": dict, "epoch": int, "open": bool, "complete": bool, "excused": int, "observed": int,
+    "meter": dict, "history": list,
+}  # fmt: skip

@@ -1,0 +1,162 @@
+"""Adapters take part in a run: attached once, called in order, and merged on copies."""
+
+import numpy as np
+import pytest
+
+from prunedata import Adapter, Delivery, LossRanked, PrunedataError, Pruner, Schedule, SkippedSamples
+
+SCHEDULE = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
+IDS = np.arange(20)
+
+
+def make(**options):
+    return Pruner(20, SCHEDULE, prune=0.25, **options)
+
+
+class Recorder(Adapter):
+    """Writes down what it is called for."""
+
+    def __init__(self, name, calls, key=None):
+        self.name, self.calls, self.key = name, calls, key
+
+    def begin_epoch(self, epoch):
+        self.calls.append((self.name, "begin", epoch.number))
+
+    def hand_over(self):
+        self.calls.append((self.name, "hand over"))
+
+    def merge(self, tally, arrays):
+        self.calls.append((self.name, "merge", sorted(arrays)))
+
+    def end_epoch(self, epoch, tally):
+        self.calls.append((self.name, "end", epoch.number, tally.observed))
+
+    def forget(self):
+        self.calls.append((self.name, "forget"))
+
+
+def test_they_are_called_in_the_order_in_which_they_were_attached():
+    calls = []
+    run = make(policy=LossRanked())
+    for name in ("first", "second"):
+        run.attach(Recorder(name, calls))
+    run.begin_epoch()
+    run.observe(IDS, np.ones(20))
+    calls.clear()
+    run.end_epoch()
+    assert calls == [
+        ("first", "hand over"),
+        ("second", "hand over"),
+        ("first", "merge", ["loss"]),
+        ("second", "merge", ["loss"]),
+        ("first", "end", 0, 20),
+        ("second", "end", 0, 20),
+    ]
+
+
+def test_one_with_a_key_is_attached_once():
+    calls = []
+    run = make()
+    first = run.attach(Recorder("first", calls, key="streams"))
+    assert run.attach(Recorder("second", calls, key="streams")) is first
+    assert run.attach(first) is first
+    other = run.attach(Recorder("other", calls))
+    assert run.attach(other) is other
+    run.begin_epoch()
+    assert [call for call in calls if call[1] == "begin"] == [("first", "begin", 0), ("other", "begin", 0)]
+
+
+def test_one_attached_within_an_epoch_is_told_of_it_at_once():
+    calls = []
+    run = make()
+    run.begin_epoch()
+    run.attach(Recorder("late", calls))
+    assert calls == [("late", "begin", 0)]
+
+
+@pytest.mark.parametrize("what", [None, "loader", Recorder])
+def test_what_is_no_adapter_is_refused(what):
+    with pytest.raises(PrunedataError, match=r"Expected an adapter, a subclass of prunedata.Adapter. Got"):
+        make().attach(what)
+
+
+def test_one_key_is_for_one_class():
+    class Other(Adapter):
+        key = "streams"
+
+    run = make()
+    run.attach(Recorder("first", [], key="streams"))
+    with pytest.raises(PrunedataError, match=r"adapters of one class for the key 'streams'. Got Recorder and Other"):
+        run.attach(Other())
+
+
+def test_deliveries_add_up_and_those_of_other_epochs_are_ignored():
+    run = make()
+    loaders = [run.attach(Adapter()) for _ in range(3)]
+    run.begin_epoch()
+    loaders[0].delivery = Delivery(0, delivered=8, left_out=2)
+    loaders[1].delivery = Delivery(0, delivered=6)
+    loaders[2].delivery = Delivery(7, delivered=100, left_out=100)
+    run.observe(IDS[:14], np.ones(14))
+    with pytest.raises(
+        SkippedSamples, match=r"Expected all 18 kept .* Got 4 that were not.* did not deliver 4 of them"
+    ):
+        run.end_epoch()
+    loaders[2].delivery = Delivery(0, left_out=4)
+    run.end_epoch()
+    assert run.history[0]["observed"] == 14
+
+
+class OtherRank(Adapter):
+    """Merges with a process that observed, and lost on, the second half of the samples."""
+
+    def merge(self, tally, arrays):
+        tally.add(IDS[10:], np.ones(10, np.bool_))
+        arrays["loss"][10:] += 5
+
+
+def test_an_epoch_that_could_not_end_is_not_merged_twice():
+    run = make(policy=LossRanked())
+    run.attach(OtherRank())
+    run.begin_epoch()
+    run.observe(IDS[:9], np.zeros(9))
+    run.observe(IDS[10:], np.zeros(10))
+    with pytest.raises(SkippedSamples, match="Got 1 that were not"):
+        run.end_epoch()
+    run.observe(IDS[9:10], np.zeros(1))
+    run.end_epoch()
+    assert run.visits.tolist() == [1] * 10 + [2] * 10
+    assert run.arrays["loss"].tolist() == [0] * 10 + [5] * 10
+
+
+def test_what_is_held_back_is_dropped_when_the_run_goes_elsewhere():
+    calls = []
+    run = make()
+    run.attach(Recorder("only", calls))
+    run.begin_epoch()
+    state = run.state_dict()
+    calls.clear()
+    run.load_state_dict(state)
+    assert calls == [("only", "forget")]
+
+
+def test_overhead_within_overhead_counts_once():
+    run = make()
+    run.begin_epoch()
+    with run.charge:
+        before = run.overhead
+        with run.charge:
+            run.observe(IDS, np.ones(20))
+        run.state_dict()
+        within = run.overhead
+    assert 0 < before <= within <= run.overhead
+    assert run.overhead < 2 * within + 1e-3
+
+
+def test_ids_that_come_twice_are_named_as_the_cause():
+    run = make()
+    run.begin_epoch()
+    run.observe(IDS[:10], np.ones(10))
+    run.observe(IDS[:10], np.ones(10))
+    with pytest.raises(SkippedSamples, match=r"10 visits were of samples that had been observed before.* same ids"):
+        run.end_epoch()
