@@ -160,26 +160,25 @@ def test_a_tar_that_was_cut_between_two_members_is_refused(tmp_path):
     for members in (1, 2):
         path.write_bytes(whole[: members * 2 * 512])
         assert len(by_webdataset(str(path))) == members
-        with pytest.raises(PrunedataError, match="no mark of its end at byte .*cut between two files"):
+        with pytest.raises(PrunedataError, match=r"no mark of its end at byte .*cut between two files"):
             ShardIndex.scan(str(path))
     path.write_bytes(whole[: 5 * 512])  # a lone zero block: written to its end
     assert len(ShardIndex.scan(str(path))) == 2
 
 
-@IN_ONE_FOLDER
-@given(st.data())
-def test_no_flipped_bit_of_an_index_goes_unseen(tmp_path, data):
-    index = ShardIndex.scan(write_shards(tmp_path, [3, 2]))
+def test_no_flipped_bit_of_an_index_goes_unseen(tmp_path):
+    index = ShardIndex((Shard("0.tar", "a\nb", 2, 10240, "17"), Shard("1.tar", "a", 1)))
     path = tmp_path / "index.json"
     index.save(path)
-    raw = bytearray(path.read_bytes())
-    place = data.draw(st.integers(0, len(raw) - 1))
-    raw[place] ^= 1 << data.draw(st.integers(0, 7))
-    path.write_bytes(raw)
-    try:
-        assert ShardIndex.load(path, trusted=True) == index
-    except PrunedataError:
-        pass
+    raw, refused = path.read_bytes(), 0
+    for place in range(len(raw)):
+        for bit in range(8):
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
+            try:
+                assert ShardIndex.load(path) == index
+            except PrunedataError:
+                refused += 1
+    assert refused > 7 * len(raw)
 
 
 def test_an_index_written_before_there_were_checksums_is_read(tmp_path):
