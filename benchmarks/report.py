@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.runs import Run, Setting, paired_percent
 from prunedata import CostModel
-from prunedata.plan.cost import number_pruned
+from prunedata.plan.cost import count_pruned
 
 __all__ = ["facts", "table"]
 
@@ -37,7 +37,7 @@ def facts(setting: Setting, runs: Mapping[str, Run]) -> dict[str, Any]:
         "test_samples": len(setting.data.test),
         "schedule": setting.schedule.to_dict(),
         "prune": setting.prune,
-        "pruned_samples": number_pruned(samples, setting.prune),
+        "pruned_samples": count_pruned(samples, setting.prune),
         "batch_size": setting.batch_size,
         "batch_seconds": model.batch_time,
         "learning_rate": setting.learning_rate,

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from benchmarks.runs import Setting, interleave, pruned_run
 from benchmarks.stream_shards import Shards, write_shards
 from prunedata import DroppingCount, Pruner
-from prunedata.plan.cost import number_pruned
+from prunedata.plan.cost import count_pruned
 
 __all__ = ["FRAMEWORKS", "agreement", "compare", "stream_table"]
 
@@ -39,7 +39,7 @@ def compare(setting: Setting, framework: str, seeds: int) -> dict[str, Any]:
         "test_samples": len(setting.data.test),
         "schedule": setting.schedule.to_dict(),
         "prune": setting.prune,
-        "pruned_samples": number_pruned(len(setting.data.train), setting.prune),
+        "pruned_samples": count_pruned(len(setting.data.train), setting.prune),
         "batch_size": setting.batch_size,
         "learning_rate": setting.learning_rate,
         "seeds": [one.seed for one in settings],

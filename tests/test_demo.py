@@ -20,7 +20,7 @@ from benchmarks.demo import main
 from benchmarks.networks import build
 from benchmarks.parquet import DataFolderError, read_folder
 from prunedata import Schedule
-from prunedata.plan.cost import number_kept
+from prunedata.plan.cost import count_kept
 from tests.programs import run_module
 
 RUNS = ("regular", "dropping-count", "random")
@@ -72,7 +72,7 @@ def test_counts_equal_the_schedule(shown: tuple[Path, dict[str, Any]]) -> None:
     assert Schedule.from_dict(facts["schedule"]) == SCHEDULE
     samples, runs = facts["samples"], facts["runs"]
     assert tuple(runs) == RUNS
-    kept = number_kept(samples, facts["prune"], facts["batch_size"])
+    kept = count_kept(samples, facts["prune"], facts["batch_size"])
     assert kept < samples
     expected = [kept if SCHEDULE.prunes(epoch) else samples for epoch in range(EPOCHS)]
     assert runs["regular"]["visits"] == EPOCHS * samples
@@ -89,7 +89,7 @@ def test_figures_follow_from_the_epochs(shown: tuple[Path, dict[str, Any]]) -> N
     facts = shown[1]
     regular = facts["runs"]["regular"]
     full = -(-facts["samples"] // facts["batch_size"])
-    fewer = -(-number_kept(facts["samples"], facts["prune"], facts["batch_size"]) // facts["batch_size"])
+    fewer = -(-count_kept(facts["samples"], facts["prune"], facts["batch_size"]) // facts["batch_size"])
     predicted = 100 * len(SCHEDULE.pruned_epochs) * (full - fewer) / (EPOCHS * full)
     assert regular["predicted_seconds"] == pytest.approx(EPOCHS * full * facts["batch_seconds"])
     assert "measured_saving_percent" not in regular

@@ -19,7 +19,7 @@ from benchmarks.stream_keras import lenet
 from benchmarks.stream_runs import Decode, Shuffled
 from benchmarks.stream_shards import write_shards
 from prunedata import Schedule
-from prunedata.plan.cost import number_kept
+from prunedata.plan.cost import count_kept
 from tests.programs import run_module
 
 EPOCHS, SEEDS = 4, 2
@@ -48,7 +48,7 @@ def test_both_ways_train_on_what_the_schedule_says(framework, told):
     facts = json.loads(told(framework, "--json"))
     schedule = Schedule.from_dict(facts["schedule"])
     assert (facts["framework"], facts["seeds"], facts["samples"]) == (framework, [3, 4], 1437)
-    kept = number_kept(1437, facts["prune"], facts["batch_size"])
+    kept = count_kept(1437, facts["prune"], facts["batch_size"])
     assert kept < 1437
     visits = [kept if schedule.prunes(epoch) else 1437 for epoch in range(EPOCHS)]
     assert len(schedule.pruned_epochs) > 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from prunedata.cli.text import duration, marks, strip, table
 from prunedata.errors import PrunedataError
-from prunedata.plan.cost import CostModel, Prediction, number_pruned
+from prunedata.plan.cost import CostModel, Prediction, count_pruned
 from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
 
@@ -137,7 +137,7 @@ def _print_plan(schedule: Schedule, found: Prediction, cost: CostModel, prune: i
     two = marks(sys.stdout.encoding)
     print(f"epoch (each row a window; {two[1]} pruned, {two[0]} all samples)")
     print("\n".join(strip(schedule, two)), end="\n\n")
-    pruned = number_pruned(cost.samples, prune)
+    pruned = count_pruned(cost.samples, prune)
     printed, formula = "-", "no formula for windows of given lengths"
     if not isinstance(schedule.window, tuple):
         printed = f"{found.pruned_epochs_printed:,}"

@@ -11,7 +11,7 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.findings.suspects import check_counts
 from prunedata.findings.wrong_labels import Estimate, by_high, by_hits
-from prunedata.plan.cost import number_pruned
+from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, describe
 from prunedata.policies.running_loss import RunningLoss
@@ -183,9 +183,9 @@ def _watch(schedule: Schedule, done: int, more: int, seen: str) -> Advice:
 
 def _prune(schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str) -> Advice:
     # Rounded down: pruning more than is wrong prunes what is right.
-    pruned = max(1, number_pruned(samples, int(100 * min(PRUNE_MOST, estimate.share)) / 100))
+    pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, estimate.share)) / 100))
     epochs = schedule.epochs
-    advised = Schedule(epochs, window=epochs, start=first, block=1, pruned_per_block=1)
+    advised = Schedule.steady(epochs, first)
     saving = 100 * pruned * (epochs - first) / (epochs * samples)
     return Advice(
         verdict="prune",

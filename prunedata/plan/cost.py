@@ -15,10 +15,10 @@ from prunedata.plan.schedule import Schedule
 
 real, whole = partial(checks.real, error=ScheduleError), partial(checks.whole, error=ScheduleError)
 
-__all__ = ["CostModel", "Measurement", "Prediction", "number_kept", "number_pruned"]
+__all__ = ["CostModel", "Measurement", "Prediction", "count_kept", "count_pruned"]
 
 
-def number_pruned(samples: int, prune: int | float | str) -> int:
+def count_pruned(samples: int, prune: int | float | str) -> int:
     """Return PruningNum: how many of `samples` a pruned epoch leaves out.
 
     Parameters
@@ -63,12 +63,12 @@ def _fraction(text: str) -> Fraction:
         raise ScheduleError(f"Expected prune as a percentage, such as '20%'. Got {text!r}.") from None
 
 
-def number_kept(samples: int, prune: int | float | str, batch_size: int | None = None) -> int:
+def count_kept(samples: int, prune: int | float | str, batch_size: int | None = None) -> int:
     """Return how many of `samples` a pruned epoch trains on; whole batches of them if `batch_size` is given.
 
     With `batch_size` B that is ``min(samples, ceil((samples - pruned) / B) * B)``.
     """
-    kept = whole("samples", samples, 1) - number_pruned(samples, prune)
+    kept = whole("samples", samples, 1) - count_pruned(samples, prune)
     if batch_size is None:
         return kept
     size = whole("batch_size", batch_size, 1)
@@ -144,7 +144,7 @@ class CostModel:
 
     def batches(self, prune: int | float = 0) -> int:
         """Return the batches of an epoch that leaves `prune` samples out: ceil((N - P) / B)."""
-        return -(-number_kept(self.samples, prune) // self.batch_size)
+        return -(-count_kept(self.samples, prune) // self.batch_size)
 
     def predict(self, schedule: Schedule, prune: int | float) -> Prediction:
         """Return the exact cost of `schedule` with `prune` samples left out of its pruned epochs.
@@ -167,7 +167,7 @@ class CostModel:
             pruned_seconds=pruned_batches * self.batch_time + epochs * self.overhead,
             saved_seconds=saved,
             saved_percent=100 * saved / regular,
-            visits_saved_percent=100 * pruned * number_pruned(self.samples, prune) / (epochs * self.samples),
+            visits_saved_percent=100 * pruned * count_pruned(self.samples, prune) / (epochs * self.samples),
         )
 
     def measured(

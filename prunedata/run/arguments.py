@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from prunedata.checks import whole
 from prunedata.errors import PrunedataError
-from prunedata.plan.cost import number_pruned
+from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, Watcher, describe
 from prunedata.run.high import High
@@ -32,7 +32,7 @@ class RunArguments:
         if not isinstance(self.schedule, Schedule):
             raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
         samples = whole("samples", self.samples, 1)
-        num_pruned = number_pruned(samples, self.prune)
+        num_pruned = count_pruned(samples, self.prune)
         plain = {
             "samples": samples,
             "seed": whole("seed", self.seed, -(1 << 63), (1 << 64) - 1),
@@ -53,7 +53,7 @@ class RunArguments:
 
     def plan(self) -> RunPlan:
         """When and how much the run prunes, before its first epoch."""
-        num_pruned = number_pruned(self.samples, self.prune)
+        num_pruned = count_pruned(self.samples, self.prune)
         return RunPlan(
             self.samples, self.schedule, num_pruned, self.batch_size, auto=self.auto, observe_only=self.observe_only
         )

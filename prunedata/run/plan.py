@@ -7,7 +7,7 @@ from typing import Literal
 
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.findings.advice import ADVISED_POLICY, Advice, advise
-from prunedata.plan.cost import number_kept
+from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, describe
 from prunedata.run.counts import SampleCounts
@@ -63,7 +63,7 @@ class RunPlan:
     def num_pruned(self) -> int:
         """How many samples a pruned epoch leaves out (PruningNum), whole batches kept."""
         prune = self._prune if self.advice is None else min(self._prune, self.advice.prune)
-        return self._samples - number_kept(self._samples, prune, self._batch_size)
+        return self._samples - count_kept(self._samples, prune, self._batch_size)
 
     @property
     def longest_window(self) -> int:
@@ -121,7 +121,7 @@ class RunPlan:
     def _warn_if_idle(self) -> None:
         """Warn if no epoch is pruned, or pruned epochs keep everything."""
         schedule = self.schedule
-        if not schedule.pruned_epochs:
+        if not schedule.ever_prunes:
             why = f"no epoch of {schedule} is pruned: {_why_idle(schedule)}"
         elif not self.num_pruned:
             why = f"pruned epochs keep all {self._samples} samples: raise prune, or lower batch_size"

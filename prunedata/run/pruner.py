@@ -7,7 +7,8 @@ from typing import Any, Literal, Never, TypeVar
 from prunedata.checks import whole
 from prunedata.errors import FinishedWarning, PrunedataError
 from prunedata.findings.advice import Advice
-from prunedata.plan.cost import number_pruned
+from prunedata.findings.savings import savings
+from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
@@ -18,7 +19,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.keeping import Keeper
 from prunedata.run.meter import Overhead
 from prunedata.run.plan import policy_of, warn_of_advice
-from prunedata.run.savings import savings
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts
@@ -99,7 +99,7 @@ class Pruner:
     ) -> None:
         given = RunArguments(samples, schedule, prune, policy, seed, batch_size, observe_only, classes)
         self.samples, self.seed, self.batch_size = given.samples, given.seed, given.batch_size
-        self.prune: int = number_pruned(given.samples, given.prune)
+        self.prune: int = count_pruned(given.samples, given.prune)
         self.observe_only, self.classes = given.observe_only, given.classes
         self.policy = policy_of(given.policy, given.classes)
         self._plan = given.plan()
@@ -165,7 +165,10 @@ class Pruner:
 
     @property
     def saved(self) -> dict[str, Any]:
-        """What the finished epochs have saved: visits, batches and time, see :func:`prunedata.run.savings.savings`."""
+        """What the finished epochs have saved: visits, batches and time.
+
+        The keys are those of :func:`prunedata.findings.savings.savings`.
+        """
         return savings(self.history, self.samples, self.batch_size)
 
     @property

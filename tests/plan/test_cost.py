@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata.errors import ScheduleError
-from prunedata.plan.cost import CostModel, number_kept, number_pruned
+from prunedata.plan.cost import CostModel, count_kept, count_pruned
 from prunedata.plan.propose import propose
 from prunedata.plan.schedule import Schedule
 
@@ -143,17 +143,17 @@ def test_measured_beside_predicted():
 def test_a_fraction_is_the_decimal_as_written(samples, ten_thousandths):
     exact = samples * ten_thousandths // 10_000
     written = float(f"0.{ten_thousandths:04d}")
-    assert number_pruned(samples, written) == exact
-    assert number_pruned(samples, Fraction(ten_thousandths, 10_000)) == exact
+    assert count_pruned(samples, written) == exact
+    assert count_pruned(samples, Fraction(ten_thousandths, 10_000)) == exact
 
 
 def test_where_floats_would_err():
     assert math.floor(100 * 0.29) == 28
-    assert number_pruned(100, 0.29) == 29
-    assert number_pruned(50_000, 0.2) == number_pruned(50_000, np.float32(0.2)) == 10_000
-    assert number_pruned(3, 1e-5) == 0
-    assert number_pruned(50_000, np.int64(7)) == 7
-    assert type(number_pruned(50_000, np.int64(7))) is type(number_pruned(50_000, 0.2)) is int
+    assert count_pruned(100, 0.29) == 29
+    assert count_pruned(50_000, 0.2) == count_pruned(50_000, np.float32(0.2)) == 10_000
+    assert count_pruned(3, 1e-5) == 0
+    assert count_pruned(50_000, np.int64(7)) == 7
+    assert type(count_pruned(50_000, np.int64(7))) is type(count_pruned(50_000, 0.2)) is int
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_where_floats_would_err():
 )
 def test_amounts_that_make_no_sense_are_refused(prune, message):
     with pytest.raises(ScheduleError, match=message):
-        number_pruned(100, prune)
+        count_pruned(100, prune)
 
 
 @given(st.integers(1, 500), st.integers(1, 520), st.data())
 def test_kept_is_rounded_up_to_whole_batches(samples, batch_size, data):
     prune = data.draw(st.integers(0, samples - 1))
-    assert number_kept(samples, prune) == samples - prune
-    kept = number_kept(samples, prune, batch_size)
+    assert count_kept(samples, prune) == samples - prune
+    kept = count_kept(samples, prune, batch_size)
     assert samples - prune <= kept <= samples
     assert kept == samples or (kept % batch_size == 0 and kept - batch_size < samples - prune)
 

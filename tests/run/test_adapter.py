@@ -98,9 +98,7 @@ def test_deliveries_add_up_and_those_of_other_epochs_are_ignored():
     loaders[1].delivery = Delivery(0, delivered=6)
     loaders[2].delivery = Delivery(7, delivered=100, left_out=100)
     run.observe(IDS[:14], np.ones(14))
-    with pytest.raises(
-        SkippedSamples, match=r"Expected all 18 kept .* Got 4 that were not.* did not deliver 4 of them"
-    ):
+    with pytest.raises(SkippedSamples, match=r"all 18 kept .* Got 4 that were not.* did not deliver 4 of them"):
         run.end_epoch()
     loaders[2].delivery = Delivery(0, left_out=4)
     run.end_epoch()
