@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from prunedata.adapters.keras.recorders import recorder_for
+from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.run.pruner import Pruner
 
@@ -32,7 +33,8 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def __init__(self, pruner: Pruner) -> None:
         super().__init__()
-        self.pruner, self.recorder, self.batch = pruner, recorder_for(pruner), None
+        self.pruner, self.recorder, self.batch = pruner, pruner.attach(recorder_for(pruner)), None
+        self._gate = pruner.attach(Gate(pruner.samples))
         self._training, self._expected = False, 0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -52,10 +54,15 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
                 f"Expected epoch {current.number}, where the pruner stands. Got epoch {epoch} from fit: use "
                 "fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)."
             )
+        if self.batch is not None and current.kept < self.batch:
+            raise PrunedataError(
+                f"Expected at least one batch of {self.batch} samples in each epoch, as batch() has drop_remainder. "
+                f"Got {current.kept} samples in epoch {epoch}, which would train on nothing: batch() without "
+                "drop_remainder, take smaller batches, or prune less."
+            )
         left = int(current.remaining.sum())
         dropped = 0 if self.batch is None else left % self.batch  # the user drops what is no full batch
-        self.pruner.note_left_out(dropped)
-        self.recorder.open(current)
+        self._gate.delivery.left_out = dropped
         self._training, self._expected = True, left - dropped
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -72,9 +79,8 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
                 raise
 
     def _stop(self) -> None:
-        if self._training:
-            count = self.recorder.count
-            self.pruner.note_delivered(count, exhausted=count >= self._expected)
+        if self._training and self.recorder.count >= self._expected:
+            self._gate.delivery.end()
         self._training = False
 
 

@@ -38,6 +38,12 @@ def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None
         )
     if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise PrunedataError("Expected a dataset that ends. Got one with repeat(): fit(epochs=...) repeats it.")
+    steps = arguments.get("steps_per_epoch")
+    if steps is not None:
+        raise PrunedataError(
+            f"Expected no steps_per_epoch. Got {steps}: an epoch has as many steps as the samples that it keeps make, "
+            "and Keras counts them. Leave it out."
+        )
     if arguments.get("class_weight") is not None:
         raise PrunedataError("Expected no class_weight. Got one: let the dataset give sample weights, (x, y, weights).")
 

@@ -82,7 +82,7 @@ class PruneMixin:
         return loss
 
     def observe(self, ids: Any, losses: Any) -> None:
-        """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that reckons its own.
+        """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that computes its own.
 
         Parameters
         ----------

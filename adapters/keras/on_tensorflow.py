@@ -1,4 +1,4 @@
-"""What a model records in TensorFlow's graphs: ids and losses in Variables, read when they are reckoned with."""
+"""What a model records in TensorFlow's graphs: ids and losses in Variables, read when they are asked for."""
 
 from typing import Any
 
@@ -8,17 +8,20 @@ import tensorflow as tf
 
 from prunedata.errors import LossError
 from prunedata.policies.protocol import Weigher
+from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
 __all__ = ["Recorder"]
 
 
-class Recorder:
+class Recorder(Adapter):
     """The losses of an epoch in the order in which they came.
 
     No step calls Python, so that it may be compiled by XLA, and several may run in one call.
     """
+
+    key = "keras"
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None  # the ids of the batch that is trained on
@@ -34,13 +37,16 @@ class Recorder:
         weighs = isinstance(pruner.policy, Weigher)
         self._weights = tf.Variable(tf.ones(pruner.samples), trainable=False) if weighs else None
         self._drained = 0
-        pruner.sources.append(self.drain)
 
-    def open(self, epoch: Epoch) -> None:
+    def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
         self._drained = 0
         if self._weights is not None:
             self._weights.assign(tf.ones_like(self._weights) if epoch.weights is None else epoch.weights)
+
+    def forget(self) -> None:
+        """Drop what has not been observed."""
+        self._fill.assign(0)
 
     def weights_of(self, ids: Any) -> Any:
         """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""
@@ -66,7 +72,7 @@ class Recorder:
         """Losses since the epoch was begun."""
         return self._drained + int(self._fill.numpy())
 
-    def drain(self) -> None:
+    def hand_over(self) -> None:
         """Observe everything, batch by batch as it came."""
         fill = int(self._fill.numpy())
         if not fill:
@@ -75,7 +81,7 @@ class Recorder:
         self._drained += fill
         if fill > self._room:
             raise LossError(
-                f"Expected at most {self._room} losses in an epoch, one a sample. Got {fill}: "
+                f"Expected at most {self._room} losses in an epoch, one for each sample. Got {fill}: "
                 "is there a repeat() behind prune()?"
             )
         ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))

@@ -6,14 +6,17 @@ import torch
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.policies.protocol import Weigher
+from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
 __all__ = ["TorchRecorder"]
 
 
-class TorchRecorder:
+class TorchRecorder(Adapter):
     """The same as ``on_tensorflow.Recorder``, for torch."""
+
+    key = "keras"
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
@@ -21,12 +24,20 @@ class TorchRecorder:
         self._losses = Recorder(pruner)
         self._weights = torch.ones(pruner.samples) if isinstance(pruner.policy, Weigher) else None
 
-    def open(self, epoch: Epoch) -> None:
+    def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
         self.count = 0
         if self._weights is not None:
             weights = None if epoch.weights is None else torch.tensor(epoch.weights)
             self._weights = torch.ones_like(self._weights) if weights is None else weights
+
+    def hand_over(self) -> None:
+        """Observe the losses that are on a device."""
+        self._losses.hand_over()
+
+    def forget(self) -> None:
+        """Drop them."""
+        self._losses.forget()
 
     def weights_of(self, ids: Any) -> Any:
         """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from prunedata.adapters.tensorflow.checks import check_dataset
-from prunedata.adapters.tensorflow.gate import gate_of
+from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.run.pruner import Pruner
 
 __all__ = ["prune"]
@@ -43,7 +43,7 @@ def prune(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
         as ``pruner.observe`` says.
     """
     check_dataset(dataset, pruner)
-    gate, spec = gate_of(pruner), dataset.element_spec
+    gate, spec = pruner.attach(Gate(pruner.samples)), dataset.element_spec
     if all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in tf.nest.flatten(spec)):
         # Chunks are numbered, not samples: that spares each sample two stages.
         chunk = _chunk(spec)

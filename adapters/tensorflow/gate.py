@@ -1,41 +1,26 @@
 """The gate through which a run's datasets pass: the mask of the open epoch, and what came by."""
 
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from prunedata.errors import LossError, NotInEpoch
+from prunedata.errors import LossError
+from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.run.pruner import Pruner
-from prunedata.types import Array
 
-__all__ = ["Gate", "gate_of"]
+__all__ = ["Gate"]
 
-Exchange = Callable[[Tally, dict[str, Array]], None]
 PASSES = 16
 """How often a dataset may be begun in an epoch. A loop needs one pass, and peeps at the first batch are passes too."""
 
 
-def gate_of(pruner: Pruner) -> "Gate":
-    """The gate that the pruner has, or a new one."""
-    for listener in pruner.listeners:
-        if isinstance(gate := getattr(listener, "__self__", None), Gate):
-            return gate
-    gate = Gate(pruner.samples)
-    pruner.listeners.append(gate.open)
-    pruner.sources.append(lambda: pruner.note_delivered(gate.passed))
-    pruner.exchange = _refuse_strays(pruner, gate, pruner.exchange)
-    with suppress(NotInEpoch):
-        gate.open(pruner.current)
-    return gate
+class Gate(Adapter):
+    """The open epoch in Variables, and the functions that tf.data traces, which read them. A run has one gate."""
 
-
-class Gate:
-    """The open epoch in Variables, and the functions that tf.data traces, which read them."""
+    key = "tensorflow"
+    delivery: Delivery
 
     def __init__(self, samples: int) -> None:
         with tf.device("CPU:0"):  # where tf.data runs
@@ -43,13 +28,47 @@ class Gate:
             self.position, self.passes = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
         self.samples = samples
         self._remaining = np.ones(samples, np.bool_)
+        self.delivery = Delivery(-1)
 
-    def open(self, epoch: Epoch) -> None:
+    def begin_epoch(self, epoch: Epoch) -> None:
         """Let the samples pass that remain of an epoch."""
+        self.delivery = Delivery(epoch.number, delivered=0)
         self._remaining = epoch.remaining
         self.mask.assign(epoch.remaining)
         self.position.assign(0)
         self.passes.assign(0)
+
+    def forget(self) -> None:
+        """Forget what was said of an epoch: the run stands elsewhere now."""
+        self.delivery = Delivery(-1)
+
+    def hand_over(self) -> None:
+        """Tell how many samples have passed."""
+        self.delivery.delivered = self.passed
+
+    def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
+        """Refuse samples that did not come through the gate, or came in two passes.
+
+        A sample may be observed though it is pruned, and more than once: the core counts it. What is refused is a
+        dataset that gives such samples, as a cache does, for it would train on them in silence. The two are told
+        apart by what the gate saw: the samples that it passed on are too few for an epoch, or it was passed more than
+        once.
+        """
+        if self.delivery.epoch != epoch.number:  # restored when nothing of it was left
+            return
+        pruned = int(np.count_nonzero(tally.visits[~epoch.keep]))
+        twice = int(np.count_nonzero(tally.visits[epoch.keep] > 1))
+        if pruned and self.passed < np.count_nonzero(epoch.remaining):
+            raise LossError(
+                f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
+                "was not read from its beginning to its end: is there a cache() behind prune(), an iterator that was "
+                "made in an earlier epoch, or is the dataset iterated that was given to prune()? Cache before prune()."
+            )
+        if twice and int(self.passes.numpy()) > 1:
+            raise LossError(
+                f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often, in several "
+                "passes: is there a repeat() behind prune(), or was the epoch iterated twice?"
+            )
 
     @property
     def passed(self) -> int:
@@ -92,31 +111,3 @@ class Gate:
             kept = tf.gather(self.mask, ids)
         self.position.assign(end)
         return kept
-
-
-def _refuse_strays(pruner: Pruner, gate: Gate, before: Exchange | None) -> Exchange:
-    """Look at the end of each epoch for samples that did not come through the gate, or came in two passes.
-
-    A sample may be observed though it is pruned, and more than once: the core counts it. What is refused is a
-    dataset that gives such samples, as a cache does, for it would train on them in silence. The two are told apart by
-    what the gate saw: the samples that it passed on are too few for an epoch, or it was passed more than once.
-    """
-
-    def check(tally: Tally, arrays: dict[str, Array]) -> None:
-        if before is not None:
-            before(tally, arrays)
-        epoch, seen = pruner.current, tally.visits
-        pruned, twice = (int(np.count_nonzero(seen[~epoch.keep])), int(np.count_nonzero(seen[epoch.keep] > 1)))
-        if pruned and gate.passed < np.count_nonzero(epoch.remaining):
-            raise LossError(
-                f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
-                "was not read from its beginning to its end: is there a cache() behind prune(), or an iterator that "
-                "was made in an earlier epoch? Cache before prune()."
-            )
-        if twice and int(gate.passes.numpy()) > 1:
-            raise LossError(
-                f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often, in several "
-                "passes: is there a repeat() behind prune(), or was the epoch iterated twice?"
-            )
-
-    return check

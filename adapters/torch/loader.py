@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator
 from functools import cache
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.orders import Order
+from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -60,6 +60,7 @@ class PrunedLoader:
 
     _pruner: Pruner
     _order: Order
+    _run: TorchRun
     _recorder: Recorder
     _with_ids: bool
     _reseeded: bool
@@ -78,7 +79,8 @@ class PrunedLoader:
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
         """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
-        self._pruner, self._order, self._recorder = pruner, order, Recorder(pruner)
+        self._pruner, self._order = pruner, order
+        self._run, self._recorder = order.run, order.run.recorder
         self._with_ids, self._reseeded = with_ids, reseeded
         self._pending = deque()
         self._delivered, self._running, self._restored = 0, None, None
@@ -103,27 +105,29 @@ class PrunedLoader:
             As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
             were fetched ahead or left unobserved.
         """
-        meter = self._pruner.meter
-        started = perf_counter() - meter.overhead
-        if ids is None:
-            if len(self._pending) != 1:
-                raise LossError(self._ambiguous())
-            ids = self._pending[0]
-        try:
-            self._recorder.add(ids, losses)
-        finally:  # a loop that leaves a bad batch out goes on with the next
-            self._pending.clear()
-        weights = self._pruner.current.weights
-        if weights is not None:
-            losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
-        # What the core has charged itself lies within.
-        meter.overhead = perf_counter() - started
+        with self._pruner.charge:
+            if ids is None:
+                if len(self._pending) != 1:
+                    raise LossError(self._ambiguous())
+                ids = self._pending[0]
+            try:
+                self._recorder.add(ids, losses)
+            finally:  # a loop that leaves a bad batch out goes on with the next
+                self._pending.clear()
+            weights = self._run.weights
+            if weights is not None:
+                losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
         return losses.mean()
 
     def _ambiguous(self) -> str:
         if self._with_ids:
             return "Expected observe(losses, ids) from a loader with with_ids=True. Got no ids."
         if not self._pending:
+            if self._run.delivery is not self._order.delivery:
+                return (
+                    "Expected a batch that waits for its losses. Got none, and none came from this loader in this "
+                    "epoch: is the loader that was given to prune() iterated instead of this one?"
+                )
             return "Expected a batch that waits for its losses. Got none: observe each batch once, after it came."
         return (
             f"Expected one batch that waits for its losses. Got {len(self._pending)}: the loop fetches batches ahead "
@@ -155,27 +159,21 @@ class PrunedLoader:
         return self._deliver(super().__iter__(), observed)  # type: ignore[misc]
 
     def _deliver(self, batches: Iterator[tuple[SomeIds, Any]], observed: int) -> Iterator[Any]:
+        order, delivery = self._order, self._order.delivery
+        delivery.delivered = (self._delivered - observed) * order.world
         for ids, batch in batches:
+            order.deliver(ids)
             self._delivered += len(ids)
-            if self._delivered > self._order.most:
-                raise LossError(
-                    f"Expected a stream to deliver {self._order.most} samples of this epoch, each once. Got more: "
-                    "do several workers, or ranks, read all of the raw samples instead of a share each?"
-                )
-            self._note(observed)
+            # On all ranks; the run knows itself what was observed before it was resumed.
+            delivery.delivered = (self._delivered - observed) * order.world
             if self._with_ids:
                 yield ids, batch
             else:
                 self._pending.append(ids)
                 yield batch
         self._running = None
-        self._order.finish(self._delivered)
-        self._note(observed, exhausted=True)
-
-    def _note(self, observed: int, *, exhausted: bool = False) -> None:
-        """Tell the pruner what was delivered, here and on all ranks, but for what it knows from before a resume."""
-        delivered = (self._delivered - observed) * self._order.world
-        self._pruner.note_delivered(delivered, exhausted=exhausted)
+        order.finish(self._delivered)
+        delivery.end()
 
     def state_dict(self) -> dict[str, Any]:
         """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.

@@ -38,8 +38,19 @@ class Recorder:
                 f"Expected losses of shape ({len(ids)},), one per sample (reduction='none'). Got {tuple(losses.shape)}."
             )
         if self._block is None or self._block.device != losses.device:
+            self.hand_over()
             self._block = DeviceBlock(self.pruner, losses.device)
         self._block.add(ids, losses)
+
+    def hand_over(self) -> None:
+        """Observe everything; the epoch ends, or its state is asked for."""
+        if self._block is not None:
+            self._block.hand_over()
+
+    def forget(self) -> None:
+        """Drop what has not been observed."""
+        if self._block is not None:
+            self._block.forget()
 
 
 class DeviceBlock:
@@ -54,7 +65,6 @@ class DeviceBlock:
         self._ids: list[SomeIds] = []
         self._flying: list[SomeIds] = []
         self._fill = 0
-        pruner.sources.append(self.drain)
 
     def add(self, ids: SomeIds, losses: torch.Tensor) -> None:
         """Take a batch, whose ids and losses the caller may then change."""
@@ -88,7 +98,13 @@ class DeviceBlock:
             self._pruner.observe(ids, losses[first : first + len(ids)])
             first += len(ids)
 
-    def drain(self) -> None:
-        """Observe everything; the epoch ends, or its state is asked for."""
+    def hand_over(self) -> None:
+        """Observe everything."""
         self._send()
         self._land()
+
+    def forget(self) -> None:
+        """Drop everything."""
+        if self._event is not None and self._flying:
+            self._event.synchronize()  # the copy must not land in what the next block has written
+        self._ids, self._flying, self._fill = [], [], 0

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader, clone
 from prunedata.adapters.torch.orders import Order, StreamOrder, order_for
-from prunedata.adapters.torch.ranks import merge_ranks
+from prunedata.adapters.torch.ranks import Ranks
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
@@ -44,7 +44,7 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned.
     """
     if not isinstance(loader, DataLoader):
-        raise PrunedataError(f"Expected PyTorch's DataLoader. Got {type(loader).__name__}: wrap it, not its dataset.")
+        raise PrunedataError(_no_loader(loader))
     if isinstance(loader, PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
     if isinstance(loader.dataset, IterableDataset):
@@ -54,8 +54,22 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        pruner.exchange = merge_ranks
+        pruner.attach(Ranks())
     return pruned
+
+
+def _no_loader(given: object) -> str:
+    """What to say of something that isn't PyTorch's DataLoader."""
+    kind = type(given)
+    got = f"Expected a torch.utils.data.DataLoader. Got a {kind.__module__}.{kind.__qualname__}"
+    if kind.__name__ == "WebLoader":
+        return (
+            f"{got}, which has a DataLoader inside: make the DataLoader yourself, over the stream that "
+            "prunedata.adapters.webdataset.prune returned, and wrap that."
+        )
+    if kind.__name__.endswith("Loader"):
+        return f"{got}, of another library: wrap a DataLoader of PyTorch's, or write an adapter for that library."
+    return f"{got}: wrap the loader, not its dataset or its iterator."
 
 
 def _map_style(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str, Any]]:

@@ -1,12 +1,14 @@
 """What a pruned loader asks of the order in which it walks through an epoch."""
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader
 
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import PrunedataError
+from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -23,10 +25,10 @@ class Order(ABC):
         Whether the same order comes when it is asked for again, so that a position in it has a meaning.
     world : int
         How many ranks share the epoch.
-    most : float
-        Samples that can be delivered of the epoch. A sampler of the user's may repeat some: no limit.
     remaining : ndarray of bool, shape (samples,)
         What is to be delivered of the epoch that was begun.
+    delivery : Delivery
+        What the run is told of the epoch that was begun.
     """
 
     resumable = False
@@ -34,23 +36,29 @@ class Order(ABC):
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
-        self.most = math.inf
+        self.run = pruner.attach(TorchRun(pruner))
         self.remaining = np.zeros(0, dtype=np.bool_)
+        self.delivery = Delivery(-1)
         self._begun: Epoch | None = None
+        if drop_last and self.share(pruner.samples - pruner.prune) < batch_size:
+            for epoch in range(pruner.next_epoch, pruner.schedule.epochs):
+                self._refuse_empty(epoch, pruner.kept_in(epoch))
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
         """Set out on what remains of an epoch, or on the whole of it."""
+        if self.drop_last:
+            self._refuse_empty(epoch.number, epoch.kept)
         self._begun = epoch
         self.remaining = epoch.keep if whole else epoch.remaining
-        self.leave_out(self.left_out(epoch))
+        self.delivery = self.run.delivery = Delivery(epoch.number, left_out=self.left_out(epoch))
+
+    def share(self, kept: int) -> int:
+        """The most samples that this loader delivers of so many kept ones."""
+        return kept
 
     def left_out(self, epoch: Epoch) -> int:
         """How many kept samples will not be delivered, as far as that is known when the epoch begins."""
         return 0
-
-    def leave_out(self, samples: int) -> None:
-        """Say how many kept samples are not delivered, as soon as it is known."""
-        self.pruner.note_left_out(samples)
 
     @abstractmethod
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
@@ -64,4 +72,14 @@ class Order(ABC):
         """Look at a batch before it is delivered; raise if it cannot be right."""
 
     def finish(self, delivered: int) -> None:  # noqa: B027 (most have nothing to say)
-        """Say what is known only when the loader has come to its end, after so many samples."""
+        """Tell what is known only when the loader has come to its end, after so many samples."""
+
+    def _refuse_empty(self, epoch: int, kept: int) -> None:
+        """Raise if ``drop_last`` leaves nothing of an epoch: it would end in an instant, without a word."""
+        if self.share(kept) < self.batch_size:
+            each = f", {self.share(kept)} for each of {self.world} ranks," if self.world > 1 else ""
+            raise PrunedataError(
+                f"Expected at least one batch of {self.batch_size} samples in each epoch, as the loader has drop_last. "
+                f"Got {kept} samples{each} in epoch {epoch}, which would train on nothing: use drop_last=False, "
+                "smaller batches, or prune less."
+            )

@@ -25,13 +25,17 @@ class DealtOrder(SampledOrder):
     resumable = True
 
     def __init__(self, pruner: Pruner, sampler: DistributedSampler[Any], batch_size: int, drop_last: bool) -> None:
-        super().__init__(pruner, batch_size, drop_last)
         self.shuffle, self.drop_uneven = sampler.shuffle, sampler.drop_last
         self.world, self.rank = sampler.num_replicas, sampler.rank
+        super().__init__(pruner, batch_size, drop_last)  # asks for a share
+
+    def share(self, kept: int) -> int:
+        """How many of ``kept`` samples a rank gets."""
+        return kept // self.world if self.drop_uneven else -(-kept // self.world)
 
     def left_out(self, epoch: Epoch) -> int:
         """What is dropped so that all ranks get as many, and of each rank's share the batch that isn't full."""
-        each = self._each(epoch.kept)
+        each = self.share(epoch.kept)
         tail = each % self.batch_size if self.drop_last else 0
         return max(0, epoch.kept - (each - tail) * self.world)
 
@@ -40,14 +44,10 @@ class DealtOrder(SampledOrder):
         self.begin_unless_begun()
         epoch = self.pruner.current
         ids = np.concatenate(list(epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)))
-        dealt = np.resize(ids, self._each(ids.size) * self.world)[self.rank :: self.world]
+        dealt = np.resize(ids, self.share(ids.size) * self.world)[self.rank :: self.world]
         # What a resumed epoch has behind it is left out last: each rank knows that of its own share only.
         yield dealt[self.remaining[dealt]]
 
     def __len__(self) -> int:
         last = self.pruner.schedule.epochs - 1
-        return self._each(self.pruner.kept_in(min(self.pruner.next_epoch, last)))
-
-    def _each(self, ids: int) -> int:
-        """How many of ``ids`` a rank gets."""
-        return ids // self.world if self.drop_uneven else -(-ids // self.world)
+        return self.share(self.pruner.kept_in(min(self.pruner.next_epoch, last)))

@@ -23,8 +23,8 @@ class FilteredOrder(SampledOrder):
     """What is expected of the source, for the error."""
 
     def __init__(self, pruner: Pruner, source: Any, batch_size: int, drop_last: bool) -> None:
-        super().__init__(pruner, batch_size, drop_last)
         self.source = source
+        super().__init__(pruner, batch_size, drop_last)  # asks for a share
 
     def kept(self, items: Iterable[Any]) -> Iterator[SomeIds]:
         """Yield each list of ids without those that are pruned, unless nothing is left of it."""
@@ -52,6 +52,6 @@ class FilteredOrder(SampledOrder):
                 yield waiting
             waiting = batch
         self.begin_unless_begun()  # where the source gave nothing at all
-        self.leave_out(int(np.count_nonzero(self.remaining & ~given)))
+        self.delivery.left_out = int(np.count_nonzero(self.remaining & ~given))
         if waiting is not None:
             yield waiting

@@ -14,6 +14,16 @@ __all__ = ["FilteredSampler"]
 class FilteredSampler(FilteredOrder):
     """The user's order. Batches are cut after the pruned samples are left out, so that they are full."""
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the sampler gives samples more than once, as far as can be seen."""
+        return getattr(self.source, "replacement", False) or len(self.source) > self.pruner.samples
+
+    def share(self, kept: int) -> int:
+        """As many as are kept. A sampler that may repeat samples can always fill a batch."""
+        once = hasattr(self.source, "__len__") and not self.repeats
+        return kept if once else max(kept, self.batch_size)
+
     def pieces(self) -> Iterator[SomeIds]:
         """Yield what the sampler gives and the epoch keeps."""
         return self.kept(_chunks(self.source, self.batch_size))
@@ -31,7 +41,7 @@ class FilteredSampler(FilteredOrder):
     def __len__(self) -> int:
         """Of a sampler that gives each sample once; of others, at most."""
         given = len(self.source)
-        if getattr(self.source, "replacement", False) or given > self.pruner.samples:
+        if self.repeats:
             return given
         last = self.pruner.schedule.epochs - 1
         return min(given, self.pruner.kept_in(min(self.pruner.next_epoch, last)))

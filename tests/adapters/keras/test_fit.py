@@ -210,10 +210,19 @@ def test_an_epoch_that_keras_cuts_off_is_noticed(monkeypatch):
         fit(model, pruner)
 
 
-def test_steps_that_are_too_few_are_noticed_and_the_rest_can_follow(reference):
+def test_a_number_of_steps_is_refused_before_the_first_and_training_can_follow(reference):
+    model, pruner = make_model(), make_pruner(SAMPLES)
+    with pytest.raises(PrunedataError, match=r"Expected no steps_per_epoch\. Got 2: .*Leave it out"):
+        fit(model, pruner, steps_per_epoch=2)
+    assert not pruner.history
+    fit(model, pruner)
+    assert_same_run(pruner, model, reference)
+
+
+def test_batches_that_are_left_out_are_noticed_and_the_rest_can_follow(reference):
     model, pruner = make_model(), make_pruner(SAMPLES)
     with pytest.raises(SkippedSamples, match=f"Got {SAMPLES - 2 * BATCH} that were not"):
-        fit(model, pruner, steps_per_epoch=2)
+        fit(model, pruner, data(pruner).take(2))
     fit(model, pruner)
     assert_same_run(pruner, model, reference)
 
@@ -236,6 +245,27 @@ def test_a_remainder_that_the_user_drops_is_excused(steps):
     model, pruner = make_model(steps_per_execution=steps), make_pruner(SAMPLES)
     fit(model, pruner, data(pruner, drop_remainder=True))
     assert [record["observed"] for record in pruner.history] == [kept // BATCH * BATCH for kept in KEPT]
+
+
+def test_a_remainder_that_is_all_there_is_cannot_be_dropped():
+    pruner = make_pruner(SAMPLES)
+    dataset = prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).batch(150, drop_remainder=True)
+    with pytest.raises(PrunedataError, match=r"at least one batch of 150 .*Got 143 samples in epoch 1"):
+        fit(make_model(), pruner, dataset)
+
+
+def test_a_run_has_one_recorder_and_one_gate(monkeypatch):
+    """Also after a cell of a notebook was run again: nothing piles up, and the model need not be traced again."""
+    pruner, handed = make_pruner(SAMPLES), []
+    callbacks = [PruneCallback(pruner) for _ in range(3)]
+    assert len({id(callback.recorder) for callback in callbacks}) == 1
+    kind = type(callbacks[0].recorder)
+    hand_over = kind.hand_over
+    monkeypatch.setattr(kind, "hand_over", lambda recorder: (handed.append(recorder), hand_over(recorder)))
+    pruner.begin_epoch()
+    handed.clear()
+    pruner.state_dict()
+    assert len({id(each) for each in handed}) == 1
 
 
 # -- beside other things that people do

@@ -18,6 +18,14 @@ def test_a_cache_behind_prune_is_noticed(tmp_path, disk):
         one_epoch(pairs, pruner)
 
 
+def test_the_raw_dataset_iterated_in_the_place_of_the_pruned_one_is_named():
+    pruner = make_pruner()
+    pairs = prune(raw(), pruner)
+    one_epoch(pairs, pruner)
+    with pytest.raises(LossError, match=r"Got 180 that are pruned.*the dataset iterated that was given to prune\(\)"):
+        one_epoch(raw().enumerate(), pruner)
+
+
 def test_a_cache_of_a_pruned_epoch_is_noticed():
     pruner = make_pruner()
     one_epoch(prune(raw(), pruner), pruner)

@@ -5,6 +5,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
+import webdataset as wds
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -285,14 +286,16 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            (Items, "DataLoader. Got Items: wrap it, not its dataset"),
-            (lambda: iter(loader_of()), "DataLoader. Got _SingleProcessDataLoaderIter"),
+            (Items, r"DataLoader\. Got a tests\..*\.Items: wrap the loader, not its dataset"),
+            (lambda: iter(loader_of()), r"Got a torch\..*\._SingleProcessDataLoaderIter: wrap the loader"),
+            (type("DataLoader", (), {"__module__": "grain"}), r"Got a grain\.DataLoader, of another library"),
+            (lambda: wds.WebLoader(Items()), r"Got a webdataset\..*\.WebLoader, .* make the DataLoader yourself"),
             (lambda: DataLoader(Stream()), "Expected a map-style dataset.* Got the IterableDataset Stream"),
             (lambda: loader_of(Items(104)), "Expected a dataset of 103 samples.* Got one of 104"),
             (lambda: DataLoader(Unsized(), sampler=range(9)), "Expected a dataset of 103 samples.* Got one of None"),
             (lambda: prune(loader_of(), make_pruner()), r"not yet pruned. Got the result of prune\(\)"),
         ],
-        ids=["dataset", "iterator", "iterable", "number", "unsized", "twice"],
+        ids=["dataset", "iterator", "another library's", "WebLoader", "iterable", "number", "unsized", "twice"],
     )
     def test_at_once(self, given, message):
         with pytest.raises(PrunedataError, match=message):

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from prunedata import LossError, Pruner, Random, Schedule
 from prunedata.adapters.torch import prune
 from prunedata.adapters.torch.losses import DeviceBlock, Recorder
+from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.torch_helpers import Items, make_pruner, train
 
 CPU = torch.device("cpu")
@@ -108,6 +109,13 @@ def sum_of(pruner):
     return pruner.state_dict()["state"]["meter"]["loss_sum"]
 
 
+def block_of(pruner, capacity):
+    """A block of losses that a run holds back, as if they were on a device."""
+    run = pruner.attach(TorchRun(pruner))
+    run.recorder._block = DeviceBlock(pruner, CPU, capacity)
+    return run.recorder._block
+
+
 class TestDeviceBlock:
     """On CPU tensors, where it has nothing to do but must come to the same as without it."""
 
@@ -119,7 +127,7 @@ class TestDeviceBlock:
     )
     def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed):
         pruner, told = make_pruner(policy=Random()), make_pruner(policy=Random())
-        block = DeviceBlock(pruner, CPU, capacity)
+        block = block_of(pruner, capacity)
         random = np.random.default_rng(seed)
         for each in (pruner, told):
             each.begin_epoch()
@@ -149,8 +157,8 @@ class TestDeviceBlock:
         assert observed == []  # two blocks of two batches: one on its way, one filling
         block.add(np.arange(4), torch.rand(4))
         assert observed == [[0, 1, 2, 3], [4, 5, 6, 7]]
-        block.drain()
-        block.drain()
+        block.hand_over()
+        block.hand_over()
         assert observed == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15], [0, 1, 2, 3]]
 
     def test_gives_an_epoch_all_its_losses_at_its_end(self, monkeypatch):
@@ -163,7 +171,7 @@ class TestDeviceBlock:
         pruner.begin_epoch()
         pruner.observe(np.arange(8), np.arange(8.0))
         state = pruner.state_dict()
-        block = DeviceBlock(pruner, CPU, 100)
+        block = block_of(pruner, 100)
         block.add(np.arange(8, 16), torch.full((8,), torch.nan))
         pruner.load_state_dict(state)
         pruner.begin_epoch()

@@ -175,9 +175,29 @@ class TestDropLast:
         with pytest.raises(SkippedSamples, match=r"all 96 kept samples .* Got 8 that were not.* 8 were delivered"):
             pruner.end_epoch()
 
-    def test_may_drop_everything(self):
-        pruner = make_pruner(samples=5, prune=2)
-        assert run({"batch_size": BATCH, "drop_last": True}, pruner=pruner, dataset=Items(5)) == [[]] * 5
+    @pytest.mark.parametrize("sampler", [{"shuffle": True}, {"sampler": Backwards()}], ids=["ours", "a user's"])
+    def test_that_drops_all_of_an_epoch_is_told_when_the_loader_is_wrapped(self, sampler):
+        options = {"batch_size": 74, "drop_last": True, **sampler}
+        with pytest.raises(PrunedataError, match=r"at least one batch of 74 .*Got 73 samples in epoch 1, which would"):
+            prune(DataLoader(Items(), **options), make_pruner())
+        run({**options, "batch_size": 73})
+
+    def test_that_drops_all_of_a_ranks_share_is_told(self):
+        sampler = DistributedSampler(Items(), num_replicas=2, rank=0)
+        with pytest.raises(PrunedataError, match=r"Got 73 samples, 37 for each of 2 ranks, in epoch 1"):
+            prune(DataLoader(Items(), batch_size=40, sampler=sampler, drop_last=True), make_pruner())
+
+    def test_that_drops_all_is_told_at_the_epoch_if_no_sooner(self):
+        """A schedule may be changed on the way; with policy="auto" it is made on the way."""
+        pruner = make_pruner()
+        pruner.kept_in = lambda epoch: SAMPLES  # as it seems before
+        loader = prune(DataLoader(Items(), batch_size=74, shuffle=True, drop_last=True), pruner)
+        with pytest.raises(PrunedataError, match=r"Got 73 samples in epoch 1, which would"):
+            train(loader, pruner)
+
+    def test_may_belong_to_a_sampler_that_repeats(self):
+        weighted = WeightedRandomSampler(torch.ones(SAMPLES), 300, replacement=True)
+        run({"sampler": weighted, "batch_size": 80, "drop_last": True})
 
 
 class TestEndOfAUsersOwn:

@@ -60,7 +60,8 @@ class Run:
 
         Save a checkpoint in ``saved`` after each number of batches in ``saving``.
         """
-        for epoch in self.pruner.epochs():
+        self.epochs = self.pruner.epochs()  # kept: a generator that goes would end an epoch that was seen whole
+        for epoch in self.epochs:
             self.masks[epoch.number] = epoch.keep.tolist()
             for features, index in self.loader:
                 self.optimizer.zero_grad()
@@ -170,9 +171,10 @@ def test_between_epochs_and_before_the_first(kind, workers):
 def test_asking_for_states_changes_nothing(kind, workers):
     options = {"kind": kind, "options": {"num_workers": workers, "persistent_workers": workers > 0}}
     whole, run = Run(**options).go(), Run(**options)
-    for stop in (5, 13, 20, 37, None):
+    for stop in (5, 13, 20, 37):
         run.save()
         run.go(stop, after_epoch=True)
+    run.epochs.close()  # as a loop that is left: the last epoch was seen whole, so it ends
     assert (run.log, run.outcome()) == (whole.log, whole.outcome())
 
 

@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from prunedata import LossError, PrunedataError, Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import prune
+from tests.adapters.torch_sources import Positions
 
 SAMPLES = 61
 
@@ -64,12 +65,33 @@ def test_the_tails_that_drop_last_cuts_are_no_skipped_samples():
     assert all(0 < record["kept"] - record["observed"] < 16 for record in pruner.history)
 
 
-def test_workers_that_each_read_everything_are_noticed():
+def test_workers_that_each_read_everything_are_noticed_at_the_first_sample_that_repeats():
     pruner = new_pruner()
     loader = loader_of(pruner, shared=False, num_workers=2)
     pruner.begin_epoch()
-    with pytest.raises(LossError, match="Expected a stream to deliver 61 samples of this epoch, each once"):
-        train(loader)
+    batches = iter(loader)
+    loader.observe(next(batches).float())
+    with pytest.raises(LossError, match=r"deliver each sample of epoch 0 once. Got sample 0 again: do several workers"):
+        next(batches)
+
+
+def test_a_position_as_id_is_noticed_at_the_first_that_repeats():
+    """Every worker counts from zero. The raw samples are as they should be."""
+    pruner = new_pruner()
+    stream = iterable.prune(Positions(SAMPLES), pruner, id="uid", then=lambda item: float(item["text"]))
+    loader = prune(DataLoader(stream, batch_size=8, num_workers=2), pruner)
+    pruner.begin_epoch()
+    batches = iter(loader)
+    loader.observe(next(batches).float())
+    with pytest.raises(LossError, match=r"Got sample 0 again.* is the id a position, which every worker counts from"):
+        next(batches)
+
+
+def test_drop_last_that_drops_all_of_an_epoch_is_told_when_the_loader_is_wrapped():
+    pruner = new_pruner()
+    stream = iterable.prune(Shared(), pruner, id=itself)
+    with pytest.raises(PrunedataError, match=r"at least one batch of 50 .*Got 43 samples in epoch 1"):
+        prune(DataLoader(stream, batch_size=50, drop_last=True), pruner)
 
 
 def test_a_stream_left_early_is_noticed():
