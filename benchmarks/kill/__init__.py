@@ -1,0 +1,4 @@
+"""A training that is killed again and again: nothing of it may be torn or lost.
+
+python -m benchmarks.kill     prints how many runs were torn, lost or different
+"""

@@ -1,0 +1,4 @@
+"""What pruning saves on a stream, which must be read and decoded.
+
+python -m benchmarks.streams     prints the tables in docs/results.md, "Streams"
+"""
