@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from benchmarks.common.palette import BLUE, DARK_GREY, SHADE, VERMILION
 from prunedata import Schedule
 
 __all__ = ["draw"]
 
-COLOURS = {"regular": "#404040", "dropping-count": "#0072b2", "random": "#d55e00"}
-"""Dark grey, blue, vermilion: told apart with any colour vision, and in print."""
-SHADE, STRIP = "#e4ecf4", "#6f93b8"
+COLOURS = {"regular": DARK_GREY, "dropping-count": BLUE, "random": VERMILION}
+STRIP = "#6f93b8"
 
 
 def draw(

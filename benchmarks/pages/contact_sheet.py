@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from benchmarks.pages.looks import kind_of_labels, new_figure, save
+from benchmarks.common.drawing import new_figure, save
 from benchmarks.study.data import study_data
 from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import kind_of_labels
 from prunedata.findings.suspects import most_suspect, rates
 
 __all__ = ["class_names", "draw_sheet"]

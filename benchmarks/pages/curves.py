@@ -11,12 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from benchmarks.demo.loss_curves import SHADE
-from benchmarks.pages.looks import colour, kind_of_labels, marker, new_figure, save, tidy
-from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.common.drawing import new_figure, save, tidy
+from benchmarks.common.palette import SHADE
+from benchmarks.study.arms import look_of
+from benchmarks.study.results import kind_of_labels, recipe_of
 from prunedata.findings.suspects import rates
 
-__all__ = ["Arrays", "choose", "draw_curves", "draw_samples", "recipe_of", "spans"]
+__all__ = ["Arrays", "choose", "draw_curves", "draw_samples", "spans"]
 
 Arrays = Mapping[str, NDArray[Any]]
 Facts = Mapping[str, Any]
@@ -24,12 +25,6 @@ INKS = ("#222255", "#bb5566")
 """Of two samples: no arm's colours."""
 OF_MEAN = 5
 """Epochs over which a sample's loss is averaged for the thick line, as crop and flip make single ones jump."""
-
-
-def recipe_of(facts: Facts) -> Recipe:
-    """Return the recipe that a run's facts hold."""
-    held = facts["recipe"]
-    return Recipe(**{**held, "noise": LabelNoise(**held["noise"])})
 
 
 def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -67,12 +62,12 @@ def _curve(axes: Axes, facts: Facts, field: str) -> None:
     scale = 100 if field == "accuracy" else 1
     # Tests are far apart at first: the markers show where there is one, the line only leads the eye.
     sparse = len(points) < len(facts["curves"])
-    arm = facts["policy"]
+    colour, marker = look_of(facts["policy"])
     axes.plot(
         [epoch for epoch, _ in points],
         [scale * value for _, value in points],
-        color=colour(arm),
-        marker=marker(arm) if sparse else None,
+        color=colour,
+        marker=marker if sparse else None,
         markersize=3.5,
         linewidth=1.4,
     )

@@ -25,8 +25,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from benchmarks.pages.looks import Named, kind_of_labels, new_figure, parse, save
-from benchmarks.study.recipe import ARMS
+from benchmarks.common.drawing import new_figure, save
+from benchmarks.study.arms import ARMS
+from benchmarks.study.results import RunName, kind_of_labels, parse
 from prunedata.cli.text import table
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
@@ -40,7 +41,7 @@ BETWEEN = ("seeds", "arms", "networks")
 class RunCounts:
     """One run's name, what its labels are, and its counts, each of shape (samples,)."""
 
-    name: Named
+    name: RunName
     labels: str
     hits: NDArray[Any]
     visits: NDArray[Any]
@@ -80,7 +81,7 @@ def pairs(runs: Iterable[RunCounts], top: float = 0.1) -> list[dict[str, Any]]:
     return rows
 
 
-def _between(one: Named, other: Named) -> str:
+def _between(one: RunName, other: RunName) -> str:
     """Say in what alone two runs differ, or that they differ in more."""
     if one.kind == other.kind:
         return "seeds"

@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages.contact_sheet import draw_sheet
-from benchmarks.pages.curves import draw_curves, draw_samples, recipe_of
-from benchmarks.pages.looks import parse
+from benchmarks.pages.curves import draw_curves, draw_samples
 from benchmarks.pages.saving_pictures import draw_accuracy, draw_saving
-from benchmarks.pages.study_page import read_results
-from benchmarks.study.train import RESULTS
+from benchmarks.study.results import RESULTS, parse, read_results, recipe_of
 
 __all__ = ["draw", "main", "read_arrays"]
 

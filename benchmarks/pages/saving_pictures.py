@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from benchmarks.pages.looks import colour, kind_of_labels, marker, new_figure, save, tidy
-from benchmarks.pages.study_page import table_of_accuracy
+from benchmarks.common.drawing import new_figure, save, tidy
+from benchmarks.pages.accuracy import table_of_accuracy
 from benchmarks.pages.time_saved import saving_of_an_epoch
-from benchmarks.study.recipe import ARMS, TRIED
+from benchmarks.study.arms import ARMS, look_of
+from benchmarks.study.results import kind_of_labels
 
 __all__ = ["draw_accuracy", "draw_saving", "savings"]
 
@@ -37,9 +38,14 @@ def savings(results: Iterable[Facts]) -> list[dict[str, Any]]:
     ]
 
 
+def _shown(results: Iterable[Facts]) -> list[Facts]:
+    """Leave out what was only tried."""
+    return [facts for facts in results if not (facts["policy"] in ARMS and ARMS[facts["policy"]].tried)]
+
+
 def draw_saving(path: Path, results: Iterable[Facts]) -> Path | None:
     """A point a run, the line where measured is predicted, a panel for each hardware; None if there is none."""
-    rows = savings(facts for facts in results if facts["policy"] not in TRIED)
+    rows = savings(_shown(results))
     hardware = sorted({row["hardware"] for row in rows})
     if not rows:
         return None
@@ -53,10 +59,8 @@ def draw_saving(path: Path, results: Iterable[Facts]) -> Path | None:
             [low, high], [0.97 * low, 0.97 * high], [1.03 * low, 1.03 * high], color="#dedede", linewidth=0
         )
         for row in mine:
-            arm = row["policy"]
-            axes.plot(
-                row["predicted_percent"], row["measured_percent"], marker(arm), color=colour(arm), ms=8, alpha=0.8
-            )
+            colour, marker = look_of(row["policy"])
+            axes.plot(row["predicted_percent"], row["measured_percent"], marker, color=colour, ms=8, alpha=0.8)
         axes.set(xlim=(low, high), ylim=(low, high), xlabel="predicted: batches of an epoch saved, %", aspect="equal")
         axes.set_title(machine, fontsize=9)
         axes.set_ylabel("measured: seconds of it saved, %")
@@ -75,8 +79,7 @@ def draw_accuracy(path: Path, results: Iterable[Facts]) -> Path | None:
     highest, and a hollow marker is one seed alone. A mean far below all others stands at the edge, with its number.
     None if no run has a regular one beside it.
     """
-    shown = [dict(facts) for facts in results if facts["policy"] not in TRIED]
-    rows = [row for row in table_of_accuracy(shown) if row["policy"] != "regular"]
+    rows = [row for row in table_of_accuracy(map(dict, _shown(results))) if row["policy"] != "regular"]
     if not rows:
         return None
     noises = sorted({row["labels"] for row in rows}, key=lambda noise: (noise != "clean", noise))
@@ -85,8 +88,9 @@ def draw_accuracy(path: Path, results: Iterable[Facts]) -> Path | None:
     lowest, highest = _limits(rows)
     panels[0].set_ylim(lowest, highest)
     for axes, noise in zip(panels, noises, strict=True):
-        axes.axhline(0, color=colour("regular"), linewidth=1.2)
-        axes.plot(0, 0, marker("regular"), color=colour("regular"), ms=8)
+        colour, marker = look_of("regular")
+        axes.axhline(0, color=colour, linewidth=1.2)
+        axes.plot(0, 0, marker, color=colour, ms=8)
         for place, row in _beside([row for row in rows if row["labels"] == noise]):
             _gain(axes, place, row, lowest + (highest - lowest) / 30)
         axes.set_title(kind_of_labels(noise), fontsize=10)
@@ -114,15 +118,15 @@ def _limits(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 
 
 def _gain(axes: Axes, place: float, row: Mapping[str, Any], edge: float) -> None:
-    arm, gains = row["policy"], row["gains"]
+    (colour, marker), gains = look_of(row["policy"]), row["gains"]
     mean = sum(gains) / len(gains)
     if len(gains) > 1:
-        axes.plot([place, place], [min(gains), max(gains)], color=colour(arm), linewidth=1.8, solid_capstyle="butt")
-    face = colour(arm) if len(gains) > 1 else "white"
-    axes.plot(place, max(mean, edge), marker(arm), color=colour(arm), mfc=face, mec=colour(arm), mew=1.6, ms=8)
+        axes.plot([place, place], [min(gains), max(gains)], color=colour, linewidth=1.8, solid_capstyle="butt")
+    face = colour if len(gains) > 1 else "white"
+    axes.plot(place, max(mean, edge), marker, color=colour, mfc=face, mec=colour, mew=1.6, ms=8)
     if mean < edge:
         beside: Any = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(f"{mean:+.1f}", (place, edge), fontsize=9, color=colour(arm), **beside)
+        axes.annotate(f"{mean:+.1f}", (place, edge), fontsize=9, color=colour, **beside)
 
 
 def _beside(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:
@@ -139,7 +143,8 @@ def _beside(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, Mapping[str,
 
 
 def _key(arm: str) -> Line2D:
-    return Line2D([], [], color=colour(arm), marker=marker(arm), linestyle="", markersize=8)
+    colour, marker = look_of(arm)
+    return Line2D([], [], color=colour, marker=marker, linestyle="", markersize=8)
 
 
 def _arm_order(arm: str) -> tuple[int, str]:

@@ -16,50 +16,42 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.study.recipe import TRIED, LabelNoise, Recipe
-from benchmarks.study.train import RESULTS, Options, train
+from benchmarks.study.arm import Group
+from benchmarks.study.arms import ARMS
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import RESULTS
+from benchmarks.study.train import Options, train
 
 __all__ = ["main", "recipes"]
 
 SEEDS = (0, 1, 2)
 TRACED = 32
 """Samples whose losses are kept epoch by epoch where arrays are written."""
-Part = tuple[LabelNoise, float, tuple[str, ...]]
+Part = tuple[LabelNoise, float, tuple[Group, ...]]
 CLEAN, RANDOM20, RANDOM40 = LabelNoise(), LabelNoise("random", 0.2), LabelNoise("random", 0.4)
 CONFUSABLE = LabelNoise("confusable", 0.2)
-CONTROLS = ("random", "fewer-epochs", "infobatch")
-PAPER = ("dropping-count", *CONTROLS)
-OTHERS = ("dropping-count-run", "running-loss", "loss-ranked", "easy")
-LATE = ("dropping-count-run", "running-loss", "random-run", "fewer-epochs", "infobatch")
-PARTS = (
+PARTS: tuple[Part, ...] = (
     # What decides most comes first, and every seed of it before the next: a matrix that was stopped can be read.
-    (RANDOM40, 0.34, LATE),
-    (CLEAN, 0.25, PAPER),
-    (RANDOM20, 0.25, PAPER),
+    (RANDOM40, 0.34, ("late",)),
+    (CLEAN, 0.25, ("paper",)),
+    (RANDOM20, 0.25, ("paper",)),
     (RANDOM40, 0.34, ("auto",)),
     (RANDOM20, 0.34, ("auto",)),
-    (CONFUSABLE, 0.25, PAPER),
+    (CONFUSABLE, 0.25, ("paper",)),
     (CLEAN, 0.34, ("auto",)),
     (CONFUSABLE, 0.34, ("auto",)),
-    (RANDOM40, 0.25, PAPER),
-    (CLEAN, 0.14, PAPER),
-    (CLEAN, 0.40, PAPER),
-    (RANDOM20, 0.14, PAPER),
-    (RANDOM20, 0.40, PAPER),
-    (RANDOM40, 0.14, PAPER),
-    (RANDOM40, 0.40, PAPER),
-    (CONFUSABLE, 0.14, PAPER),
-    (CONFUSABLE, 0.40, PAPER),
-    (RANDOM40, 0.34, ("dropping-count", "known-wrong")),
-    *((noise, 0.25, OTHERS) for noise in (RANDOM20, RANDOM40, CONFUSABLE, CLEAN)),
-    (RANDOM40, 0.34, ("loss-ranked", "easy")),
-    (RANDOM40, 0.34, tuple(TRIED)),
-    (RANDOM20, 0.25, ("running-loss-soft",)),
-    (CLEAN, 0.25, ("running-loss-soft",)),
+    (RANDOM40, 0.25, ("paper",)),
+    *((noise, saving, ("paper",)) for noise in (CLEAN, RANDOM20, RANDOM40, CONFUSABLE) for saving in (0.14, 0.40)),
+    (RANDOM40, 0.34, ("beside late",)),
+    *((noise, 0.25, ("others",)) for noise in (RANDOM20, RANDOM40, CONFUSABLE, CLEAN)),
+    (RANDOM40, 0.34, ("others late",)),
+    (RANDOM40, 0.34, ("tried",)),
+    (RANDOM20, 0.25, ("tried more",)),
+    (CLEAN, 0.25, ("tried more",)),
 )
-EVERY = ("auto", *LATE, "dropping-count", "loss-ranked", "easy", "running-loss-soft")
-DIGITS = tuple(
-    (noise, 0.3, (*EVERY, *(("known-wrong",) if noise.share else ())))
+"""Kinds of labels, savings, and the groups of arms that are run there; an arm names its groups itself."""
+DIGITS: tuple[Part, ...] = tuple(
+    (noise, 0.3, ("digits", "digits wrong") if noise.share else ("digits",))
     for noise in (RANDOM40, CLEAN, RANDOM20, CONFUSABLE)
 )
 """On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""
@@ -68,8 +60,9 @@ DIGITS = tuple(
 def recipes(base: Recipe, seeds: Sequence[int] = SEEDS, parts: Sequence[Part] = PARTS) -> list[Recipe]:
     """Return all runs of the matrix, what decides most first."""
     found: dict[str, Recipe] = {}
-    for (noise, saving, arms), seed in product(parts, seeds):
+    for (noise, saving, groups), seed in product(parts, seeds):
         mine = replace(base, noise=noise, seed=seed)
+        arms = [arm.name for arm in ARMS.values() if set(groups).intersection(arm.groups)]
         for recipe in (mine, *(replace(mine, arm=arm, saving=saving) for arm in arms)):
             found.setdefault(recipe.name, recipe)
     return list(found.values())
@@ -104,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         tasks.append((recipe, options, given.results / f"{recipe.name}.json"))
     if given.infobatch is None:
-        tasks = [task for task in tasks if task[0].arm != "infobatch"]
+        tasks = [task for task in tasks if not ARMS[task[0].arm].needs_infobatch]
     todo = [task for task in tasks if not task[2].exists()]
     print(f"{len(tasks)} runs, {len(tasks) - len(todo)} of them done.")
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool, tqdm(total=len(todo), unit=" runs") as bar:

@@ -4,37 +4,14 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
+from benchmarks.study.arm import share_to_prune
+from benchmarks.study.arms import ARMS
 from prunedata import Schedule
 
-__all__ = ["ARMS", "MILESTONES", "TRIED", "LabelNoise", "Recipe"]
+__all__ = ["MILESTONES", "LabelNoise", "Recipe"]
 
 MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
 """Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
-
-TRIED = {
-    "running-loss-soft": "running-loss with noise on the averages",
-    "running-loss-fair": "running-loss with a credit for each missed epoch",
-    "running-loss-refreshed": "running-loss that trusts old averages less, and prunes nine epochs of ten",
-}
-"""Those that are not shipped."""
-ARMS = {
-    "regular": "all samples in every epoch",
-    "fewer-epochs": "all samples, in as many fewer epochs as the saving asks for",
-    "random": "the paper's schedule, samples drawn at random",
-    "dropping-count": "the paper's rule and schedule",
-    "dropping-count-run": "hits over visits of the whole run, tolerance 1, every epoch after the first sixth",
-    "running-loss": "the averaged excess of each loss over its batch's mean, every epoch after the first sixth",
-    "known-wrong": "the wrong labels, as if they were known: what no policy can beat, from the same epochs on",
-    "random-run": "samples drawn at random, every epoch after the first sixth",
-    "loss-ranked": "InfoBatch's rule as our own policy, on the paper's schedule",
-    "easy": "the lowest last losses, on the paper's schedule",
-    "auto": "what the run is advised after its first sixth, pruning as much as the saving asks for at most",
-    "infobatch": "InfoBatch itself, from its checkout",
-    **TRIED,
-}
-"""Every way to choose samples, and what it does."""
-AFTER_A_SIXTH = ("dropping-count-run", "running-loss", "known-wrong", "random-run", "auto", *TRIED)
-"""Those that prune every epoch from there on; the others follow the paper's schedule on the rate's plateaus."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +40,7 @@ class Recipe:
     network : str
         A name of :data:`benchmarks.common.networks.NETWORKS`.
     arm : str
-        A name of :data:`ARMS`.
+        A name of :data:`benchmarks.study.arms.ARMS`.
     saving : float
         Share of the sample visits to save, 0 to 1; 0 for regular training.
     samples : int or None
@@ -99,7 +76,7 @@ class Recipe:
     @property
     def trained_epochs(self) -> int:
         """Epochs that this run trains."""
-        return round(self.epochs * (1 - self.saving)) if self.arm == "fewer-epochs" else self.epochs
+        return round(self.epochs * (1 - self.saving)) if ARMS[self.arm].shortens else self.epochs
 
     @property
     def milestones(self) -> tuple[int, ...]:
@@ -108,20 +85,13 @@ class Recipe:
 
     @property
     def schedule(self) -> Schedule:
-        """When the arm prunes: the paper's rule on the rate's plateaus, or every epoch after the first sixth."""
-        if self.arm in AFTER_A_SIXTH:
-            block, pruned = (10, 9) if self.arm == "running-loss-refreshed" else (1, 1)
-            return Schedule(self.epochs, self.epochs, max(1, self.epochs // 6), block, pruned)
-        start = max(1, round(self.milestones[0] / 3))
-        return Schedule.from_milestones(self.epochs, self.milestones, start, 5, 4, attenuation=2)
+        """When the arm prunes."""
+        return ARMS[self.arm].schedule(self.epochs, self.milestones)
 
     @property
     def prune(self) -> float:
         """Share of the samples that a pruned epoch leaves out, so that the run saves what it should."""
-        share = self.saving * self.epochs / len(self.schedule.pruned_epochs)
-        if share >= 1:
-            raise ValueError(f"Expected a saving that the schedule can reach. Got {self.saving:.0%} with {self.arm}.")
-        return round(share, 4)
+        return share_to_prune(self.saving, self.schedule)
 
     @property
     def name(self) -> str:

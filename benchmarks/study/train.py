@@ -22,15 +22,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.common.timing import cpu
-from benchmarks.study.choosers import Arm, Plan, Pruned, build_arm
+from benchmarks.study.arm import Chooser, PlannedEpoch, Task
+from benchmarks.study.arms import ARMS
 from benchmarks.study.data import StudyData, study_data
-from benchmarks.study.recipe import ARMS, LabelNoise, Recipe
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import RESULTS
 from benchmarks.study.trace import Trace
 from benchmarks.study.training_step import Images, Trainer
 
-__all__ = ["Options", "hardware", "main", "train"]
+__all__ = ["Options", "chooser_of", "hardware", "main", "train"]
 
-RESULTS = Path(__file__).parents[1] / "results"
 LAST, BEST = 3, 3
 """Final accuracy is the mean of the last three tests, the paper's that of the best three."""
 
@@ -59,7 +60,7 @@ def train(
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     data = study_data(recipe, options.data)
-    arm = build_arm(recipe, data, options.infobatch)
+    chooser = chooser_of(recipe, data, options.infobatch)
     trainer = Trainer(recipe, data.channels, data.classes, device, options.compiled)
     shown, test = Images(data.train, device), Images(data.test, device)
     curves: list[dict[str, Any]] = []
@@ -67,13 +68,13 @@ def train(
     if options.checkpoint is not None and options.checkpoint.exists():
         saved = torch.load(options.checkpoint, weights_only=False)
         trainer.load_state_dict(saved["trainer"])
-        arm.load_state_dict(saved["arm"])
+        chooser.load_state_dict(saved["arm"])
         curves = saved["curves"]
         if trace is not None:
             trace.load_state_dict(saved.get("trace"))
     begun = trainer.clock()
-    for plan in arm.epochs():
-        visits, mean_loss = _epoch(trainer, arm, plan, shown, trace)
+    for plan in chooser.epochs():
+        visits, mean_loss = _epoch(trainer, chooser, plan, shown, trace)
         trainer.end_epoch()
         point = {"epoch": plan.number, "pruned": plan.pruned, "visits": visits, "loss": round(mean_loss, 5)}
         point["seconds"] = round(trainer.clock() - begun, 4)
@@ -82,22 +83,40 @@ def train(
             point |= {"test_loss": round(test_loss, 5), "accuracy": round(accuracy, 5)}
         curves.append(point)
         if options.checkpoint is not None:
-            state = {"trainer": trainer.state_dict(), "arm": arm.state_dict(), "curves": curves}
+            state = {"trainer": trainer.state_dict(), "arm": chooser.state_dict(), "curves": curves}
             _save(options.checkpoint, state | ({"trace": trace.state_dict()} if trace else {}))
         tick(point)
         begun = trainer.clock()
     if options.arrays is not None:
-        _save_arrays(options.arrays, arm, trainer, shown, data, trace)
-    return _facts(recipe, data, arm, curves, options)
+        _save_arrays(options.arrays, chooser, trainer, shown, data, trace)
+    return _facts(recipe, data, chooser, curves, options)
 
 
-def _epoch(trainer: Trainer, arm: Arm, plan: Plan, images: Images, trace: Trace | None) -> tuple[int, float]:
+def chooser_of(recipe: Recipe, data: StudyData, infobatch: Path | None = None) -> Chooser:
+    """Return the arm of a recipe at work on its data; ``infobatch`` is a checkout of InfoBatch."""
+    task = Task(
+        samples=len(data.train),
+        classes=data.classes,
+        wrong=data.wrong,
+        epochs=recipe.trained_epochs,
+        saving=recipe.saving,
+        schedule=recipe.schedule,
+        batch_size=recipe.batch_size,
+        seed=recipe.seed,
+        infobatch=infobatch,
+    )
+    return ARMS[recipe.arm].choose(task)
+
+
+def _epoch(
+    trainer: Trainer, chooser: Chooser, plan: PlannedEpoch, images: Images, trace: Trace | None
+) -> tuple[int, float]:
     trainer.begin_epoch(plan.number)
     visits, total = 0, torch.zeros((), device=trainer.device)
     for ids in plan.batches:
 
         def reduce(losses: Tensor, ids: Any = ids) -> Tensor:
-            return arm.reduce(ids, losses)
+            return chooser.reduce(ids, losses)
 
         where = torch.from_numpy(ids.astype(np.int64)).to(trainer.device, non_blocking=True)
         losses = trainer.step(*images.batch(where), reduce)
@@ -121,7 +140,9 @@ def _save(path: Path, state: dict[str, Any]) -> None:
     part.replace(path)  # a kill leaves the one before or this one, never half of one
 
 
-def _save_arrays(path: Path, arm: Arm, trainer: Trainer, images: Images, data: StudyData, trace: Trace | None) -> None:
+def _save_arrays(
+    path: Path, chooser: Chooser, trainer: Trainer, images: Images, data: StudyData, trace: Trace | None
+) -> None:
     """What each sample went through, for the study of bad data."""
     arrays: dict[str, Any] = {
         "wrong": data.wrong,
@@ -130,13 +151,15 @@ def _save_arrays(path: Path, arm: Arm, trainer: Trainer, images: Images, data: S
     }
     if trace is not None:
         arrays |= trace.arrays()
-    if isinstance(arm, Pruned):
-        arrays |= {"hits": arm.pruner.hits, "visits": arm.pruner.visits, **arm.pruner.arrays}
+    if chooser.pruner is not None:
+        arrays |= {"hits": chooser.pruner.hits, "visits": chooser.pruner.visits, **chooser.pruner.arrays}
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
 
 
-def _facts(recipe: Recipe, data: StudyData, arm: Arm, curves: list[dict[str, Any]], options: Options) -> dict[str, Any]:
+def _facts(
+    recipe: Recipe, data: StudyData, chooser: Chooser, curves: list[dict[str, Any]], options: Options
+) -> dict[str, Any]:
     accuracies = [point["accuracy"] for point in curves if "accuracy" in point]
     visits = sum(point["visits"] for point in curves)
     return {
@@ -151,10 +174,10 @@ def _facts(recipe: Recipe, data: StudyData, arm: Arm, curves: list[dict[str, Any
         "noise": str(recipe.noise),
         "visits_saved_percent": round(100 * (1 - visits / (recipe.epochs * len(data.train))), 3),
         "seconds": round(sum(point["seconds"] for point in curves), 3),
-        "overhead_seconds": round(arm.overhead, 4),
+        "overhead_seconds": round(chooser.overhead, 4),
         "accuracy_best3": round(100 * statistics.mean(sorted(accuracies)[-BEST:]), 3),
         "accuracy_final": round(100 * statistics.mean(accuracies[-LAST:]), 3),
-        "advice": _advice(arm),
+        "advice": _advice(chooser),
         "recipe": recipe.as_dict(),
         "hardware": hardware(options.device, options.threads),
         "versions": {name: version(name) for name in ("torch", "numpy")},
@@ -162,8 +185,8 @@ def _facts(recipe: Recipe, data: StudyData, arm: Arm, curves: list[dict[str, Any
     }
 
 
-def _advice(arm: Arm) -> dict[str, Any] | None:
-    advice = arm.pruner.advice if isinstance(arm, Pruned) else None
+def _advice(chooser: Chooser) -> dict[str, Any] | None:
+    advice = chooser.pruner.advice if chooser.pruner is not None else None
     return None if advice is None else advice.to_dict()
 
 

@@ -15,10 +15,11 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 from benchmarks.pages import contact_sheet, pictures
-from benchmarks.pages.curves import choose, draw_curves, draw_samples, recipe_of, spans
-from benchmarks.pages.looks import colour, marker, parse
+from benchmarks.pages.curves import choose, draw_curves, draw_samples, spans
 from benchmarks.pages.saving_pictures import ROOM, _beside, _limits, draw_accuracy, draw_saving, savings
-from benchmarks.study.recipe import ARMS, TRIED, LabelNoise, Recipe
+from benchmarks.study.arms import ARMS
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import parse, recipe_of
 from benchmarks.study.train import Options, train
 
 NOISE = LabelNoise("random", 0.2)
@@ -161,8 +162,8 @@ def test_spans_hold_just_the_numbers(numbers):
 
 
 def test_no_two_arms_look_alike():
-    arms = [arm for arm in ARMS if arm not in TRIED]  # these are in no picture together
-    assert len({colour(arm) for arm in arms}) == len({marker(arm) for arm in arms}) == len(arms)
+    arms = [arm for arm in ARMS.values() if not arm.tried]  # these are in no picture together
+    assert len({arm.colour for arm in arms}) == len({arm.marker for arm in arms}) == len(arms)
 
 
 @given(

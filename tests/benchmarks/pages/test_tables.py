@@ -9,8 +9,10 @@ pytest.importorskip("torch")
 
 from benchmarks.pages import __main__ as pages
 from benchmarks.pages import study_page
-from benchmarks.pages.time_saved import table_of_savings
-from benchmarks.study.train import RESULTS as RECORDED
+from benchmarks.pages.accuracy import table_of_accuracy, table_of_gains
+from benchmarks.pages.time_saved import table_of_savings, table_of_time
+from benchmarks.study.results import RESULTS as RECORDED
+from benchmarks.study.results import read_results
 
 
 def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
@@ -33,7 +35,7 @@ RESULTS = [
 
 
 def test_a_gain_is_that_over_the_regular_run_of_the_same_seed():
-    regular, random = study_page.table_of_accuracy(RESULTS)
+    regular, random = table_of_accuracy(RESULTS)
     assert (regular["policy"], regular["gains"], regular["spread"]) == ("regular", [0, 0], 0)
     assert (random["seeds"], random["gains"], random["gain"]) == (2, [1.0, 3.0], 2.0)
     assert random["spread"] == pytest.approx(2**0.5, abs=1e-3)
@@ -42,7 +44,7 @@ def test_a_gain_is_that_over_the_regular_run_of_the_same_seed():
 
 
 def test_time_is_paired_too():
-    (random,) = study_page.table_of_time(RESULTS)
+    (random,) = table_of_time(RESULTS)
     assert random["saved_percent"] == 22.5
     assert random["paper_percent"] == 11.8
     # Of ten batches two are left out: the last of the eight is half as large, and counts as one.
@@ -59,7 +61,7 @@ def test_a_policys_overhead_is_the_median_of_its_runs():
 
 def test_gains_stand_side_by_side():
     more = run("fewer-epochs", 0, 59.5, 75.0, 25.0)
-    (row,) = study_page.table_of_gains(study_page.table_of_accuracy([*RESULTS, more]))
+    (row,) = table_of_gains(table_of_accuracy([*RESULTS, more]))
     assert (row["regular"], row["labels"], row["saving"]) == (61.0, "clean", 0.25)
     assert {policy: (each["gain"], each["seeds"]) for policy, each in row["gains"].items()} == {
         "random": (2.0, 2),
@@ -89,7 +91,7 @@ def test_the_page_of_the_study_shows_what_is_recorded(capsys):
 def test_the_tables_of_a_page_show_what_is_recorded(name):
     page = (Path(__file__).parents[3] / name).read_text(encoding="utf-8")
     assert page.count("<!-- table: ") > 0
-    assert pages.fill(page, study_page.read_results(RECORDED)) == page, "python -m benchmarks.pages"
+    assert pages.fill(page, read_results(RECORDED)) == page, "python -m benchmarks.pages"
 
 
 def test_a_page_is_filled_between_a_tables_comment_and_the_next_line_that_is_not_of_it():

@@ -14,10 +14,10 @@ pytest.importorskip("torch")
 
 from benchmarks.study import matrix
 from benchmarks.study import train as command
-from benchmarks.study.choosers import build_arm
+from benchmarks.study.arms import ARMS
 from benchmarks.study.data import study_data
-from benchmarks.study.recipe import ARMS, LabelNoise, Recipe
-from benchmarks.study.train import Options, train
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.train import Options, chooser_of, train
 
 SMALL = Recipe(samples=300, epochs=6, batch_size=32)
 PRUNING = [name for name in ARMS if name not in ("regular", "fewer-epochs", "infobatch")]
@@ -165,4 +165,4 @@ def test_infobatch_trains_and_saves_visits():
 
 def test_an_arm_that_is_a_peer_needs_its_checkout():
     with pytest.raises(ValueError, match="checkout"):
-        build_arm(replace(SMALL, arm="infobatch", saving=0.3), study_data(SMALL, None))
+        chooser_of(replace(SMALL, arm="infobatch", saving=0.3), study_data(SMALL, None))

@@ -1,18 +1,19 @@
 """Rules that were tried and did not earn a place in the library: RunningLoss, changed in one thing each.
 
-Each lets samples come back that RunningLoss leaves out for good: of 40 % wrong labels it leaves out most, but with them
-an eighth of the right ones. docs/results.md says what came of it.
+Each lets samples come back that RunningLoss leaves out for good. Of 40 % wrong labels RunningLoss leaves out most, but
+with them an eighth of the right ones. docs/results.md says what came of it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prunedata import Known, RunningLoss
+from benchmarks.study.arm import Arm, after_a_sixth
+from benchmarks.study.choosers import prune_by
+from prunedata import Known, RunningLoss, Schedule
 from prunedata.types import Array, Ids, Losses
-
-__all__ = ["FairLoss", "RefreshedLoss", "SoftLoss"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,39 @@ class RefreshedLoss(RunningLoss):
         # A sample that stands in a block twice counts once. In the study none does.
         excess[ids] = old * excess[ids] + (1 - old) * (losses - means)
         seen[ids] = now
+
+
+def nine_of_ten(epochs: int, milestones: Sequence[int]) -> Schedule:
+    """Prune nine epochs of ten after the first sixth of the run, so that now and then all samples are seen."""
+    return Schedule(epochs, epochs, max(1, epochs // 6), 10, 9)
+
+
+ARMS = (
+    Arm(
+        name="running-loss-soft",
+        what="running-loss with noise on the averages",
+        choose=prune_by(SoftLoss()),
+        schedule=after_a_sixth,
+        groups=("tried", "tried more", "digits"),
+        order=200,
+        tried=True,
+    ),
+    Arm(
+        name="running-loss-fair",
+        what="running-loss with a credit for each missed epoch",
+        choose=prune_by(FairLoss()),
+        schedule=after_a_sixth,
+        groups=("tried",),
+        order=210,
+        tried=True,
+    ),
+    Arm(
+        name="running-loss-refreshed",
+        what="running-loss that trusts old averages less, and prunes nine epochs of ten",
+        choose=prune_by(RefreshedLoss()),
+        schedule=nine_of_ten,
+        groups=("tried",),
+        order=220,
+        tried=True,
+    ),
+)
