@@ -119,6 +119,6 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
         *remarks,
         "Test accuracy is the mean of the last three epochs, of one seed.",
         f"Loss curves: {result['picture']}",
-        "On clean labels pruning costs accuracy; it pays where labels are wrong at random (try --noise 0.4). "
-        "See docs/results.md.",
+        "On clean labels pruning costs accuracy; it pays where labels are wrong at random. "
+        "Try `make demo NOISE=0.4`, and see docs/results.md.",
     ]
