@@ -39,7 +39,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[Tensor, int]]:
-        """Fetch a whole batch at once, as DataLoader prefers: one gather instead of one a sample."""
+        """Fetch a whole batch at once, as DataLoader prefers: one gather for all samples."""
         images, labels = self.batch(torch.as_tensor(indices, dtype=torch.int64))
         return list(zip(images.unbind(), labels.tolist(), strict=True))
 

@@ -20,7 +20,7 @@ import torch
 from benchmarks.common.arguments import positive
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, machine, table
-from benchmarks.overhead.single_calls import observe, order, reckoning, selection
+from benchmarks.overhead.single_calls import end_of_epoch, observe, order, selection
 from benchmarks.overhead.whole_runs import added_to_an_epoch, commit, commits, whole_run
 
 __all__ = ["main"]
@@ -59,7 +59,7 @@ def _measure(options: argparse.Namespace, peer: InfoBatch | None) -> Iterator[Ro
             yield from observe(samples, batch, repeats, peer)
     yield added_to_an_epoch(sizes[0], middle, repeats)
     for samples in sizes:
-        yield reckoning(samples, repeats)
+        yield end_of_epoch(samples, repeats)
     for samples in sizes + [LARGE] * options.large:
         for all_tied in (False, True):
             yield selection(samples, few if samples == LARGE else repeats, all_tied=all_tied)

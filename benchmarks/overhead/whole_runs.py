@@ -41,7 +41,7 @@ def commits(pruner: Pruner, repeats: int) -> Row:
 
 
 def whole_run(samples: int, batch: int, epochs: int, repeats: int, folder: Path) -> tuple[Row, Pruner]:
-    """All that the library does in a run but for training: select, order, record, reckon, commit. And the last run."""
+    """All that the library does in a run: select, order, record, end each epoch, commit. And the last of these runs."""
     losses = np.random.default_rng(0).random(batch)
     schedule = Schedule(epochs, 60, 20, 5, 4, attenuation=2)
     runs = (Pruner(samples, schedule, prune=0.25, store=folder / f"{turn}.zarr") for turn in count())
