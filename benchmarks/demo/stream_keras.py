@@ -1,4 +1,4 @@
-"""Pruned training of LeNet by Keras on a tf.data stream, as :mod:`benchmarks.demo.training` trains it by torch."""
+"""Pruned training of LeNet by Keras on a tf.data stream, alike to that by torch."""
 
 from collections.abc import Callable
 from typing import Any
