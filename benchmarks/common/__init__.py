@@ -1,1 +1,1 @@
-"""What several rooms share: data sets, shards, networks, timing, how tables and pictures look. No commands."""
+"""What the rooms share: data sets, shards, networks, timing, drawing."""

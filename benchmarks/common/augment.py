@@ -1,4 +1,4 @@
-"""The augmentation usual on CIFAR: a random crop of the padded image, mirrored half of the time."""
+"""The augmentation usual on CIFAR: crop the padded image at random, mirror half of them."""
 
 import torch
 from torch import Tensor
@@ -36,16 +36,7 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4) 
             f"Got the shape {tuple(images.shape)} and a padding of {padding}."
         )
     batch, channels, height, width = images.shape
-    span = 2 * padding + 1
-    # Flip and both shifts from one number, so that one copy takes them to a GPU.
-    draws = torch.randint(2 * span * span, (batch, 1), generator=generator, device=generator.device)
-    draws = draws.to(images.device, non_blocking=True)
-    flip, shift = draws % 2 == 1, draws // 2
-    down, right = shift // span, shift % span
-    column = torch.arange(width, device=images.device)
-    columns = torch.where(flip, width - 1 - column, column) + right
-    rows = torch.arange(height, device=images.device) + down
-    pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
+    pixels = _pixels(images, generator, padding)
     # All channels share one index, without a copy of it. 128 colour images take 0.45 ms of a CPU core; indexing
     # windows of the padded images and mirroring half of them took 0.75, indexing with four tensors 2.6.
     index = pixels.reshape(batch, 1, height * width).expand(batch, channels, height * width)
@@ -55,3 +46,18 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4) 
     # Rows and columns lie one after the other in both formats, so that this writes into the result itself.
     torch.gather(padded.flatten(2), 2, index, out=result.view(batch, channels, height * width))
     return result
+
+
+def _pixels(images: Tensor, generator: torch.Generator, padding: int) -> Tensor:
+    """Draw which pixel of its padded image each pixel comes from, shape (batch, height, width)."""
+    batch, _, height, width = images.shape
+    span = 2 * padding + 1
+    # Flip and both shifts from one number, so that one copy takes them to a GPU.
+    draws = torch.randint(2 * span * span, (batch, 1), generator=generator, device=generator.device)
+    draws = draws.to(images.device, non_blocking=True)
+    flip, shift = draws % 2 == 1, draws // 2
+    down, right = shift // span, shift % span
+    column = torch.arange(width, device=images.device)
+    columns = torch.where(flip, width - 1 - column, column) + right
+    rows = torch.arange(height, device=images.device) + down
+    return rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]

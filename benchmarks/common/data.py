@@ -1,4 +1,4 @@
-"""Image data sets in memory: scikit-learn's digits, or any folder in the Hugging Face parquet layout."""
+"""Image data sets in memory: scikit-learn's digits, or a folder of parquet files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

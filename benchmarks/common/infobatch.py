@@ -1,4 +1,4 @@
-"""InfoBatch, beside which the hot path is measured: loaded from a checkout of its repository."""
+"""InfoBatch, loaded from a checkout of its repository."""
 
 import importlib.util
 import subprocess

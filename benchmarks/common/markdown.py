@@ -1,4 +1,4 @@
-"""Markdown as the measurements print it."""
+"""Tables in Markdown."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,7 @@
-"""The colours of all pictures: Okabe and Ito's first, then Tol's. They are told apart with any colour vision."""
+"""The colours of all pictures.
+
+Okabe and Ito's first, then Tol's: told apart with any colour vision.
+"""
 
 __all__ = [
     "BLUE", "DARK_GREY", "GREEN", "GREY", "INDIGO", "LIGHT_GREY", "OLIVE", "ORANGE", "PINK", "SHADE", "SKY",

@@ -1,4 +1,4 @@
-"""Reads a folder of images in the parquet layout of the Hugging Face hub."""
+"""Read a folder of images in the parquet layout of the Hugging Face hub."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Times measured side by side: each repeat runs all rivals in turn, so that a busy moment hits them alike."""
+"""Times measured side by side.
+
+Each repeat runs all rivals in turn, so that a busy moment hits them alike.
+"""
 
 import gc
 import os

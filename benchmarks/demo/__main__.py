@@ -1,4 +1,4 @@
-"""The demo: train LeNet regularly, pruned by DroppingCount and pruned at random, and see what is saved.
+"""The demo: train LeNet regularly, pruned by DroppingCount, and pruned at random.
 
     python -m benchmarks.demo                      scikit-learn's digits, about a minute
     python -m benchmarks.demo --data FOLDER        any image data set in the hub's parquet layout, as CIFAR-10

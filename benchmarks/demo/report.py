@@ -1,11 +1,11 @@
-"""What the demo found out, as plain facts for JSON and as a table to read."""
+"""What the demo found: facts for JSON, and a table to read."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
 
-from benchmarks.demo.training import Run, Setting, paired_percent
+from benchmarks.demo.training import Setting, TrainingRun, paired_percent
 from prunedata import CostModel
 from prunedata.plan.cost import number_pruned
 
@@ -23,7 +23,7 @@ HEADINGS = (
 )
 
 
-def facts(setting: Setting, runs: Mapping[str, Run]) -> dict[str, Any]:
+def facts(setting: Setting, runs: Mapping[str, TrainingRun]) -> dict[str, Any]:
     """Return all that is known of finished runs, of which one is named "regular", as JSON can hold it.
 
     The prediction rests on the median time of a batch in the regular run, and on an overhead of nothing.
@@ -46,7 +46,7 @@ def facts(setting: Setting, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-def _run(setting: Setting, model: CostModel, run: Run, regular: Run) -> dict[str, Any]:
+def _run(setting: Setting, model: CostModel, run: TrainingRun, regular: TrainingRun) -> dict[str, Any]:
     row: dict[str, Any] = {
         "epochs": len(run.epochs),
         "pruned_epochs": sum(epoch.pruned for epoch in run.epochs),

@@ -1,4 +1,7 @@
-"""The demo on a stream: the same pruned training map-style and on a stream of the same images, at several seeds."""
+"""The demo on a stream: the same pruned training map-style and on a stream.
+
+Both see the same images, at several seeds.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Pruned training of LeNet by Keras on a tf.data stream, alike to that by torch."""
+"""Pruned training of LeNet by Keras on a tf.data stream."""
 
 from collections.abc import Callable
 from typing import Any

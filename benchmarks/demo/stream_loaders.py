@@ -1,4 +1,4 @@
-"""Pruned training on a stream of a setting's own images, by WebDataset or over an iterable."""
+"""Pruned loaders over a stream of images, by WebDataset or over an iterable."""
 
 import io
 from collections.abc import Callable

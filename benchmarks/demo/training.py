@@ -1,4 +1,4 @@
-"""Training runs at one setting and seed, regular or pruned, interleaved epoch by epoch.
+"""Training runs side by side, regular or pruned, one epoch of each in turn.
 
 Seconds are the processor's: training here keeps one core busy all the time, so they are those of the clock, without
 what other programs on the machine took.
@@ -23,9 +23,9 @@ from prunedata.adapters.torch import prune
 from prunedata.policies.protocol import Policy
 
 __all__ = [
-    "Epoch",
-    "Run",
     "Setting",
+    "TrainedEpoch",
+    "TrainingRun",
     "batch_seconds",
     "interleave",
     "new_pruner",
@@ -69,7 +69,7 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class Epoch:
+class TrainedEpoch:
     """One epoch of a run: samples trained on, processor seconds of training, mean losses, test accuracy (0 to 1)."""
 
     number: int
@@ -82,14 +82,14 @@ class Epoch:
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """A run under way: `steps` trains one more epoch each time it is advanced, `epochs` holds those done."""
 
     learner: Learner
-    steps: Iterator[Epoch]
+    steps: Iterator[TrainedEpoch]
     pruner: Pruner | None = None
     batch_times: list[float] = field(default_factory=list)
-    epochs: list[Epoch] = field(default_factory=list)
+    epochs: list[TrainedEpoch] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -97,18 +97,18 @@ class Run:
         return sum(epoch.seconds for epoch in self.epochs)
 
 
-def regular_run(setting: Setting) -> Run:
+def regular_run(setting: Setting) -> TrainingRun:
     """Return a run without pruning, a plain loop that knows nothing of prunedata; it times its batches."""
     learner, batch_times = Learner(setting), list[float]()
-    return Run(learner, _regular(setting, learner, batch_times), batch_times=batch_times)
+    return TrainingRun(learner, _regular(setting, learner, batch_times), batch_times=batch_times)
 
 
-def pruned_run(setting: Setting, policy: Policy, load: Callable[[Pruner], Any] | None = None) -> Run:
+def pruned_run(setting: Setting, policy: Policy, load: Callable[[Pruner], Any] | None = None) -> TrainingRun:
     """Return a run that prunes by `policy`; `load` makes its loader, of the setting's if it is not given."""
     pruner = new_pruner(setting, policy)
     learner = Learner(setting)
     loader = prune(setting.loader(), pruner) if load is None else load(pruner)
-    return Run(learner, _pruned(loader, learner, pruner), pruner)
+    return TrainingRun(learner, _pruned(loader, learner, pruner), pruner)
 
 
 def new_pruner(setting: Setting, policy: Policy) -> Pruner:
@@ -123,7 +123,7 @@ def new_pruner(setting: Setting, policy: Policy) -> Pruner:
     )
 
 
-def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> Iterator[Epoch]:
+def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> Iterator[TrainedEpoch]:
     loader = setting.loader()
     for number in range(setting.schedule.epochs):
         begun, visits, total = time.process_time(), 0, torch.zeros(())
@@ -139,10 +139,10 @@ def _regular(setting: Setting, learner: Learner, batch_times: list[float]) -> It
             batch_times.append(now - last)
             last = now
         learner.rate.step()
-        yield Epoch(number, False, visits, time.process_time() - begun, float(total) / visits)
+        yield TrainedEpoch(number, False, visits, time.process_time() - begun, float(total) / visits)
 
 
-def _pruned(loader: Any, learner: Learner, pruner: Pruner) -> Iterator[Epoch]:
+def _pruned(loader: Any, learner: Learner, pruner: Pruner) -> Iterator[TrainedEpoch]:
     # Counting from here charges the run with all that the pruner does between epochs: selection and commit.
     begun = time.process_time()
     for epoch in pruner.epochs():
@@ -156,11 +156,13 @@ def _pruned(loader: Any, learner: Learner, pruner: Pruner) -> Iterator[Epoch]:
             visits += len(labels)
             total += loss.detach() * len(labels)
         learner.rate.step()
-        yield Epoch(epoch.number, epoch.pruned, visits, time.process_time() - begun, float(total) / visits)
+        yield TrainedEpoch(epoch.number, epoch.pruned, visits, time.process_time() - begun, float(total) / visits)
         begun = time.process_time()
 
 
-def interleave(runs: Mapping[str, Run], epochs: int, test: ImageSet, tick: Callable[[Epoch], object]) -> None:
+def interleave(
+    runs: Mapping[str, TrainingRun], epochs: int, test: ImageSet, tick: Callable[[TrainedEpoch], object]
+) -> None:
     """Train all runs, each one epoch at a time in turn, and test after every epoch; `tick` hears of each."""
     names = list(runs)
     for number in range(epochs):
@@ -203,7 +205,7 @@ def batch_seconds(setting: Setting, batches: int = 20) -> float:
     return statistics.median(times)
 
 
-def paired_percent(regular: Run, other: Run) -> float:
+def paired_percent(regular: TrainingRun, other: TrainingRun) -> float:
     """Return the percent of training time saved, robust against epochs slowed down by other programs.
 
     Every epoch's time is divided by that of the regular run's same epoch, trained seconds apart. The median

@@ -1,4 +1,4 @@
-"""Kill a training run at random instants and see that nothing of it is torn or lost.
+"""Kill a training run at random instants; see that nothing is torn or lost.
 
     python -m benchmarks.kill --kills 200             a run in numpy, resumed from its store
     python -m benchmarks.kill --way state --kills 50  a run in PyTorch, resumed within an epoch from its checkpoint

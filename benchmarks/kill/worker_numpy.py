@@ -1,4 +1,6 @@
-"""A training that :mod:`benchmarks.kill` kills: in numpy, resumed from the run's store and a checkpoint an epoch.
+"""The training to be killed, in numpy: it goes on from the run's store.
+
+Each epoch leaves a checkpoint of the model; the store says which one goes with it.
 
 Started as a module, with the folder that it goes on from as its argument.
 

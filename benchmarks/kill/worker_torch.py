@@ -1,4 +1,4 @@
-"""A training that :mod:`benchmarks.kill` kills: in PyTorch, resumed within an epoch from one checkpoint.
+"""The training to be killed, in PyTorch: it goes on within an epoch, from one checkpoint.
 
 Started as a module, with the folder that it goes on from as its argument.
 """

@@ -1,4 +1,4 @@
-"""Single calls of the library, each beside its peer: recording losses, the end of an epoch, selection, order."""
+"""Single calls, each beside its peer: recording losses, end of an epoch, selection, order."""
 
 from collections.abc import Callable, Iterator
 from time import process_time

@@ -1,4 +1,4 @@
-"""The library as a whole: its commits, all its work in a run, and what it adds to an epoch of a DataLoader."""
+"""The library as a whole: commits, all its work in a run, what it adds to an epoch."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Accuracy against regular training: every run beside the regular one of its seed, labels, network and epochs."""
+"""Accuracy against regular training of the same seed, labels, network and epochs."""
 
 import statistics
 from collections import defaultdict

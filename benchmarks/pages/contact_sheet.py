@@ -1,4 +1,4 @@
-"""The contact sheet: images of a run's most suspect samples, with their labels and how often they were hit."""
+"""The contact sheet: images of a run's most suspect samples, with their labels and rates."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
@@ -61,18 +62,22 @@ def draw_sheet(path: Path, recipe: Recipe, folder: Path | None, arrays: Mapping[
         axes.set_axis_off()
     for axes, sample in zip(panels, ids, strict=False):
         planted = bool(data.wrong[sample])
-        axes.set_axis_on()
-        axes.set(xticks=[], yticks=[])
         axes.imshow(data.train.images[int(sample)].permute(1, 2, 0).numpy(), cmap="gray", interpolation="nearest")
-        for spine in axes.spines.values():
-            spine.set(color=WRONG if planted else RIGHT, linewidth=2.5)
-        axes.set_title(names[labels[sample]], fontsize=9, pad=3)
         was = f"is {names[truth[sample]]}" if planted else "as it was"
-        axes.set_xlabel(f"{was}\nrate {rate[sample]:.2f}", fontsize=8, labelpad=3, color=WRONG if planted else RIGHT)
+        _label(axes, names[labels[sample]], f"{was}\nrate {rate[sample]:.2f}", WRONG if planted else RIGHT)
     figure.suptitle(_title(recipe, data.name, len(ids), int(data.wrong[ids].sum())), fontsize=11)
     keys = [Patch(color=WRONG), Patch(color=RIGHT)], ["label planted wrong", "label as in the data set"]
     figure.legend(*keys, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return save(figure, path, photographs=True)
+
+
+def _label(axes: Axes, above: str, below: str, colour: str) -> None:
+    axes.set_axis_on()
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(color=colour, linewidth=2.5)
+    axes.set_title(above, fontsize=9, pad=3)
+    axes.set_xlabel(below, fontsize=8, labelpad=3, color=colour)
 
 
 def _title(recipe: Recipe, data: str, shown: int, wrong: int) -> str:

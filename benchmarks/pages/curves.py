@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper from recorded runs: curves over the epochs of whole runs, and of single samples."""
+"""Figures 1 and 2 of the paper: curves of whole runs, and of single samples."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby

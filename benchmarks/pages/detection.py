@@ -1,4 +1,4 @@
-"""How well scores find samples that are known to be wrong: precision of the top, AUC; and other ways to score.
+"""How well scores find samples that are known to be wrong.
 
 A score has shape (samples,), and the higher it is the more wrong a sample looks. Ties are never decided by the order
 of the samples: those that tie at an edge share what is left of the top.

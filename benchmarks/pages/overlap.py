@@ -1,4 +1,4 @@
-"""Do runs suspect the same samples? Between seeds, between arms, between networks: a table, and a matrix as a picture.
+"""Do runs suspect the same samples? Between seeds, arms, networks.
 
     python -m benchmarks.pages.overlap --arrays FOLDER [--arm regular] [--json] [--out FOLDER]
 

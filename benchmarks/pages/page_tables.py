@@ -1,4 +1,7 @@
-"""The tables of README.md and docs/ that recorded runs fill; a comment in the page names one and what it is of."""
+"""The tables of README.md and docs/ that recorded runs fill.
+
+A comment in the page names a table and what it is of.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

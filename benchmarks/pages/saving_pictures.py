@@ -1,4 +1,4 @@
-"""Two pictures of what pruning saves: predicted against measured time, and accuracy against visits."""
+"""Two pictures of what pruning saves: time, and accuracy against visits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

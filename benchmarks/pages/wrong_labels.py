@@ -1,4 +1,4 @@
-"""How well a watched run finds planted wrong labels, from recorded runs: counts beside the final loss and cleanlab.
+"""How well a run finds planted wrong labels, by its counts, the final loss, cleanlab.
 
     python -m benchmarks.pages.wrong_labels --arrays FOLDER [--arm regular] [--json]
 

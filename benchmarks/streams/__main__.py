@@ -1,4 +1,4 @@
-"""What pruning saves of reading and decoding a stream, and whether ten million samples are too many.
+"""What pruning saves of reading and decoding a stream.
 
     python -m benchmarks.streams                       digits as JPEG, some minutes
     python -m benchmarks.streams --data FOLDER         any image data set in the hub's parquet layout, as CIFAR-10

@@ -1,4 +1,7 @@
-"""A stream of very many samples, each one byte in a tar file: index, mask, and one pass of ids. Nothing is decoded."""
+"""A stream of very many samples: index, mask, and one pass of ids.
+
+Each sample is one byte in a tar file. Nothing is decoded.
+"""
 
 import multiprocessing
 import resource

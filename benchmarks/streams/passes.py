@@ -1,4 +1,4 @@
-"""One pass over shards, in the ways that are compared: plain, pruned before decoding, filtered after decoding.
+"""One pass over shards: plain, pruned before decoding, filtered after decoding.
 
 Each way is a function that makes an iterable of batches. Nothing here has workers: a pass stays in the process.
 """

@@ -1,4 +1,4 @@
-"""The passes of :mod:`benchmarks.streams.passes` by tf.data: TFRecord files of the same JPEG images."""
+"""The same passes by tf.data, over TFRecord files of the same images."""
 
 from collections.abc import Callable
 from functools import partial

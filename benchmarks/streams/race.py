@@ -1,7 +1,7 @@
-"""Passes side by side: all are advanced a little in turn, so that a busy moment of the machine hits them alike.
+"""Passes side by side, each advanced a little in turn.
 
-The processor's time is that of the whole process. A pass that works on in threads of its own would do so in another's
-time, so such passes are run whole.
+So a busy moment of the machine hits them alike. The processor's time is that of the whole process: a pass that works on
+in threads of its own would do so in another's time, so such passes are run whole.
 """
 
 import gc

@@ -1,4 +1,6 @@
-"""The matrix of runs behind the tables: stopped at any time, it goes on with the runs that have no result yet.
+"""The matrix of runs behind the tables.
+
+Stopped at any time, it goes on with the runs that have no result yet.
 
 python -m benchmarks.study.matrix --data FOLDER --infobatch CHECKOUT --jobs 2
 python -m benchmarks.study.matrix --data FOLDER --infobatch CHECKOUT --jobs 2 --samples 50000 --epochs 60 --parts 2

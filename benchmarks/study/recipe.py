@@ -1,4 +1,4 @@
-"""What a run of the study is made of: one frozen recipe, from which everything else follows."""
+"""What a run of the study is made of: one frozen recipe."""
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction

@@ -1,4 +1,6 @@
-"""What single samples go through in a run: the losses of a few in every epoch, and counts of all of them.
+"""What single samples go through in a run: losses of a few, counts of all.
+
+The losses are those of every epoch.
 
 Nothing here chooses samples, so it works beside every arm, also those that know nothing of pruning.
 """

@@ -1,4 +1,4 @@
-"""The reference trainer: one run of the study, resumed where it was stopped, and one JSON of what came of it.
+"""One run of the study, resumed where it was stopped, and its facts as JSON.
 
     python -m benchmarks.study.train --data FOLDER --network resnet18 --policy dropping-count --saving 0.25
 

@@ -5,7 +5,7 @@ import shutil
 
 from tests.programs import ROOT, run_module
 
-NAMED = re.compile(r"\bbenchmarks(?:\.[a-z_]+)+")
+NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
 ALONE = "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run"
 FOLDERS = "benchmarks", "tests", "docs", "adapters", "prunedata"
 

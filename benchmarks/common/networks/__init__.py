@@ -1,4 +1,4 @@
-"""The networks that demo and benchmarks train, by name: the ten of the paper's Table 1 in their CIFAR form.
+"""The ten networks of the paper's Table 1 in their CIFAR form, by name.
 
 All take float images of shape (batch, channels, 32, 32) and return scores of shape (batch, classes). Weights are
 initialised as torch does by default, from its global seed.

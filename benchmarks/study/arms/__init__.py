@@ -1,4 +1,6 @@
-"""The arms of the study: a file for each, or for a family of them. A new arm is a new file here, and nothing else.
+"""The arms of the study: a file for each, or for a family of them.
+
+A new arm is a new file here, and nothing else.
 
 Each file has a tuple ``ARMS`` of :class:`benchmarks.study.arm.Arm`. All files of this folder are found by themselves.
 """

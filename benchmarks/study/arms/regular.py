@@ -1,4 +1,7 @@
-"""Regular training: what all others are compared with. It is part of every group of runs."""
+"""Regular training: what all others are compared with.
+
+It is part of every group of runs.
+"""
 
 from benchmarks.common.palette import DARK_GREY
 from benchmarks.study.arm import Arm

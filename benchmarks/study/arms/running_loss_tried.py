@@ -1,4 +1,4 @@
-"""Rules that were tried and did not earn a place in the library: RunningLoss, changed in one thing each.
+"""Rules that were tried and are not shipped: RunningLoss, changed in one thing each.
 
 Each lets samples come back that RunningLoss leaves out for good. Of 40 % wrong labels RunningLoss leaves out most, but
 with them an eighth of the right ones. docs/results.md says what came of it.

@@ -3,45 +3,13 @@
 import json
 
 import pytest
-from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from benchmarks.common.infobatch import InfoBatch
-from benchmarks.common.timing import Row, alternate, machine, table
+from tests.benchmarks.peer import infobatch_checkout
 from tests.programs import ROOT, run_module
 
 SIZES, BATCHES = (600, 1200), (8, 16, 64)
 REAL_SIZES, REAL_BATCHES = (50_000, 1_280_000), (32, 128, 1024)
 SMALL = ("--samples", "600", "1200", "--batch-sizes", "8", "16", "64", "--epochs", "25", "--repeats", "2")
-INFOBATCH = """
-from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-def hacked(self):
-    raise RuntimeError("the patch is still there")
-
-_BaseDataLoaderIter.__next__ = hacked
-
-class InfoBatch:
-    def __init__(self, dataset, num_epochs, prune_ratio=0.5, delta=0.875):
-        self.scores = [3.0] * len(dataset)
-
-    def set_active_indices(self, ids):
-        self.ids = ids.tolist()
-
-    def update(self, losses):
-        for at, loss in zip(self.ids, losses.tolist(), strict=True):
-            self.scores[at] = loss
-        return losses.mean()
-"""
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
-    """A folder laid out as a clone of InfoBatch, whose file patches DataLoader as InfoBatch's does."""
-    folder = tmp_path_factory.mktemp("infobatch")
-    (folder / "infobatch").mkdir()
-    (folder / "infobatch" / "infobatch.py").write_text(INFOBATCH)
-    return folder
 
 
 def overhead(*arguments, cwd):
@@ -49,7 +17,8 @@ def overhead(*arguments, cwd):
 
 
 @pytest.fixture(scope="module")
-def measured(checkout, tmp_path_factory):
+def measured(tmp_path_factory):
+    checkout = infobatch_checkout(tmp_path_factory.mktemp("infobatch"))
     folder = tmp_path_factory.mktemp("overhead")
     told = overhead(*SMALL, "--json", "--infobatch", str(checkout), "--disk", str(folder), cwd=folder)
     assert told.returncode == 0, told.stderr
@@ -118,23 +87,6 @@ def test_the_table_has_the_columns_of_the_page(tmp_path):
     assert "InfoBatch" not in told.stdout
 
 
-def test_infobatch_is_loaded_and_its_patch_undone(checkout):
-    before = _BaseDataLoaderIter.__next__
-    peer = InfoBatch(checkout)
-    assert _BaseDataLoaderIter.__next__ is before
-    assert len(peer.wrap(10).scores) == 10
-    assert [batch.tolist() for batch in DataLoader(range(3), batch_size=2)] == [[0, 1], [2]]
-
-
-def test_the_patch_is_undone_though_the_file_fails(tmp_path):
-    (tmp_path / "infobatch").mkdir()
-    (tmp_path / "infobatch" / "infobatch.py").write_text(INFOBATCH + "\nraise KeyError('later')\n")
-    before = _BaseDataLoaderIter.__next__
-    with pytest.raises(KeyError, match="later"):
-        InfoBatch(tmp_path)
-    assert _BaseDataLoaderIter.__next__ is before
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [(["--infobatch", "nowhere"], "checkout of InfoBatch"), (["--repeats", "0"], "at least 1")],
@@ -144,27 +96,3 @@ def test_a_wrong_argument_is_explained(arguments, complaint, tmp_path):
     assert told.returncode == 2
     assert complaint in told.stderr
     assert "Traceback" not in told.stderr
-
-
-def test_rivals_take_turns_after_one_to_warm_up():
-    calls = []
-
-    def rival(name):
-        return lambda: calls.append(name) or float(len(calls))
-
-    assert alternate({"a": rival("a"), "b": rival("b")}, 2) == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
-    assert calls == ["a", "b"] * 3
-
-
-def test_a_ratio_is_the_median_of_those_of_the_turns():
-    row = Row("part", 1000, None, "ns", [1.0, 2.0, 10.0], {"peer": [8.0, 4.0, 10.0]}, goal=2.5)
-    assert row.ratio("peer") == 2.0  # of 8, 2 and 1; the ratio of the medians is 4
-    assert row.to_dict()["peers"]["peer"] == {"median": 8.0, "min": 4.0, "max": 10.0, "ratio": 2.0}
-    *_, last = table([row]).splitlines()
-    assert cells(last) == ["part", "1,000", "", "**2** ns", "1 - 10", "3", "2.5", "peer 8 (x2)"]
-
-
-def test_the_machine_is_named():
-    about = machine(InfoBatch="abc")
-    assert about["InfoBatch"] == "abc"
-    assert all(isinstance(value, str) and value for value in about.values())

@@ -19,7 +19,7 @@ from benchmarks.pages.curves import choose, draw_curves, draw_samples, spans
 from benchmarks.pages.saving_pictures import ROOM, _beside, _limits, draw_accuracy, draw_saving, savings
 from benchmarks.study.arms import ARMS
 from benchmarks.study.recipe import LabelNoise, Recipe
-from benchmarks.study.results import parse, recipe_of
+from benchmarks.study.results import recipe_of
 from benchmarks.study.train import Options, train
 
 NOISE = LabelNoise("random", 0.2)
@@ -164,21 +164,6 @@ def test_spans_hold_just_the_numbers(numbers):
 def test_no_two_arms_look_alike():
     arms = [arm for arm in ARMS.values() if not arm.tried]  # these are in no picture together
     assert len({arm.colour for arm in arms}) == len({arm.marker for arm in arms}) == len(arms)
-
-
-@given(
-    arm=st.sampled_from([*ARMS]), network=st.sampled_from(["lenet", "wrn10", "resnet50"]), seed=st.integers(0, 99),
-    noise=st.sampled_from([LabelNoise(), NOISE, LabelNoise("confusable", 0.14)]), augment=st.booleans(),
-    samples=st.sampled_from([None, 500]), saving=st.sampled_from([0.14, 0.125, 0.4]),
-)  # fmt: skip
-def test_the_name_of_a_run_is_read_as_it_was_made(arm, network, seed, noise, augment, samples, saving):
-    saving = 0.0 if arm == "regular" else saving
-    recipe = Recipe(network, arm, saving, seed, noise, samples, augment=augment)
-    found = parse(recipe.name)
-    assert (found.arm, found.seed, found.noise) == (arm, seed, str(noise))
-    assert float(found.saving or 0) == pytest.approx(100 * saving)
-    assert found.network.startswith(network)
-    assert found.size.endswith("-plain") != augment
 
 
 def test_a_sheet_refuses_the_data_of_another_run(runs, tmp_path):
