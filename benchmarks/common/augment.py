@@ -16,7 +16,7 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4) 
         Left as they are. What a shift uncovers becomes 0: black in bytes, the training set's mean colour in
         images already normalised. The usual CIFAR recipe pads before it normalises, that is with black.
     generator : torch.Generator
-        Gives one number an image, whatever its dtype and device: equal states give equal shifts. On the images'
+        Gives a number for each image, whatever their dtype and device: equal states give equal shifts. On the images'
         own device nothing waits; a CPU generator gives a GPU the numbers of a CPU.
     padding : int
         Pixels of padding on each of the four sides.

@@ -32,7 +32,7 @@ class Row:
     unit : str
         Of ``times`` and of the peers'.
     times : list of float
-        One each repeat.
+        One for each repeat.
     peers : dict of str to list of float
         What each peer took in the same repeats.
     goal : float, optional
@@ -81,7 +81,7 @@ class Row:
 
 
 def alternate(runs: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """Run all in turn, ``repeats`` times after one turn to warm up, and return what each said it took."""
+    """Run all in turn, ``repeats`` times after one turn to warm up, and return the times that each returned."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     was_enabled = gc.isenabled()
     gc.disable()

@@ -163,11 +163,11 @@ def _pruned(loader: Any, learner: Learner, pruner: Pruner) -> Iterator[TrainedEp
 def interleave(
     runs: Mapping[str, TrainingRun], epochs: int, test: ImageSet, tick: Callable[[TrainedEpoch], object]
 ) -> None:
-    """Train all runs, each one epoch at a time in turn, and test after every epoch; `tick` hears of each."""
+    """Train all runs, each one epoch at a time in turn, and test after every epoch; `tick` is called with it."""
     names = list(runs)
     for number in range(epochs):
         # A machine's speed drifts (heat, other programs): runs one after the other would measure the drift as
-        # a saving. Epoch e of every run is trained within seconds of the others, and who goes first rotates.
+        # a saving. Epoch e of every run is trained within seconds of the others, and each goes first in turn.
         first = number % len(names)
         for name in names[first:] + names[:first]:
             run = runs[name]

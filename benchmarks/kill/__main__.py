@@ -31,11 +31,11 @@ LIVES = 5
 
 @dataclass
 class Outcome:
-    """What came of it.
+    """What the kills came to.
 
     ``while_opening`` and ``while_saving`` say how many of the ``kills`` fell while the run was opening its store,
     or saving. ``torn``: runs that could not go on. ``lost``: lives that began before what was already safe.
-    ``different``: runs that ended otherwise than the one that was never killed.
+    ``different``: runs that ended with another result than the one that was never killed.
     """
 
     way: str
@@ -86,7 +86,7 @@ def live(way: str, folder: Path, seconds: float | None) -> Life:
         rest, errors = process.communicate()
     failed = "" if killed or process.returncode == 0 else errors or f"exit status {process.returncode}"
     lines = (first + rest).splitlines()
-    # A death that came after the last word of a finished run is none.
+    # A kill after the run had written its result does not count.
     return Life(lines, killed and not (folder / "result.json").exists(), failed, ready)
 
 

@@ -1,11 +1,10 @@
 """The training to be killed, in numpy: it goes on from the run's store.
 
-Each epoch leaves a checkpoint of the model; the store says which one goes with it.
+Its argument is the folder of the run. Each epoch leaves a checkpoint of the model there; the store says which one goes
+with it.
 
-Started as a module, with the folder that it goes on from as its argument.
-
-On stdout it says where it is, so that whoever kills it knows what must be there afterwards: ``ready``, ``resumed N``
-at epoch N, and around each write ``saving`` and ``saved N``.
+It prints how far it is: ``ready``, ``resumed N`` at epoch N, and around each write ``saving`` and ``saved N``. So what
+must be there after a kill is known.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The training to be killed, in PyTorch: it goes on within an epoch, from one checkpoint.
 
-Started as a module, with the folder that it goes on from as its argument.
+Its argument is the folder of the run. It prints what :mod:`benchmarks.kill.worker_numpy` prints.
 """
 
 import sys

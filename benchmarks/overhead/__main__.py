@@ -4,8 +4,8 @@
     python -m benchmarks.overhead --infobatch CHECKOUT    beside InfoBatch too: a clone of its repository
     python -m benchmarks.overhead --large                 selection and order of 100 million samples too
 
-One thread. Seconds of the processor where there is nothing to wait for, so that other programs disturb little; of
-the clock where the disk is waited for. Our runs and the peers' take turns, and a ratio is the median over the turns.
+One thread. Seconds are the processor's, so that other programs disturb little; where the disk is waited for, they are
+the clock's. Our runs and the peers' take turns, and a ratio is the median over the turns.
 """
 
 import argparse

@@ -151,7 +151,7 @@ def _scale(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    """A Markdown table of all that is told of each row but the machine, which is named once."""
+    """A Markdown table of the rows; the machine is named once, above."""
     names = [name for name in rows[0] if name != "hardware"]
     about = ", ".join(f"{name} {value}" for name, value in rows[0]["hardware"].items())
     return f"{about}\n\n{markdown(names, ([_cell(row[name]) for name in names] for row in rows))}"

@@ -43,7 +43,7 @@ def one_core() -> Iterator[None]:
 def race(
     entrants: Mapping[str, Entrant], repeats: int, tick: Callable[[], object], turns: int = TURNS
 ) -> dict[str, list[float]]:
-    """Return the processor's seconds of each pass, one a repeat, after one repeat to warm up.
+    """Return the processor's seconds of each pass, one for each repeat, after one repeat to warm up.
 
     Each pass is run in so many turns.
 
@@ -69,7 +69,7 @@ def race(
 
 
 def _once(entrants: Mapping[str, Entrant], turns: int, repeat: int) -> dict[str, float]:
-    """Run each pass once. After turn t of T each has gone t/T of its way, and who goes first rotates."""
+    """Run each pass once. After turn t of T each has gone t/T of its way, and each goes first in turn."""
     names, seconds, under_way = list(entrants), dict.fromkeys(entrants, 0.0), dict[str, Iterator[Any]]()
     for turn in range(turns):
         first = (repeat + turn) % len(names)

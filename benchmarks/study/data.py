@@ -1,4 +1,4 @@
-"""The data of a recipe: a fixed part of the images, with labels made wrong as it says."""
+"""The data of a recipe: a fixed part of the images, some labels made wrong."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache

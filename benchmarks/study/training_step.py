@@ -1,4 +1,4 @@
-"""The training step of the study, on CPU or CUDA, apart from the loop around it."""
+"""The training step of the study, on CPU or CUDA."""
 
 import contextlib
 import time

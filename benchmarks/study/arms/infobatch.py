@@ -42,7 +42,7 @@ class Peer:
             self._next += 1
 
     def reduce(self, ids: Ids, losses: Tensor) -> Tensor:
-        # It scales the tensor that it is given in place, and takes the mean, as we do outside of what we charge to us.
+        # It scales its tensor in place, hence the copy, whose time is not charged to it.
         own = losses.clone()
         started = perf_counter()
         self._peer.set_active_indices(torch.from_numpy(ids))

@@ -18,7 +18,7 @@ from prunedata.types import Array, Ids, Losses
 
 @dataclass(frozen=True)
 class SoftLoss(RunningLoss):
-    """Who is near the edge stays in or out by chance: Gumbel noise on the averages, anew in every epoch.
+    """Samples near the edge stay in or out by chance: Gumbel noise on the averages, anew in every epoch.
 
     ``softness`` is in standard deviations of the averages.
     """
@@ -56,7 +56,7 @@ class RefreshedLoss(RunningLoss):
         excess, seen = arrays["excess"], arrays["seen"]
         now = seen.max() + ids.size / seen.size
         old = self.decay ** np.maximum(1, now - seen[ids])
-        # A sample that stands in a block twice counts once. In the study none does.
+        # A sample that is in a block twice counts once. In the study none is.
         excess[ids] = old * excess[ids] + (1 - old) * (losses - means)
         seen[ids] = now
 
