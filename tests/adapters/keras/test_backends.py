@@ -9,7 +9,8 @@ import pytest
 
 from prunedata.adapters.keras import PruneCallback
 from prunedata.errors import PrunedataError
-from tests.adapters.keras.test_fit import KEPT, SAMPLES, make_pruner
+from tests.adapters.keras_helpers import KEPT, SAMPLES
+from tests.adapters.tensorflow_helpers import make_pruner
 
 
 def test_another_backend_is_refused(monkeypatch):
@@ -30,11 +31,12 @@ def test_keras_over_torch():
 import warnings; warnings.simplefilter("error")
 import numpy as np, torch
 torch.set_num_threads(1)
-from tests.adapters.keras import test_fit as here
+from tests.adapters import keras_helpers as here
+from tests.adapters.tensorflow_helpers import make_pruner
 kept = {KEPT}
 for model in (here.make_model(), here.Unbuilt()):
     model.compile(here.keras.optimizers.SGD(0.5), here.cross_entropy(), metrics=["accuracy"])
-    pruner = here.make_pruner(here.SAMPLES)
+    pruner = make_pruner(here.SAMPLES)
     weighed = (here.IMAGES, here.DIGITS, here.WEIGHTS)
     history = here.fit(model, pruner, here.data(pruner, weighed), validation_data=(here.IMAGES, here.DIGITS)).history
     assert here.keras.backend.backend() == "torch"

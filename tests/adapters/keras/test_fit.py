@@ -6,62 +6,28 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from sklearn.datasets import load_digits
 
 from prunedata import Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
 from prunedata.adapters.keras import model as adapter
-from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.policies.dropping_count import DroppingCount
+from tests.adapters.keras_helpers import (
+    BATCH,
+    DIGITS,
+    IMAGES,
+    KEPT,
+    SAMPLES,
+    WEIGHTS,
+    Model,
+    Sequence,
+    Unbuilt,
+    cross_entropy,
+    data,
+    fit,
+    make_model,
+)
 from tests.adapters.tensorflow_helpers import make_pruner
-
-SAMPLES = 203
-KEPT = [203, 143, 203, 143, 203]
-BATCH = 32
-IMAGES, DIGITS = load_digits(return_X_y=True)
-IMAGES, DIGITS = (IMAGES[:SAMPLES] / 16).astype(np.float32), DIGITS[:SAMPLES].astype(np.int64)
-WEIGHTS = (np.arange(SAMPLES) % 4 / 2).astype(np.float32)
-
-
-class Model(PruneMixin, keras.Model):
-    """Built from inputs and outputs."""
-
-
-class Unbuilt(PruneMixin, keras.Model):
-    """Knows the shape of its input with the first batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dense = keras.layers.Dense(10)
-
-    def call(self, x: Any) -> Any:
-        return self.dense(x)
-
-
-class Sequence(PruneMixin, keras.Sequential):
-    """One layer after the other."""
-
-
-def make_model(kind: type = Model, **options: Any) -> Any:
-    inputs = keras.Input((64,))
-    model = kind(inputs, keras.layers.Dense(10, kernel_initializer="zeros")(inputs))
-    options = {"metrics": ["accuracy"], "jit_compile": False, **options}
-    model.compile(keras.optimizers.SGD(0.5), cross_entropy(), **options)
-    return model
-
-
-def cross_entropy(**options: Any) -> Any:
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
-
-
-def data(pruner: Pruner, arrays: Any = (IMAGES, DIGITS), **options: Any) -> tf.data.Dataset:
-    return prune(tf.data.Dataset.from_tensor_slices(arrays), pruner).batch(BATCH, **options)
-
-
-def fit(model: Any, pruner: Pruner, dataset: Any = None, **options: Any) -> Any:
-    options = {"epochs": 5, "initial_epoch": pruner.next_epoch, "verbose": 0, **options}
-    options["callbacks"] = [PruneCallback(pruner), *options.get("callbacks", [])]
-    return model.fit(data(pruner) if dataset is None else dataset, **options)
 
 
 def by_hand(*, weights: Any = None, samples: int = SAMPLES, **options: Any) -> tuple[Pruner, Any]:
@@ -272,7 +238,7 @@ def test_a_run_has_one_recorder_and_one_gate(monkeypatch):
 
 
 class Own(PruneMixin, keras.Model):
-    """Reckons its losses itself."""
+    """Computes its losses itself."""
 
     def train_step(self, data: Any) -> Any:
         ids, (x, y) = data
@@ -287,7 +253,7 @@ class Own(PruneMixin, keras.Model):
 
 
 class Halved(PruneMixin, keras.Model):
-    """Adds to what Keras reckons."""
+    """Adds to what Keras computes."""
 
     def compute_loss(self, *args: Any, **options: Any) -> Any:
         return super().compute_loss(*args, **options) + 0.0
@@ -314,90 +280,3 @@ def test_a_model_may_be_fitted_again_pruned_or_not(tmp_path, reference):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras", custom_objects={"Model": Model})
     np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), model.predict(IMAGES, verbose=0))
-
-
-# -- refused, with the reason
-
-
-def drop_ids(pruner):
-    return prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).map(lambda number, pair: pair).batch(8)
-
-
-def unbatched(pruner):
-    return prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner)
-
-
-@pytest.mark.parametrize(
-    ("dataset", "options", "why"),
-    [
-        (drop_ids, {}, r"Expected batches of \(ids, data\)"),
-        (unbatched, {}, r"use batch\(\)"),
-        (lambda pruner: data(pruner).repeat(), {}, "repeat"),
-        (lambda pruner: data(make_pruner(SAMPLES)), {}, "of one pruner"),
-        (lambda pruner: tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)).batch(8), {}, "no pruned dataset"),
-        (data, {"class_weight": {0: 1.0}}, "sample weights"),
-        (data, {"initial_epoch": 1}, "Expected epoch 0, where the pruner stands"),
-    ],
-)
-def test_what_fit_cannot_do(dataset, options, why):
-    pruner = make_pruner(SAMPLES)
-    with pytest.raises(PrunedataError, match=why):
-        fit(make_model(), pruner, dataset(pruner), **options)
-
-
-def test_a_pruned_dataset_needs_the_callback():
-    with pytest.raises(PrunedataError, match="PruneCallback"):
-        make_model().fit(data(make_pruner(SAMPLES)), verbose=0)
-
-
-def test_the_callback_needs_the_mixin():
-    with pytest.raises(PrunedataError, match="Expected a model with PruneMixin"):
-        make_model(keras.Model).fit(IMAGES, DIGITS, callbacks=[PruneCallback(make_pruner(SAMPLES))], verbose=0)
-
-
-def test_the_mixin_stands_first():
-    with pytest.raises(PrunedataError, match="hides the mixin"):
-        type("Model", (keras.Model, PruneMixin), {})
-
-
-def test_more_epochs_than_the_schedule_has():
-    pruner = make_pruner(SAMPLES)
-    with pytest.raises(NotInEpoch, match="Expected one of 5 epochs"):
-        fit(make_model(), pruner, epochs=6)
-    assert len(pruner.history) == 5
-
-
-@pytest.mark.parametrize(
-    ("loss", "error", "why"),
-    [
-        (lambda y, guess: keras.ops.mean(guess), LossError, "Expected a loss for each sample"),
-        (None, PrunedataError, "compiled with a loss"),
-    ],
-)
-def test_a_loss_that_is_not_of_samples(loss, error, why):
-    inputs = keras.Input((64,))
-    model = Model(inputs, keras.layers.Dense(10, activity_regularizer="l2")(inputs))
-    model.compile("sgd", loss)
-    with pytest.raises(error, match=why):
-        fit(model, make_pruner(SAMPLES))
-
-
-def test_losses_that_are_not_finite_are_named():
-    images = IMAGES.copy()
-    images[40] = np.nan
-    pruner = make_pruner(SAMPLES)
-    with pytest.raises(LossError, match="Expected finite losses"):
-        fit(make_model(), pruner, data(pruner, (images, DIGITS)))
-
-
-def test_a_cache_behind_prune_is_noticed():
-    pruner = make_pruner(SAMPLES)
-    with pytest.raises(LossError, match="cache"):
-        fit(make_model(), pruner, data(pruner).cache())
-
-
-@pytest.mark.parametrize("jit", [False, True])
-def test_samples_twice_are_noticed(jit):
-    pruner = make_pruner(SAMPLES)
-    with pytest.raises(LossError, match="repeat"):
-        fit(make_model(jit_compile=jit), pruner, data(pruner).repeat(2))
