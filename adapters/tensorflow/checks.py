@@ -91,7 +91,7 @@ def _is_unordered(stage: Any) -> bool:
         return True
     if "ParallelInterleave" not in type(stage).__name__:
         return False
-    # It does not remember what it was told; its graph does. That is small, as it reads files.
+    # It does not keep what it was given; its graph does. That is small, as it reads files.
     variant, ignore_state = tf.data.experimental.to_variant(stage), 1
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=ignore_state)
     nodes = tf.compat.v1.GraphDef.FromString(graph.numpy()).node

@@ -79,7 +79,7 @@ class PrunedLoader:
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
         """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
-        self._pruner, self._order = pruner, order
+        self._pruner, self._order, self._charge = pruner, order, pruner.charge
         self._run, self._recorder = order.run, order.run.recorder
         self._with_ids, self._reseeded = with_ids, reseeded
         self._pending = deque()
@@ -105,7 +105,7 @@ class PrunedLoader:
             As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
             were fetched ahead or left unobserved.
         """
-        with self._pruner.charge:
+        with self._charge:
             if ids is None:
                 if len(self._pending) != 1:
                     raise LossError(self._ambiguous())

@@ -36,13 +36,13 @@ class Order(ABC):
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
-        self.run = pruner.attach(TorchRun(pruner))
         self.remaining = np.zeros(0, dtype=np.bool_)
         self.delivery = Delivery(-1)
         self._begun: Epoch | None = None
         if drop_last and self.share(pruner.samples - pruner.prune) < batch_size:
             for epoch in range(pruner.next_epoch, pruner.schedule.epochs):
                 self._refuse_empty(epoch, pruner.kept_in(epoch))
+        self.run = pruner.attach(TorchRun(pruner))
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
         """Set out on what remains of an epoch, or on the whole of it."""
