@@ -62,6 +62,7 @@ def test_one_with_a_key_is_attached_once():
     assert run.attach(first) is first
     other = run.attach(Recorder("other", calls))
     assert run.attach(other) is other
+    assert run.adapters == (first, other)
     run.begin_epoch()
     assert [call for call in calls if call[1] == "begin"] == [("first", "begin", 0), ("other", "begin", 0)]
 
