@@ -1,71 +1,33 @@
 """What the clauses share: a run over an adapter's loader, and what each pass of it delivered."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
-from prunedata.plan.schedule import Schedule
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.testing.case import BrokenContract, Case, losses_of
 from prunedata.types import Ids
 
-__all__ = ["BrokenContract", "Case", "Pass", "States", "losses_of", "restored", "resumed", "run", "stopped", "take"]
+__all__ = [
+    "Batch",
+    "Pass",
+    "States",
+    "passes",
+    "read_pair",
+    "restored",
+    "resumed",
+    "run",
+    "stopped",
+    "take",
+    "whole_run",
+]
 
+Batch = tuple[Ids, Ids]  # the ids that were said, and the numbers of the samples
 States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
-# Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
-SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
-
-
-class BrokenContract(AssertionError):
-    """An adapter breaks a clause of its contract.
-
-    Attributes
-    ----------
-    clause : str
-        Which, as in :data:`CLAUSES`.
-    """
-
-    def __init__(self, clause: str, told: str) -> None:
-        super().__init__(f"Clause '{clause}' is broken. {told}")
-        self.clause = clause
-
-
-@dataclass(frozen=True)
-class Case:
-    """An adapter as the clauses see it.
-
-    Attributes
-    ----------
-    make_loader : callable
-        ``make_loader(pruner, workers)`` returns what a user iterates in each epoch of ``pruner``: an iterable of
-        ``(ids, batch)`` over a data set of ``pruner.samples`` samples, several batches an epoch, the last one
-        not dropped. If it has ``state_dict`` and ``load_state_dict``, a run is resumed by them.
-    samples : int
-        Size of that data set.
-    workers : tuple of int
-        The numbers of workers to try.
-    read : callable
-        Returns the numbers of a batch's samples, shape (n,), out of the batch: put them there.
-    plain : callable, optional
-        ``plain(workers)`` returns the user's own loader, not pruned: an iterable of batches.
-    resumes : bool
-        Whether a run can go on in the middle of an epoch. If not, it has to be refused.
-    """
-
-    make_loader: Callable[[Pruner, int], Iterable[tuple[Any, Any]]]
-    samples: int = 61
-    workers: tuple[int, ...] = (0, 2)
-    read: Callable[[Any], Any] = np.asarray
-    plain: Callable[[int], Iterable[Any]] | None = None
-    resumes: bool = True
-
-    def pruner(self, *, prune: int | None = None) -> Pruner:
-        """A new run of six epochs, of which four leave out three samples of ten, or ``prune``."""
-        return Pruner(self.samples, SCHEDULE, prune=self.samples * 3 // 10 if prune is None else prune, seed=5)
 
 
 @dataclass(frozen=True)
@@ -87,7 +49,7 @@ class Pass:
     epoch: Epoch
     where: str
     pruner: Pruner
-    batches: list[tuple[Ids, Ids]]
+    batches: list[Batch]
 
     @property
     def times(self) -> Ids:
@@ -96,26 +58,30 @@ class Pass:
         return np.bincount(np.concatenate(numbers), minlength=self.epoch.keep.size)
 
 
-def losses_of(ids: Any, epoch: int) -> npt.NDArray[np.float64]:
-    """A loss for each id and epoch, shape (n,): whole numbers, so that their sums are exact in any order."""
-    return (np.asarray(ids, dtype=np.int64) * 7919 + epoch * 104729).astype(np.float64) % 101
-
-
-def take(case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner) -> Iterator[tuple[Ids, Ids]]:
+def take(
+    case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner, *, observe: bool = True
+) -> Generator[Batch]:
     """Iterate a loader; observe each batch and yield what it was said to hold and what it held.
 
     The losses are those of the samples in the batch, under the ids that came with it, as in training.
     """
     try:
         for pair in loader:
-            ids, numbers = _read(case, where, pair)
-            pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
+            ids, numbers = read_pair(case, where, pair)
+            if observe:
+                pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
             yield ids, numbers
     except (BrokenContract, GeneratorExit):
         raise
     except Exception as error:
-        told = f"Expected to iterate {where}. Got {type(error).__name__}: {error}"
-        raise BrokenContract(clause, told) from error
+        message = f"Expected to iterate {where}. Got {type(error).__name__}: {error}"
+        raise BrokenContract(clause, message) from error
+
+
+def whole_run(case: Case, clause: str) -> Iterator[Pass]:
+    """Yield each pass of a whole run, for each number of workers."""
+    for workers in case.workers:
+        yield from run(case, clause, workers)
 
 
 def run(
@@ -126,12 +92,13 @@ def run(
     In epoch ``meddle`` the whole data set is observed after the first batch.
     """
     pruner = case.pruner(prune=prune)
-    return _passes(case, clause, workers, pruner, case.make_loader(pruner, workers), meddle)
+    return passes(case, clause, workers, pruner, case.make_loader(pruner, workers), meddle)
 
 
-def _passes(
+def passes(
     case: Case, clause: str, workers: int, pruner: Pruner, loader: Iterable[Any], meddle: int | None = None
 ) -> Iterator[Pass]:
+    """Yield each pass of the rest of a run, as :func:`run`."""
     while pruner.next_epoch < pruner.schedule.epochs:
         epoch, batches = pruner.begin_epoch(), []
         where = f"epoch {epoch.number} with {workers} workers"
@@ -178,12 +145,13 @@ def resumed(case: Case, workers: int, stop: tuple[int, int], states: States) -> 
     try:
         pruner, loader = restored(case, workers, states)
     except PrunedataError as error:
-        told = f"Expected a run to go on in the middle of epoch {stop[0]} with {workers} workers. Got: {error}"
-        raise BrokenContract("resume", told) from error
-    yield from _passes(case, "resume", workers, pruner, loader)
+        message = f"Expected a run to go on in the middle of epoch {stop[0]} with {workers} workers. Got: {error}"
+        raise BrokenContract("resume", message) from error
+    yield from passes(case, "resume", workers, pruner, loader)
 
 
-def _read(case: Case, where: str, pair: Any) -> tuple[Ids, Ids]:
+def read_pair(case: Case, where: str, pair: Any) -> Batch:
+    """The ids that a loader gave with a batch, and the numbers of the samples in it, both int64 of shape (n,)."""
     try:
         ids, batch = pair
     except (TypeError, ValueError):

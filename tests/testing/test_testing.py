@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 
 from prunedata import NeverPrunesWarning, PrunedataError, Pruner
 from prunedata.findings.inspection import inspect
-from prunedata.testing import CLAUSES, BrokenContract, Case, check_adapter, check_structure, losses_of
+from prunedata.testing import CLAUSES, BrokenContract, Case, check_adapter, losses_of
 from prunedata.testing import strategies as made
+from tests.testing.right_adapters import SIZE, DropsLast, Endless, Right
 from tests.testing.wrong_adapters import (
-    SIZE,
     WRONG,
-    Excuses,
     KeepsIds,
     Lives,
     ObservesTwice,
     RefusesResume,
-    Right,
+    Silent,
     StaleMask,
     StartsOver,
     StopsAtEmptyWorker,
@@ -36,8 +35,17 @@ def plain(workers):
     return [(np.zeros(SIZE), np.zeros(SIZE, np.int64))]
 
 
+def weigh(loader, ids, losses):
+    return loader.mean(ids, losses)
+
+
 def case(adapter, **options):
-    return Case(adapter, **{"read": number, "plain": plain, **options})
+    """A case with all that a case can have, in which one adapter may be wrong."""
+    given = {"read": number, "plain": plain, "weigh": weigh, "drop_last": DropsLast, "endless": Endless}
+    for name, kind in (("drop_last", DropsLast), ("endless", Endless)):
+        if isinstance(adapter, type) and issubclass(adapter, kind):
+            given[name], adapter = adapter, Right
+    return Case(adapter, **{**given, **options})
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
@@ -46,8 +54,9 @@ def test_a_right_adapter_passes(clause):
 
 
 def test_a_right_adapter_passes_all_at_once():
-    check_adapter(Right, read=number, plain=plain, samples=43, workers=(0, 1, 3))
+    check_adapter(**vars(case(Right, samples=43, workers=(0, 1, 3))))
     check_adapter(RefusesResume, read=number, resumes=False)
+    check_adapter(Silent, read=number, reports=False)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +68,16 @@ def test_a_wrong_adapter_breaks_its_clause(clause, adapter):
         CLAUSES[clause](case(adapter))
     assert caught.value.clause == clause
     with pytest.raises(BrokenContract):
-        check_adapter(adapter, read=number, plain=plain)
+        check_adapter(**vars(case(adapter)))
 
 
-@pytest.mark.parametrize("adapter", [Lives, StartsOver, Excuses, KeepsIds, ObservesTwice, StopsAtEmptyWorker])
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        Lives, StartsOver, KeepsIds, ObservesTwice, StopsAtEmptyWorker,
+        *WRONG["reports"], *WRONG["left out"], *WRONG["endless"], *WRONG["weights"], *WRONG["attached once"],
+    ],
+)  # fmt: skip
 def test_one_fault_breaks_one_clause(adapter):
     broken = set()
     for clause, check in CLAUSES.items():
@@ -92,7 +107,22 @@ def test_a_stale_mask_in_a_second_worker_only_is_found():
 
 
 def test_without_a_loader_to_compare_with_the_structure_is_not_judged():
-    check_structure(case(KeepsIds, plain=None))
+    CLAUSES["structure"](case(KeepsIds, plain=None))
+
+
+def test_a_loader_that_takes_losses_has_to_be_weighed():
+    class TakesLosses(Right):
+        def observe(self, losses):
+            """Like the one of our loader for PyTorch."""
+
+    CLAUSES["weights"](case(Right, weigh=None))
+    with pytest.raises(ValueError, match=r"Expected Case\.weigh, as the loader has observe\(\)"):
+        CLAUSES["weights"](case(TakesLosses, weigh=None))
+
+
+def test_a_setting_that_leaves_out_nothing_shows_nothing():
+    with pytest.raises(ValueError, match=r"Expected Case\.drop_last to leave something out"):
+        CLAUSES["left out"](case(Right, drop_last=Right))
 
 
 @pytest.mark.parametrize("clause", ["truncation", "resume"])
