@@ -106,6 +106,17 @@ def test_deliveries_add_up_and_those_of_other_epochs_are_ignored():
     assert run.history[0]["observed"] == 14
 
 
+def test_a_run_is_saved_whose_adapters_count_in_numbers_of_numpy():
+    run, again = make(), make()
+    loader = run.attach(Adapter())
+    run.begin_epoch()
+    loader.delivery = Delivery(0, delivered=np.int64(18), left_out=np.int64(2))
+    run.observe(IDS[:18], np.ones(18))
+    again.load_state_dict(run.state_dict())
+    assert again.state_dict()["state"]["excused"] == 2
+    run.end_epoch()
+
+
 class OtherRank(Adapter):
     """Merges with a process that observed, and lost on, the second half of the samples."""
 
