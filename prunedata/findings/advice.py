@@ -185,7 +185,7 @@ def _prune(schedule: Schedule, samples: int, first: int, estimate: Estimate, whe
     # Rounded down: pruning more than is wrong prunes what is right.
     pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, estimate.share)) / 100))
     epochs = schedule.epochs
-    advised = Schedule(epochs, window=epochs, start=first, block=1, pruned_per_block=1)
+    advised = Schedule.steady(epochs, first)
     saving = 100 * pruned * (epochs - first) / (epochs * samples)
     return Advice(
         verdict="prune",

@@ -126,6 +126,17 @@ class Schedule:
         lengths = tuple(b - a for a, b in pairwise(edges))
         return cls(last, lengths, start, block, pruned_per_block, attenuation, anneal=anneal)
 
+    @classmethod
+    def steady(cls, epochs: int, start: int | None = None, *, anneal: int | float = 0) -> Schedule:
+        """Return the aligned schedule that prunes every epoch from `start` on, in one window for the whole run.
+
+        This is what :func:`prunedata.advise` advises, and a good first choice for policies that follow the losses of
+        the whole run, as ``RunningLoss``. By default `start` is a sixth of the epochs, rounded up.
+        """
+        last = whole("epochs", epochs, 1)
+        begin = -(-last // 6) if start is None else start
+        return cls(last, window=last, start=begin, block=1, pruned_per_block=1, anneal=anneal)
+
     @cached_property
     def windows(self) -> tuple[tuple[int, int], ...]:
         """First epoch and length of every window that the run reaches; the last is cut where the run ends."""
@@ -190,6 +201,13 @@ class Schedule:
     def pruned_epochs(self) -> tuple[int, ...]:
         """All pruned epochs, rising, numbered from 0."""
         return tuple(epoch for epoch in range(self.epochs) if self.prunes(epoch))
+
+    @property
+    def ever_prunes(self) -> bool:
+        """Whether any epoch is pruned; told without looking at all of them where that is possible."""
+        if self.reading == "aligned":
+            return self.formula_corrected > 0
+        return any(self.prunes(epoch) for epoch in range(self.epochs))
 
     @property
     def longest_window(self) -> int:

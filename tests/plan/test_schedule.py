@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from prunedata.cli.main import main
 from prunedata.errors import PrunedataError, ScheduleError
 from prunedata.plan.schedule import Schedule
+from tests.strategies import schedules
 
 PAPER = (200, 60, 20, 5, 4)
 
@@ -361,3 +362,16 @@ def test_annealing_is_in_the_cost_and_in_the_plan(capsys):
     assert found["pruned_epochs"] == 12
     assert found["visits_saved_percent"] == pytest.approx(100 * 12 * 0.5 / 40)
     assert found["schedule"]["anneal"] == 10
+
+
+@given(st.integers(2, 300))
+def test_a_steady_schedule_prunes_every_epoch_from_its_start_on(epochs):
+    assert Schedule.steady(epochs).pruned_epochs == tuple(range(-(-epochs // 6), epochs))
+    assert Schedule.steady(epochs, epochs - 1).pruned_epochs == (epochs - 1,)
+    assert Schedule.steady(epochs, 1, anneal=1).pruned_epochs == tuple(range(1, epochs - 1))
+    assert [epoch for epoch in range(epochs) if Schedule.steady(epochs).resets(epoch)] == [0]
+
+
+@given(schedules())
+def test_whether_it_ever_prunes(schedule):
+    assert schedule.ever_prunes == bool(schedule.pruned_epochs)

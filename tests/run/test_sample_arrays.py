@@ -2,6 +2,8 @@
 
 import copy
 import math
+import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -91,3 +93,74 @@ def test_high_saturates():
 def test_classes_that_make_no_sense_are_refused(classes):
     with pytest.raises(PrunedataError, match=r"Expected classes to be .* Got"):
         Pruner(5, SCHEDULE, prune=2, classes=classes)
+
+
+def watching(make, change=None):
+    @dataclass(frozen=True)
+    class Watching:
+        tolerance = 0.0
+        needs_losses = True
+
+        def arrays(self, samples):
+            return make(samples)
+
+        def update(self, arrays, ids, losses, means):
+            if change is None:
+                arrays["mine"][ids] = 3 * arrays["mine"][ids] + losses
+            else:
+                change(arrays, ids, losses)
+
+        def scores(self, known):
+            return known.arrays["mine"]
+
+    return Watching()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        np.zeros(20, ">f4" if sys.byteorder == "little" else "<f4"),
+        np.zeros(20, np.longdouble),
+        np.zeros(20, np.complex64),
+        np.zeros(20, np.bool_),
+        np.zeros(19),
+        np.zeros((20, 1)),
+        [0.0] * 20,
+    ],
+    ids=str,
+)
+def test_arrays_that_a_store_cannot_keep_are_refused_when_the_run_is_made(made):
+    with pytest.raises(PrunedataError, match=r"Expected the array mine of shape \(20,\).*Got"):
+        Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {"mine": made}))
+
+
+def rebinds(arrays, ids, losses):
+    arrays["mine"] = arrays["mine"] + 1
+
+
+def adds(arrays, ids, losses):
+    arrays["other"] = arrays["mine"]
+
+
+@pytest.mark.parametrize("change", [rebinds, adds])
+def test_an_update_that_puts_other_arrays_in_the_place_is_told(change):
+    run = Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {"mine": np.zeros(samples)}, change))
+    run.begin_epoch()
+    run.observe(np.arange(20), np.ones(20))
+    with pytest.raises(PrunedataError, match=r"Watching.update\(\) to change its arrays in place"):
+        run.end_epoch()
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.lists(st.integers(0, 30), max_size=4))
+def test_each_samples_visits_come_in_order_one_at_a_time_whatever_the_blocks(samples, looks):
+    """Three visits in an epoch, and a look at the counts in between, once changed what such a policy kept."""
+    run = Pruner(4, SCHEDULE, prune=1, policy=watching(lambda n: {"mine": np.zeros(n)}))
+    run.begin_epoch()
+    wanted = [0.0] * 4
+    for number, sample in enumerate([*samples, 0, 1, 2, 3]):
+        wanted[sample] = 3 * wanted[sample] + number
+        run.observe(np.array([sample]), np.array([float(number)]))
+        if number in looks:
+            run.counts  # noqa: B018 (looking cuts a block)
+    run.end_epoch()
+    assert run.arrays["mine"].tolist() == wanted
