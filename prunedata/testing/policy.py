@@ -229,7 +229,7 @@ def _told(promise: str, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except PrunedataError as error:
-        raise BrokenPolicy(promise, str(error)) from error
+        raise BrokenPolicy(promise, str(error)) from None
 
 
 def _broken(promise: str, expected: str, got: object) -> NoReturn:

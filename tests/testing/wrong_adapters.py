@@ -324,6 +324,19 @@ class RecordsForEach(Right):
             yield ids, batch
 
 
+class TakesTurns(Right):
+    """The loaders of a run share the batches of an epoch."""
+
+    def __init__(self, pruner, workers):
+        super().__init__(pruner, workers)
+        self.reports.loaders = self.place = getattr(self.reports, "loaders", 0) + 1
+
+    def __iter__(self):
+        for place, pair in enumerate(super().__iter__()):
+            if place % self.reports.loaders + 1 == self.place:
+                yield pair
+
+
 class OwnSeed(Right):
     """It lets a pruner of its own, with another seed, choose."""
 
@@ -343,7 +356,7 @@ WRONG = {
     "left out": [DropsInSilence, LeavesOutAnything],
     "endless": [LoopsForEver, EndsInSilence, FailsWithoutReason],
     "weights": [IgnoresWeights, RecordsWeighted, StaleWeights],
-    "attached once": [AttachesAnew, RecordsForEach],
+    "attached once": [AttachesAnew, RecordsForEach, TakesTurns],
     "structure": [KeepsIds, ListsForArrays],
     "parity": [OwnSeed, ObservesTwice, ObservesAhead],
     "empty": [StopsAtEmptyWorker, FailsAtEmptyWorker],
