@@ -26,7 +26,7 @@ __all__ = [
     "whole_run",
 ]
 
-Batch = tuple[Ids, Ids]  # the ids that were said, and the numbers of the samples
+Batch = tuple[Ids, Ids]  # the ids that came with a batch, and the numbers of the samples in it
 States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
 
 
@@ -43,7 +43,7 @@ class Pass:
     pruner : Pruner
         The run. Every batch was observed.
     batches : list of (ids, numbers)
-        What each batch was said to hold, and what it held; two arrays of int64, shape (n,).
+        The ids that came with each batch, and the numbers of the samples in it; two arrays of int64, shape (n,).
     """
 
     epoch: Epoch
@@ -61,7 +61,7 @@ class Pass:
 def take(
     case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner, *, observe: bool = True
 ) -> Generator[Batch]:
-    """Iterate a loader; observe each batch and yield what it was said to hold and what it held.
+    """Iterate a loader; observe each batch and yield the ids that came with it and the numbers in it.
 
     The losses are those of the samples in the batch, under the ids that came with it, as in training.
     """
@@ -85,18 +85,18 @@ def whole_run(case: Case, clause: str) -> Iterator[Pass]:
 
 
 def run(
-    case: Case, clause: str, workers: int, *, prune: int | None = None, meddle: int | None = None
+    case: Case, clause: str, workers: int, *, prune: int | None = None, observe_all: int | None = None
 ) -> Iterator[Pass]:
     """Yield each pass of a whole run, before its epoch ends. Samples that were skipped stop nothing here.
 
-    In epoch ``meddle`` the whole data set is observed after the first batch.
+    In epoch number ``observe_all`` the whole data set is observed after the first batch.
     """
     pruner = case.pruner(prune=prune)
-    return passes(case, clause, workers, pruner, case.make_loader(pruner, workers), meddle)
+    return passes(case, clause, workers, pruner, case.make_loader(pruner, workers), observe_all)
 
 
 def passes(
-    case: Case, clause: str, workers: int, pruner: Pruner, loader: Iterable[Any], meddle: int | None = None
+    case: Case, clause: str, workers: int, pruner: Pruner, loader: Iterable[Any], observe_all: int | None = None
 ) -> Iterator[Pass]:
     """Yield each pass of the rest of a run, as :func:`run`."""
     while pruner.next_epoch < pruner.schedule.epochs:
@@ -104,7 +104,7 @@ def passes(
         where = f"epoch {epoch.number} with {workers} workers"
         for batch in take(case, clause, where, loader, pruner):
             batches.append(batch)
-            if epoch.number == meddle and len(batches) == 1:
+            if epoch.number == observe_all and len(batches) == 1:
                 # As one who measures the data set meanwhile, and finds what is kept harder than what is pruned.
                 pruner.observe(np.arange(case.samples), epoch.keep.astype(np.float64))
         yield Pass(epoch, where, pruner, batches)
@@ -156,8 +156,8 @@ def read_pair(case: Case, where: str, pair: Any) -> Batch:
         ids, batch = pair
     except (TypeError, ValueError):
         raise BrokenContract("ids", f"Expected pairs (ids, batch) in {where}. Got {type(pair).__name__}.") from None
-    said, held = np.asarray(ids), np.asarray(case.read(batch))
-    for name, values in (("ids", said), ("numbers in the batch", held)):
+    given, held = np.asarray(ids), np.asarray(case.read(batch))
+    for name, values in (("ids", given), ("numbers in the batch", held)):
         if values.ndim != 1 or values.shape != held.shape or not np.issubdtype(values.dtype, np.integer):
             raise BrokenContract(
                 "ids",
@@ -166,4 +166,4 @@ def read_pair(case: Case, where: str, pair: Any) -> Batch:
             )
     if held.size and not 0 <= held.min() <= held.max() < case.samples:
         raise ValueError(f"Expected numbers from 0 to {case.samples - 1} in each batch. Got {held}: see Case.read.")
-    return said.astype(np.int64), held.astype(np.int64)
+    return given.astype(np.int64), held.astype(np.int64)

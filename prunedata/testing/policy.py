@@ -61,12 +61,12 @@ def check_policy(policy: Policy, *, samples: int = 40, seed: int = 0) -> None:
     expected = list(_epochs(_Trial(policy, samples, seed)))
     if expected[-1].described != described:
         _broken("fields", f"the fields to stay as they are in a run, {described}", expected[-1].described)
-    others: list[tuple[str, str, dict[str, Any]]] = [
+    trials: list[tuple[str, str, dict[str, Any]]] = [
         ("blocks", "in a run whose counts were read after each batch", {"look": True}),
         ("resume", "in a run that was resumed before each epoch", {"resume": "between"}),
         ("resume", "in a run that was resumed within each epoch", {"resume": "within"}),
     ]
-    for promise, how, options in others:
+    for promise, how, options in trials:
         trial = _Trial(policy, samples, seed, **options)
         for before, after in zip(expected, _epochs(trial), strict=True):
             _check_same(promise, how, before, after)
@@ -76,7 +76,7 @@ def check_policy(policy: Policy, *, samples: int = 40, seed: int = 0) -> None:
 
 
 def _check_fields(policy: Policy) -> dict[str, Any]:
-    described: dict[str, Any] = _told("fields", lambda: describe(policy))
+    described: dict[str, Any] = _ask("fields", lambda: describe(policy))
     back = json.loads(json.dumps(described))
     if back != described:
         _broken("fields", f"fields that JSON gives back as they were, {described}", back)
@@ -84,7 +84,7 @@ def _check_fields(policy: Policy) -> dict[str, Any]:
 
 
 def _check_arrays(policy: Policy, samples: int, seed: int) -> None:
-    _told("arrays", lambda: _Trial(policy, samples, seed).new_pruner())
+    _ask("arrays", lambda: _Trial(policy, samples, seed).new_pruner())
     first, second = _arrays(policy, samples), _arrays(policy, samples)
     for name, array in first.items():
         if array is second[name] or np.shares_memory(array, second[name]):
@@ -224,7 +224,7 @@ def _arrays(policy: Policy, samples: int) -> Arrays:
     return copy.deepcopy(policy).arrays(samples) if isinstance(policy, Watcher) else {}
 
 
-def _told(promise: str, ask: Callable[[], Any]) -> Any:
+def _ask(promise: str, ask: Callable[[], Any]) -> Any:
     """What ``ask`` returns; what the library itself refuses breaks a promise."""
     try:
         return ask()

@@ -43,7 +43,7 @@ def check_frozen(case: Case) -> None:
     """Clause ``frozen``: what is observed while a pass goes on changes nothing about it."""
     for workers in case.workers:
         for number in (0, 2):
-            passes = run(case, "frozen", workers, meddle=number)
+            passes = run(case, "frozen", workers, observe_all=number)
             each = next(islice(passes, number, None))
             _each_once("frozen", each, each.times, "where all were observed once more after the first batch")
 

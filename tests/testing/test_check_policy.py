@@ -1,4 +1,4 @@
-"""The kit for policies: it passes what is right, and each wrong policy breaks the promise that it should."""
+"""check_policy: what is right passes, and each wrong policy breaks the promise that it should."""
 
 import numpy as np
 import pytest
