@@ -1,5 +1,5 @@
 # make demo | test | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
-#   make demo DATA=path/to/cifar10 EPOCHS=60     make demo FRAMEWORK=webdataset
+#   make demo DATA=path/to/cifar10 EPOCHS=60     make demo NOISE=0.4     make demo FRAMEWORK=webdataset
 #   make test ARGS="-k schedule"                  make PYTHON=python3.12 test
 
 PYTHON ?= python3
@@ -19,6 +19,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 help:
 	@echo "make demo   train LeNet three ways on real images and show the time saved (DATA=folder EPOCHS=n)"
+	@echo "          NOISE=0.4: with 40 % of the training labels made wrong at random, where pruning pays"
 	@echo "          FRAMEWORK=webdataset|tensorflow|iterable: from a stream, beside the same images map-style"
 	@echo "make test   run every test (ARGS='-k name' to choose)"
 	@echo "make check  linters, types, import rules, docs"
@@ -26,7 +27,7 @@ help:
 	@echo "make clean  remove .venv and everything built"
 
 demo: $(VENV)/.demo$(FRAMEWORK)
-	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS))
+	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NOISE),--noise $(NOISE))
 
 # One thread a worker: the workers already fill the cores. loadscope keeps a class, and what it builds, on one
 # worker; loadgroup would be finer, but pytest-xdist 3.8 groups nothing under pytest 9.2.

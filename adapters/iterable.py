@@ -5,7 +5,7 @@ started epochs ago. Pruned samples are dropped raw: what costs time, decoding, i
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prunedata.errors import LossError, PrunedataError
@@ -60,7 +60,7 @@ def prune(
         raise PrunedataError(f"Expected an iterable. Got {type(raw).__name__}.")
     kind = Stream
     if "torch" in sys.modules:
-        from prunedata.adapters._torch_stream import TorchStream  # noqa: PLC0415 (only where torch is in use)
+        from prunedata.adapters.torch import TorchStream  # noqa: PLC0415 (only where torch is in use)
 
         kind = TorchStream
     return kind(raw, publish(pruner), id, then)
@@ -80,7 +80,13 @@ class Stream(Resumable):
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         keep = self.mask.read()
-        for item in self._items():
+        for came, item in enumerate(self._items()):
+            if came == keep.size:
+                raise LossError(
+                    f"Expected at most {came} raw samples in a pass, as the Pruner. Got more: does the iterable never "
+                    "end, or give samples twice? It has to give each sample once and then stop; "
+                    "`for epoch in pruner.epochs():` begins the next pass."
+                )
             number = self._number(item, keep.size)
             if keep[number]:
                 yield number, item if self._then is None else self._then(item)
@@ -89,7 +95,7 @@ class Stream(Resumable):
         return self.raw
 
     def _number(self, item: Any, samples: int) -> int:
-        number = item[self._id] if isinstance(self._id, str) else self._id(item)
+        number = self._value_of(item) if isinstance(self._id, str) else self._id(item)
         try:
             number = int(number.__index__())
         except (AttributeError, TypeError):
@@ -97,3 +103,13 @@ class Stream(Resumable):
         if not 0 <= number < samples:
             raise LossError(f"Expected ids from 0 to {samples - 1}. Got {number}.")
         return number
+
+    def _value_of(self, item: Any) -> Any:
+        try:
+            return item[self._id]
+        except (KeyError, IndexError, TypeError):
+            has = f"one with {', '.join(map(repr, item))}" if isinstance(item, Mapping) else f"a {type(item).__name__}"
+            raise PrunedataError(
+                f"Expected raw samples with {self._id!r}, as id= says. Got {has}: name the key that holds a sample's "
+                "id, or give a function, id=lambda sample: ..."
+            ) from None

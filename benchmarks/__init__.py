@@ -1,1 +1,18 @@
-"""The demo, the benchmarks and the networks they train: run from a checkout, never shipped."""
+"""The demo, the benchmarks, and the study of accuracy: run from a checkout, never shipped.
+
+    python -m benchmarks                       lists the rooms, and what each command writes
+    python -m benchmarks.demo                  what pruning saves on real images, as `make demo`
+    python -m benchmarks.overhead              what the library itself costs
+    python -m benchmarks.streams               what pruning saves on a stream
+    python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
+    python -m benchmarks.study.train           one run of the study
+    python -m benchmarks.study.matrix          all runs of the study
+    python -m benchmarks.pages                 brings the tables of README.md and docs/ up to date
+    python -m benchmarks.pages.study_page      prints docs/study.md
+    python -m benchmarks.pages.pictures        draws the pictures of docs/
+    python -m benchmarks.pages.wrong_labels    prints how well runs find wrong labels
+    python -m benchmarks.pages.overlap         prints whether runs suspect the same samples
+
+Each takes ``--help``. Results of the study are in benchmarks/results. A new benchmark is a new folder with a
+``__main__.py``, or a new file in a room; a new arm of the study is a new file in benchmarks/study/arms.
+"""

@@ -203,6 +203,13 @@ class Schedule:
         return tuple(epoch for epoch in range(self.epochs) if self.prunes(epoch))
 
     @property
+    def ever_prunes(self) -> bool:
+        """Whether any epoch is pruned; told without looking at all of them where that is possible."""
+        if self.reading == "aligned":
+            return self.formula_corrected > 0
+        return any(self.prunes(epoch) for epoch in range(self.epochs))
+
+    @property
     def longest_window(self) -> int:
         """Length in epochs of the longest window: no count of a window can be higher."""
         return max(self.window) if isinstance(self.window, tuple) else self.window

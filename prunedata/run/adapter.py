@@ -106,6 +106,12 @@ class Adapters:
         """Whether the run has several processes: some adapter merges them."""
         return any(type(one).merge is not Adapter.merge for one in self._attached)
 
+    def reopen(self) -> None:
+        """Take no loader to be at its end: the epoch could not end, and goes on."""
+        for one in self._attached:
+            if one.delivery is not None:
+                one.delivery.ended = None
+
     def delivery(self, epoch: int) -> Delivery:
         """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
         return _together(epoch, (one.delivery for one in self._attached if one.delivery is not None))

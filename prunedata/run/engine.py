@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.errors import NotInEpoch
+from prunedata.errors import NotInEpoch, SkippedSamples
 from prunedata.findings.advice import Advice
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy
@@ -131,7 +131,11 @@ class Engine:
             tally.check()
             delivery = self._delivery()
             needs_losses = self.policy.needs_losses
-            check_complete(epoch, tally, delivery, self._excused, needs_losses=needs_losses)
+            try:
+                check_complete(epoch, tally, delivery, self._excused, needs_losses=needs_losses)
+            except SkippedSamples:
+                self.adapters.reopen()  # the loop that is run again gets what is missing
+                raise
             with self.whole:
                 record = self._new_record(epoch, tally, delivery)
                 ledger.end_epoch(tally, arrays, record, reset=self.plan.schedule.resets(epoch.number))

@@ -121,7 +121,7 @@ class RunPlan:
     def _warn_if_idle(self) -> None:
         """Warn if no epoch is pruned, or pruned epochs keep everything."""
         schedule = self.schedule
-        if not schedule.pruned_epochs:
+        if not schedule.ever_prunes:
             why = f"no epoch of {schedule} is pruned: {_why_idle(schedule)}"
         elif not self.num_pruned:
             why = f"pruned epochs keep all {self._samples} samples: raise prune, or lower batch_size"

@@ -4,39 +4,30 @@ A sample's id is its place in the index: shard after shard as they were given, a
 """
 
 import json
-import lzma
 import os
-import re
-import subprocess
-import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Self
-from urllib.parse import urlparse
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
 from prunedata.streams import braces
+from prunedata.streams.scanning import read_keys, stamp_of
 
 __all__ = ["Shard", "ShardIndex", "expand"]
 
 FORMAT = 1
-# As WebDataset has them.
-_META = re.compile(r"__[^/]*__($|/)")
-_KEY = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$")
-# tarfile takes these, after the first header, for the end of the file. (typeshed does not know them.)
-_UNREADABLE_HEADER = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]
-_UNREADABLE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+UNSAFE = frozenset("'\"`$;|&<>\\\n\r\t ")
+"""What a shell may take for more than a part of a URL; WebDataset opens some URLs by a shell."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard: its URL, the sample keys in it joined by newlines, and by what a change of it shows."""
+    """One shard: its URL, the sample keys in it joined by newlines, and its stamp (size, modification)."""
 
     url: str
     keys: str
@@ -94,7 +85,7 @@ class ShardIndex:
         names = expand(urls)
         if not names:
             raise PrunedataError("Expected at least one shard. Got none.")
-        return cls(tuple(_scan(url) for url in progress(names)))
+        return cls(tuple(_scanned(url) for url in progress(names)))
 
     def ids_of(self, url: str) -> dict[str, int]:
         """The id of each key in one shard."""
@@ -116,7 +107,7 @@ class ShardIndex:
         changed = []
         for shard in self.shards:
             try:
-                stamp = _stamp(shard.url)
+                stamp = stamp_of(shard.url)
             except OSError as error:
                 raise PrunedataError(f"Expected the shard {shard.url}. Got {error}.") from error
             if stamp != (shard.size, shard.modified):
@@ -130,22 +121,46 @@ class ShardIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index as JSON, in one step."""
         shards = [[s.url, s.samples, s.size, s.modified, s.keys] for s in self.shards]
-        part = Path(f"{os.fspath(path)}.partial")
-        part.write_text(json.dumps({"prunedata_index": FORMAT, "shards": shards}))
+        part = Path(f"{os.fspath(path)}.{os.getpid()}.partial")
+        part.write_text(json.dumps({"prunedata_index": FORMAT, "shards": shards, "crc32": _digest(shards)}))
         part.replace(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "ShardIndex":
-        """Read what :meth:`save` wrote."""
+    def load(cls, path: str | os.PathLike[str], *, trusted: bool = False) -> "ShardIndex":
+        """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path
+        trusted : bool
+            WebDataset runs what follows ``pipe:`` as a command, and opens some URLs by a shell. So an index with such
+            URLs is refused, unless you say that you trust who wrote it.
+
+        Raises
+        ------
+        PrunedataError
+            If it is no index, damaged, or not to be trusted.
+        """
         try:
             found = json.loads(Path(path).read_bytes())
             if not isinstance(found, dict) or found.get("prunedata_index") != FORMAT:
                 raise ForeignStore(f"Expected an index of shards of format {FORMAT} in {path}. Got something else.")
             shards = tuple(Shard(url, keys, n, size, stamp) for url, n, size, stamp, keys in found["shards"])
-        except ForeignStore:
+            # Indexes written before they had a checksum have none.
+            whole = found.keys() == {"prunedata_index", "shards"} or found["crc32"] == _digest(found["shards"])
+            whole = whole and found.keys() <= {"prunedata_index", "shards", "crc32"}
+            if not whole or not all(_is_sound(shard) for shard in shards):
+                raise DamagedStore(f"Expected the index of shards in {path} as it was saved. Got another: scan again.")
+        except (ForeignStore, DamagedStore):
             raise
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedStore(f"Expected a whole index of shards in {path}. Got {error!r}: scan again.") from error
+        unsafe = [] if trusted else [shard.url for shard in shards if _is_unsafe(shard.url)]
+        if unsafe:
+            raise PrunedataError(
+                f"Expected an index of files and plain URLs in {path}. Got {unsafe[0]!r}, which WebDataset would run "
+                "by a shell: pass trusted=True if you know who wrote it."
+            )
         return cls(shards)
 
 
@@ -156,92 +171,19 @@ def expand(urls: str | Iterable[str]) -> list[str]:
     return list(urls)
 
 
-class _StrictInfo(tarfile.TarInfo):
-    """A header that is an error, wherever it stands, if it cannot be read."""
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        try:
-            return super().fromtarfile(archive)
-        except _UNREADABLE_HEADER as error:
-            raise tarfile.ReadError(f"{error} at byte {archive.offset}") from error
-
-
-def _scan(url: str) -> Shard:
-    keys: list[str] = []
-    try:
-        stamp = _stamp(url)
-        with _open(url) as file:
-            mode: Any = "r:*" if file.seekable() else "r|*"
-            with tarfile.open(fileobj=file, mode=mode, tarinfo=_StrictInfo) as archive:
-                for name in _names(archive):
-                    match = _KEY.match(name)
-                    if match and (not keys or keys[-1] != match[1]):
-                        keys.append(match[1])
-    except _UNREADABLE as error:
-        raise PrunedataError(f"Expected a whole tar file at {url}. Got {error}.") from error
-    _check_keys(keys, url)
+def _scanned(url: str) -> Shard:
+    keys, stamp = read_keys(url)
     return Shard(url, "\n".join(keys), len(keys), *stamp)
 
 
-def _check_keys(keys: list[str], url: str) -> None:
-    if len(set(keys)) != len(keys):
-        seen: set[str] = set()
-        for key in keys:
-            if key in seen:
-                raise PrunedataError(
-                    f"Expected each key once in a shard, and its members side by side. Got {key!r} twice in {url}."
-                )
-            seen.add(key)
-    if strange := [key for key in keys if "\n" in key]:
-        raise PrunedataError(f"Expected keys without line breaks. Got {strange[0]!r} in {url}.")
+def _digest(shards: list[list[Any]]) -> int:
+    return zlib.crc32(json.dumps(shards).encode())
 
 
-def _names(archive: tarfile.TarFile) -> Iterator[str]:
-    for member in archive:
-        if member.isreg() and not _META.match(member.name):
-            yield member.name
-        archive.members = []  # type: ignore[attr-defined]  # else every header is kept
+def _is_sound(shard: Shard) -> bool:
+    keys = shard.keys.split("\n") if shard.keys else []
+    return isinstance(shard.url, str) and len(keys) == len(set(keys)) == shard.samples
 
 
-@contextmanager
-def _open(url: str) -> Iterator[IO[bytes]]:
-    if url.startswith("pipe:"):
-        # By a shell, as WebDataset does it.
-        with subprocess.Popen(url[5:], shell=True, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            yield process.stdout
-            while process.stdout.read(1 << 20):  # so that the command can end
-                pass
-        if process.returncode:
-            raise OSError(f"the command ended with status {process.returncode}")
-    elif _is_remote(url):
-        import fsspec  # noqa: PLC0415 (only where shards are remote)
-
-        with fsspec.open(url, "rb") as file:
-            yield file
-    else:
-        with open(_path(url), "rb") as file:
-            yield file
-
-
-def _stamp(url: str) -> tuple[int | None, str | None]:
-    """By what a change of a shard shows: its size, and when it was modified or its ETag."""
-    if url.startswith("pipe:"):
-        return None, None
-    if _is_remote(url):
-        import fsspec  # noqa: PLC0415 (only where shards are remote)
-
-        system, path = fsspec.core.url_to_fs(url)
-        about: dict[str, Any] = system.info(path, refresh=True) if "s3" in system.protocol else system.info(path)
-        return about["size"], str(about.get("ETag") or about.get("mtime") or about.get("LastModified"))
-    found = os.stat(_path(url))
-    return found.st_size, str(found.st_mtime_ns)
-
-
-def _is_remote(url: str) -> bool:
-    return "://" in url and not url.startswith("file:")
-
-
-def _path(url: str) -> str:
-    return urlparse(url).path if url.startswith("file:") else url
+def _is_unsafe(url: str) -> bool:
+    return url.startswith("pipe:") or ("://" in url and not UNSAFE.isdisjoint(url))

@@ -4,9 +4,21 @@ from functools import partial
 
 import pytest
 
+from prunedata import Adapter
 from prunedata.adapters import iterable
 from prunedata.testing import CLAUSES, BrokenContract, Case
 from tests.adapters.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of, parse
+
+
+class OnDataset(Adapter):
+    """Keeps the mask on the dataset."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def begin_epoch(self, epoch):
+        self.dataset.keep = epoch.remaining
+
 
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 
@@ -36,7 +48,7 @@ def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
 
     def make(pruner, workers):
         dataset = StaleMask(SAMPLES)
-        pruner.listeners.append(lambda epoch: setattr(dataset, "keep", epoch.remaining))
+        pruner.attach(OnDataset(dataset))
         return data.DataLoader(dataset, batch_size=BATCH, num_workers=workers, persistent_workers=workers > 0)
 
     case = Case(make, SAMPLES, (workers,))

@@ -1,5 +1,6 @@
 """Streams over plain Python, torch IterableDatasets and StatefulDataLoaders."""
 
+import itertools
 import subprocess
 import sys
 from functools import partial
@@ -230,6 +231,32 @@ def test_a_position_as_id_is_noticed_at_the_end_of_the_first_epoch():
         pruner.observe(ids, losses_of(ids, 0))
     with pytest.raises(SkippedSamples, match="51 that were not"):
         next(epochs)
+
+
+def test_an_endless_source_is_told_with_the_first_sample_too_many():
+    pruner = start()
+    stream = prune(Forever(), pruner, id=int)
+    pruner.begin_epoch()
+    with pytest.raises(LossError, match=r"at most 103 raw samples in a pass, as the Pruner\. Got more: .*never end"):
+        list(stream)
+
+
+class Forever:
+    def __iter__(self):
+        return (number % SAMPLES for number in itertools.count())
+
+
+@pytest.mark.parametrize(
+    ("item", "has"),
+    [({"id": 3, "text": "3"}, "one with 'id', 'text'"), ([3, "3"], "a list"), (3, "a int")],
+    ids=["dict", "list", "int"],
+)
+def test_a_missing_column_is_named(item, has):
+    pruner = start()
+    stream = prune([item], pruner, id="uid")
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=f"Expected raw samples with 'uid', as id= says. Got {has}: name the key"):
+        list(stream)
 
 
 @pytest.mark.parametrize(

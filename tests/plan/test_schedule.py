@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from prunedata.cli.main import main
 from prunedata.errors import PrunedataError, ScheduleError
 from prunedata.plan.schedule import Schedule
+from tests.strategies import schedules
 
 PAPER = (200, 60, 20, 5, 4)
 
@@ -369,3 +370,8 @@ def test_a_steady_schedule_prunes_every_epoch_from_its_start_on(epochs):
     assert Schedule.steady(epochs, epochs - 1).pruned_epochs == (epochs - 1,)
     assert Schedule.steady(epochs, 1, anneal=1).pruned_epochs == tuple(range(1, epochs - 1))
     assert [epoch for epoch in range(epochs) if Schedule.steady(epochs).resets(epoch)] == [0]
+
+
+@given(schedules())
+def test_whether_it_ever_prunes(schedule):
+    assert schedule.ever_prunes == bool(schedule.pruned_epochs)

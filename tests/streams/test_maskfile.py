@@ -1,7 +1,7 @@
-import gc
-import os
 import pickle
-from pathlib import Path
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -65,20 +65,39 @@ def test_a_reader_never_sees_half_a_mask(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mask"]
 
 
-def test_the_file_goes_with_its_pruner_but_not_with_a_copy_in_a_fork():
+def test_a_run_has_one_file_however_often_it_is_asked_for(tmp_path, monkeypatch):
+    """Each stream that is wrapped asks for it, and each again when a cell of a notebook is run again."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pruner = start()
-    folder = Path(publish(pruner).path).parent
+    assert len({publish(pruner).path for _ in range(5)}) == 1
     pruner.begin_epoch()
-    child = os.fork()
-    if child == 0:
-        del pruner
-        gc.collect()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert (folder / "mask").is_file()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert publish(pruner).epoch() == 0
+
+
+IN_A_FORK = """
+import gc, os
+from pathlib import Path
+from tests.streams.test_maskfile import publish, start
+pruner = start()
+folder = Path(publish(pruner).path).parent
+pruner.begin_epoch()
+child = os.fork()
+if child == 0:
     del pruner
     gc.collect()
-    assert not folder.exists()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert (folder / "mask").is_file()
+del pruner
+gc.collect()
+assert not folder.exists()
+"""
+
+
+def test_the_file_goes_with_its_pruner_but_not_with_a_copy_in_a_fork():
+    """In a process of its own: one that has loaded a framework has threads, and its fork may crash."""
+    subprocess.run([sys.executable, "-c", IN_A_FORK], check=True)
 
 
 def test_a_state_from_a_later_epoch_says_that_the_pruner_was_not_restored(tmp_path):

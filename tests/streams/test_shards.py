@@ -152,11 +152,55 @@ def test_a_cut_gzip_a_failing_command_and_a_line_break_in_a_key_are_refused(tmp_
         ShardIndex.scan(write_tar(tmp_path / "three.tar", [("a\nb.bin", b"")]))
 
 
-def test_a_tar_without_an_end_mark_is_taken_as_tar_does(tmp_path):
+def test_a_tar_that_was_cut_between_two_members_is_refused(tmp_path):
+    """WebDataset reads it to the cut without a word; so the index, and the checks behind it, have to tell."""
     path = tmp_path / "one.tar"
     write_tar(path, [("a.bin", b"1"), ("b.bin", b"2")])
-    path.write_bytes(path.read_bytes()[: 4 * 512])
-    assert len(ShardIndex.scan(str(path))) == len(by_webdataset(str(path))) == 2
+    whole = path.read_bytes()
+    for members in (1, 2):
+        path.write_bytes(whole[: members * 2 * 512])
+        assert len(by_webdataset(str(path))) == members
+        with pytest.raises(PrunedataError, match=r"no mark of its end at byte .*cut between two files"):
+            ShardIndex.scan(str(path))
+    path.write_bytes(whole[: 5 * 512])  # a lone zero block: written to its end
+    assert len(ShardIndex.scan(str(path))) == 2
+
+
+def test_no_flipped_bit_of_an_index_goes_unseen(tmp_path):
+    index = ShardIndex((Shard("0.tar", "a\nb", 2, 10240, "17"), Shard("1.tar", "a", 1)))
+    path = tmp_path / "index.json"
+    index.save(path)
+    raw, refused = path.read_bytes(), 0
+    for place in range(len(raw)):
+        for bit in range(8):
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
+            try:
+                assert ShardIndex.load(path) == index
+            except PrunedataError:
+                refused += 1
+    assert refused > 7 * len(raw)
+
+
+def test_an_index_written_before_there_were_checksums_is_read(tmp_path):
+    index = ShardIndex.scan(write_shards(tmp_path, [3, 2]))
+    index.save(tmp_path / "index.json")
+    found = json.loads((tmp_path / "index.json").read_text())
+    del found["crc32"]
+    (tmp_path / "index.json").write_text(json.dumps(found))
+    assert ShardIndex.load(tmp_path / "index.json") == index
+    found["shards"][0][4] = found["shards"][0][4].replace("s0001", "s0000")  # two samples would share an id
+    (tmp_path / "index.json").write_text(json.dumps(found))
+    with pytest.raises(DamagedStore, match="as it was saved"):
+        ShardIndex.load(tmp_path / "index.json")
+
+
+@pytest.mark.parametrize("url", ["pipe:touch ran", "http://host/'; touch ran; '", "s3://a/b`touch ran`", "gs://$(ran)"])
+def test_commands_in_somebody_elses_index_are_refused(tmp_path, url):
+    index = ShardIndex((Shard("plain 'name'.tar", "a", 1), Shard(url, "b", 1)))
+    index.save(tmp_path / "index.json")
+    with pytest.raises(PrunedataError, match="would run by a shell: pass trusted=True"):
+        ShardIndex.load(tmp_path / "index.json")
+    assert ShardIndex.load(tmp_path / "index.json", trusted=True) == index
 
 
 def test_no_shards_and_a_shard_twice_are_refused(tmp_path):

@@ -1,0 +1,19 @@
+"""Keras 3: a mixin for the model and a callback for ``fit``, over a dataset that ``prune`` wrapped.
+
+``fit`` shows neither ids nor the losses of single samples to anyone. The mixin takes the ids off each batch before the
+model sees it and keeps them beside the losses; the callback opens and ends the epochs.
+"""
+
+try:
+    import keras  # noqa: F401 (only to say what is missing)
+    import tensorflow  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "prunedata.adapters.keras needs Keras 3 and TensorFlow: pip install 'prunedata[tensorflow]'"
+    ) from error
+
+from prunedata.adapters.keras.callback import PruneCallback
+from prunedata.adapters.keras.model import PruneMixin
+from prunedata.adapters.tensorflow import prune
+
+__all__ = ["PruneCallback", "PruneMixin", "prune"]

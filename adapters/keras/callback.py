@@ -1,0 +1,89 @@
+"""The callback: ``fit`` opens and ends the epochs of a run."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from prunedata.adapters.keras.recorders import recorder_for
+from prunedata.adapters.tensorflow.gate import Gate
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.run.pruner import Pruner
+
+__all__ = ["PruneCallback"]
+
+
+class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with what the model recorded.
+
+    Parameters
+    ----------
+    pruner : Pruner
+        The run. ``fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)`` trains what is left of it.
+
+    Raises
+    ------
+    PrunedataError
+        If Keras runs on a backend other than TensorFlow and torch. In ``fit``: if the model has no
+        :class:`PruneMixin`, its epochs are not the pruner's, or several replicas train.
+    SkippedSamples
+        At the end of an epoch in which kept samples were not trained on. If ``fit`` was told to stop, the epoch is
+        left open instead, and the next ``fit`` goes on with it.
+    """
+
+    def __init__(self, pruner: Pruner) -> None:
+        super().__init__()
+        self.pruner, self.recorder, self.batch = pruner, pruner.attach(recorder_for(pruner)), None
+        self._gate = pruner.attach(Gate(pruner.samples))
+        self._training, self._expected = False, 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Check that the model records."""
+        if getattr(self.model, "_prune_recorder", None) is not self.recorder:
+            raise PrunedataError(
+                f"Expected a model with PruneMixin: class Model(PruneMixin, keras.Model). Got {type(self.model)}."
+            )
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1 or _replicas(self.model) > 1:
+            raise PrunedataError("Expected one replica. Got several: a strategy of TensorFlow's is not supported.")
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Open the epoch, or go on with the one that is open. Raises ``NotInEpoch`` if all are done."""
+        current = self.pruner.begin_epoch()
+        if current.number != epoch:
+            raise PrunedataError(
+                f"Expected epoch {current.number}, where the pruner stands. Got epoch {epoch} from fit: use "
+                "fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)."
+            )
+        if self.batch is not None and current.kept < self.batch:
+            raise PrunedataError(
+                f"Expected at least one batch of {self.batch} samples in each epoch, as batch() has drop_remainder. "
+                f"Got {current.kept} samples in epoch {epoch}, which would train on nothing: batch() without "
+                "drop_remainder, take smaller batches, or prune less."
+            )
+        left = int(current.remaining.sum())
+        dropped = 0 if self.batch is None else left % self.batch  # the user drops what is no full batch
+        self._gate.delivery.left_out = dropped
+        self._training, self._expected = True, left - dropped
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Stop the clock: validation is no training."""
+        self._stop()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End the epoch."""
+        self._stop()
+        try:
+            self.pruner.end_epoch()
+        except SkippedSamples:
+            if not self.model.stop_training:
+                raise
+
+    def _stop(self) -> None:
+        if self._training and self.recorder.count >= self._expected:
+            self._gate.delivery.end()
+        self._training = False
+
+
+def _replicas(model: Any) -> int:
+    strategy = getattr(model, "distribute_strategy", None)
+    return 1 if strategy is None else int(strategy.num_replicas_in_sync)

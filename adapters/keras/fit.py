@@ -1,0 +1,101 @@
+"""What ``fit`` must not do with a pruned dataset: freeze its length, warn of it, or train on ids."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from prunedata.adapters.tensorflow.checks import stages
+from prunedata.errors import PrunedataError
+from prunedata.run.pruner import Pruner
+
+__all__ = ["check_call", "sized", "without_warning"]
+
+
+def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
+    """Refuse a pruned dataset without its callback, a callback without its dataset, and what cannot go with ids."""
+    found = None
+    if isinstance(x, tf.data.Dataset):
+        found = next((stage.pruner for stage in stages(x) if hasattr(stage, "pruner")), None)
+    if found is not pruner:
+        raise PrunedataError(
+            "Expected a pruned dataset and PruneCallback(pruner) among the callbacks, of one pruner. "
+            f"Got {_named(found, 'dataset')} and {_named(pruner, 'callback')}."
+        )
+    if pruner is None:
+        return
+    spec = x.element_spec
+    if not (isinstance(spec, tuple) and len(spec) == 2 and getattr(spec[0], "dtype", None) == tf.int64):
+        raise PrunedataError(
+            "Expected batches of (ids, data), where data is what the model trains on: (x, y) or (x, y, weights). "
+            f"Got {spec}. Keep the ids in map(): map(lambda id, sample: (id, parse(sample)))."
+        )
+    if len(spec[0].shape) != 1:
+        raise PrunedataError(
+            f"Expected batches, with ids of shape (n,). Got ids of shape {spec[0].shape}: use batch()."
+        )
+    if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise PrunedataError("Expected a dataset that ends. Got one with repeat(): fit(epochs=...) repeats it.")
+    steps = arguments.get("steps_per_epoch")
+    if steps is not None:
+        raise PrunedataError(
+            f"Expected no steps_per_epoch. Got {steps}: an epoch has as many steps as the samples that it keeps make, "
+            "and Keras counts them. Leave it out."
+        )
+    if arguments.get("class_weight") is not None:
+        raise PrunedataError("Expected no class_weight. Got one: let the dataset give sample weights, (x, y, weights).")
+
+
+def _named(pruner: Pruner | None, what: str) -> str:
+    return f"no pruned {what}" if pruner is None else f"a {what} of the Pruner at {id(pruner):#x}"
+
+
+def sized(dataset: Any, samples: int) -> Any:
+    """The same dataset, which tells Keras the most batches that an epoch can have.
+
+    Of a dataset whose length it does not know, Keras takes the length of the first epoch for that of all, and cuts
+    longer ones off.
+    """
+    known = int(dataset.cardinality())
+    return dataset if known >= 0 else _Sized(dataset, _most_batches(dataset, samples))
+
+
+def _most_batches(dataset: Any, samples: int) -> int:
+    sizes = []
+    for stage in stages(dataset):
+        name = type(stage).__name__
+        if hasattr(stage, "pruner"):
+            break
+        if "Batch" in name and name not in ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset"):
+            return samples
+        if hasattr(stage, "_batch_size"):
+            sizes.append(int(stage._batch_size))
+    return -(-samples // sizes[0]) if len(sizes) == 1 else samples
+
+
+class _Sized(tf.data.Dataset):  # type: ignore[misc]
+    def __init__(self, dataset: Any, batches: int) -> None:
+        self._dataset, self._batches = dataset, batches
+        super().__init__(dataset._variant_tensor)
+
+    def _inputs(self) -> list[Any]:
+        return [self._dataset]
+
+    @property
+    def element_spec(self) -> Any:
+        """As the dataset's."""
+        return self._dataset.element_spec
+
+    def cardinality(self) -> Any:
+        """The most batches that an epoch can have."""
+        return tf.constant(self._batches, tf.int64)
+
+
+@contextmanager
+def without_warning() -> Iterator[None]:
+    """Let pruned epochs end without Keras's warning that the data ran out. What is missing is an error of ours."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data", UserWarning)
+        yield

@@ -1,0 +1,94 @@
+"""The mixin: a model takes the ids off each batch and records the losses of its samples."""
+
+import inspect
+from typing import Any
+
+import keras
+
+from prunedata.adapters.keras.callback import PruneCallback
+from prunedata.adapters.keras.fit import check_call, sized, without_warning
+from prunedata.adapters.keras.losses import sample_losses, times
+from prunedata.errors import PrunedataError
+
+__all__ = ["PruneMixin"]
+
+
+class PruneMixin:
+    """Lets ``fit`` train on pruned datasets: ``class Model(PruneMixin, keras.Model)``, in this order.
+
+    The model trains as ever: on the same loss, with sample weights, metrics and regularisers as they are. Beside it
+    one loss for each sample is taken from the same predictions, weighted by the sample weights, and recorded.
+    Where the pruner's policy weighs samples (``Epoch.weights``), the loss that is trained on is weighted so too.
+    """
+
+    _prune_recorder: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        bases = cls.__mro__
+        if keras.Model in bases and bases.index(keras.Model) < bases.index(PruneMixin):
+            raise PrunedataError(
+                f"Expected class {cls.__name__}(PruneMixin, keras.Model). Got keras.Model first, which hides the mixin."
+            )
+
+    def fit(self, x: Any = None, *args: Any, **options: Any) -> Any:
+        """As ``keras.Model.fit``; with a :class:`PruneCallback` among the callbacks, on a pruned dataset."""
+        plain: Any = super()
+        arguments = inspect.signature(plain.fit).bind(x, *args, **options).arguments
+        callbacks = arguments.get("callbacks") or []
+        callbacks = getattr(callbacks, "callbacks", callbacks)
+        callback = next((each for each in callbacks if isinstance(each, PruneCallback)), None)
+        check_call(x, arguments, None if callback is None else callback.pruner)
+        recorder = None if callback is None else callback.recorder
+        if recorder is not self._prune_recorder:
+            self._prune_recorder = recorder
+            self.train_function = None  # it was traced with the other recorder
+        if callback is None:
+            return plain.fit(x, *args, **options)
+        if keras.backend.backend() == "torch":
+            # Keras would take the ids of the first batch for x.
+            spec = keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), x.element_spec)
+            self._symbolic_build(data_batch=spec[1])  # type: ignore[attr-defined]
+        callback.batch = x.element_spec[0].shape[0]
+        if "shuffle" not in arguments:
+            options["shuffle"] = False  # Keras warns that it cannot, though nobody asked
+        with without_warning():
+            return plain.fit(sized(x, callback.pruner.samples), *args, **options)
+
+    def train_step(self, data: Any) -> Any:
+        """As ``keras.Model.train_step``. A ``train_step`` of your own gets ``(ids, data)``: see :meth:`observe`."""
+        plain: Any = super()
+        if self._prune_recorder is None:
+            return plain.train_step(data)
+        ids, data = data
+        self._prune_recorder.waiting = ids
+        try:
+            return plain.train_step(data)
+        finally:
+            self._prune_recorder.waiting = None
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """As ``keras.Model.compute_loss``; in training the losses of the samples are recorded."""
+        plain: Any = super()
+        recorder = self._prune_recorder
+        if not training or recorder is None or recorder.waiting is None:
+            return plain.compute_loss(x, y, y_pred, sample_weight, training)
+        ids, recorder.waiting = recorder.waiting, None
+        trained = times(sample_weight, recorder.weights_of(ids))
+        loss = plain.compute_loss(x, y, y_pred, trained, training)
+        self.observe(ids, sample_losses(self, y, y_pred, sample_weight))
+        return loss
+
+    def observe(self, ids: Any, losses: Any) -> None:
+        """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that computes its own.
+
+        Parameters
+        ----------
+        ids : tensor of int64, shape (n,)
+            The first part of what ``train_step`` gets.
+        losses : tensor of float, shape (n,)
+        """
+        if self._prune_recorder is not None:
+            self._prune_recorder.add(ids, losses)

@@ -1,0 +1,91 @@
+"""What a model records in TensorFlow's graphs: ids and losses in Variables, read when they are asked for."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from prunedata.errors import LossError
+from prunedata.policies.protocol import Weigher
+from prunedata.run.adapter import Adapter
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+
+__all__ = ["Recorder"]
+
+
+class Recorder(Adapter):
+    """The losses of an epoch in the order in which they came.
+
+    No step calls Python, so that it may be compiled by XLA, and several may run in one call.
+    """
+
+    key = "keras"
+
+    def __init__(self, pruner: Pruner) -> None:
+        self.waiting: Any = None  # the ids of the batch that is trained on
+        self._pruner, self._room = pruner, pruner.samples
+        dtype = tf.float64 if keras.config.floatx() == "float64" else tf.float32
+
+        def room(of: Any) -> Any:
+            # One place more takes what does not fit: XLA would leave it out in silence.
+            return tf.Variable(tf.zeros(self._room + 1, of), trainable=False)
+
+        self._ids, self._losses, self._batches = room(tf.int64), room(dtype), room(tf.int64)
+        self._fill, self._batch = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
+        weighs = isinstance(pruner.policy, Weigher)
+        self._weights = tf.Variable(tf.ones(pruner.samples), trainable=False) if weighs else None
+        self._drained = 0
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Begin an epoch, or go on with it."""
+        self._drained = 0
+        if self._weights is not None:
+            self._weights.assign(tf.ones_like(self._weights) if epoch.weights is None else epoch.weights)
+
+    def forget(self) -> None:
+        """Drop what has not been observed."""
+        self._fill.assign(0)
+
+    def weights_of(self, ids: Any) -> Any:
+        """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""
+        return None if self._weights is None else tf.gather(self._weights, ids)
+
+    def add(self, ids: Any, losses: Any) -> None:
+        """Append a batch."""
+        ids, losses = tf.convert_to_tensor(ids, tf.int64), tf.cast(losses, self._losses.dtype)
+        ids.shape.assert_is_compatible_with(losses.shape)
+        # Without them a step for which there is no data left could count up before it fails: if the size of a batch
+        # is fixed, nothing of the data decides by how much.
+        with tf.control_dependencies([ids, losses]):
+            size = tf.shape(ids, tf.int64)[0]
+            places = tf.minimum(self._fill + tf.range(size), self._room)
+            batches = tf.fill([size], self._batch.read_value())
+            for variable, values in ((self._ids, ids), (self._losses, losses), (self._batches, batches)):
+                variable.scatter_update(tf.IndexedSlices(values, places))
+            self._fill.assign_add(size)
+            self._batch.assign_add(1)
+
+    @property
+    def count(self) -> int:
+        """Losses since the epoch was begun."""
+        return self._drained + int(self._fill.numpy())
+
+    def hand_over(self) -> None:
+        """Observe everything, batch by batch as it came."""
+        fill = int(self._fill.numpy())
+        if not fill:
+            return
+        self._fill.assign(0)
+        self._drained += fill
+        if fill > self._room:
+            raise LossError(
+                f"Expected at most {self._room} losses in an epoch, one for each sample. Got {fill}: "
+                "is there a repeat() behind prune()?"
+            )
+        ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))
+        first = 0
+        for end in [*(np.flatnonzero(np.diff(batches)) + 1), fill]:
+            self._pruner.observe(ids[first:end], losses[first:end])
+            first = end

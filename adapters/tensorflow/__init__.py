@@ -1,0 +1,14 @@
+"""TensorFlow: ``prune(dataset, pruner)`` drops pruned samples before they are parsed and decoded.
+
+A ``tf.data`` pipeline is traced once, and a mask that it sees as an array would stay that of the first epoch. So the
+mask is a Variable, in which each epoch that begins writes its own.
+"""
+
+try:
+    import tensorflow  # noqa: F401 (only to say what is missing)
+except ImportError as error:
+    raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install 'prunedata[tensorflow]'") from error
+
+from prunedata.adapters.tensorflow.dataset import prune
+
+__all__ = ["prune"]

@@ -1,0 +1,16 @@
+"""PyTorch: ``prune(loader, pruner)`` returns the same loader over the kept samples.
+
+The sampler is replaced, in the main process, so that workers never see a mask. Each sample's id travels with its
+batch, from the sampler through the worker and the collate function, and is taken off at the last moment: whatever
+order workers answer in, a batch and its ids cannot part.
+"""
+
+try:
+    import torch  # noqa: F401 (only to say what is missing)
+except ImportError as error:
+    raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
+
+from prunedata.adapters.torch.stream import TorchStream
+from prunedata.adapters.torch.wrap import prune
+
+__all__ = ["TorchStream", "prune"]

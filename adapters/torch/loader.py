@@ -1,0 +1,200 @@
+"""A pruned loader: the user's loader, of its own class and with its own attributes, with another order of samples."""
+
+from collections import deque
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.orders import Order
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import LossError, PrunedataError
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["PrunedLoader", "clone", "subclass_of"]
+
+
+def clone(loader: DataLoader[Any], replaced: dict[str, Any]) -> Any:
+    """Return a loader like the user's, of a class that prunes, with the attributes in ``replaced`` replaced.
+
+    All other attributes are the user's own objects. ``__init__`` is not called: a loader can't be made anew from its
+    arguments, because nobody knows what a subclass of the user's was built from.
+    """
+    attributes = vars(loader) | replaced
+    if loader.generator is None:  # PrunedLoader seeds it in each epoch
+        attributes["generator"] = torch.Generator()
+    # The user's loader may stand within an epoch; the new one stands at the beginning. The last two attributes are
+    # StatefulDataLoader's, which reads them when it is iterated.
+    attributes |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
+    kind: Any = type(loader)
+    pruned: Any = object.__new__(subclass_of(kind))
+    vars(pruned).update(attributes)  # DataLoader refuses to set some of them one by one
+    return pruned
+
+
+@cache
+def subclass_of(kind: type) -> type:
+    """Return a subclass of a loader's class that prunes.
+
+    Of PyTorch's own class it is ``(PrunedLoader, DataLoader)``. Of a user's subclass it is the user's class before
+    that: so its ``__iter__`` gets batches from ours, which has taken the ids off.
+    """
+    base = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata")), None)
+    if base is None:
+        raise PrunedataError(
+            f"Expected a DataLoader of PyTorch's or a subclass. Got {kind.__module__}.{kind.__qualname__}, which wraps "
+            "one: prune the loader first, with with_ids=True, and let the wrapper prepare the result."
+        )
+    if kind is base:
+        return type(f"Pruned{base.__name__}", (PrunedLoader, base), {})
+    return type(f"Pruned{kind.__name__}", (kind, subclass_of(base)), {})
+
+
+class PrunedLoader:
+    """What a pruned loader adds to its class."""
+
+    _pruner: Pruner
+    _order: Order
+    _run: TorchRun
+    _recorder: Recorder
+    _with_ids: bool
+    _reseeded: bool
+    """Whether the generator is ours, to be seeded in each epoch."""
+    _pending: deque[SomeIds]
+    """The ids of batches whose losses have not come."""
+    _delivered: int
+    """Samples delivered in the epoch that is iterated, or was last."""
+    _running: int | None
+    """The number of the epoch that is iterated."""
+    _restored: int | None
+    """The number of the epoch whose position was loaded, until it is iterated."""
+    # Of the classes beside this one.
+    next_iter_state: dict[str, Any] | None
+    generator: torch.Generator
+
+    def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
+        """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
+        self._pruner, self._order, self._charge = pruner, order, pruner.charge
+        self._run, self._recorder = order.run, order.run.recorder
+        self._with_ids, self._reseeded = with_ids, reseeded
+        self._pending = deque()
+        self._delivered, self._running, self._restored = 0, None, None
+
+    def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
+        """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
+
+        Where the policy weighs samples (:attr:`Epoch.weights`), the mean is of the weighted losses; those recorded
+        are as they came.
+
+        Parameters
+        ----------
+        losses : Tensor, shape (n,)
+            One loss per sample (``reduction="none"``), on any device. Not modified. On an accelerator losses are
+            gathered there and copied to the host 65,536 at a time, so that no batch waits for the device.
+        ids : ndarray of int, shape (n,), optional
+            Which samples; needed with ``with_ids=True``.
+
+        Raises
+        ------
+        LossError
+            As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
+            were fetched ahead or left unobserved.
+        """
+        with self._charge:
+            if ids is None:
+                if len(self._pending) != 1:
+                    raise LossError(self._ambiguous())
+                ids = self._pending[0]
+            try:
+                self._recorder.add(ids, losses)
+            finally:  # a loop that leaves a bad batch out goes on with the next
+                self._pending.clear()
+            weights = self._run.weights
+            if weights is not None:
+                losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+        return losses.mean()
+
+    def _ambiguous(self) -> str:
+        if self._with_ids:
+            return "Expected observe(losses, ids) from a loader with with_ids=True. Got no ids."
+        if not self._pending:
+            if self._run.delivery is not self._order.delivery:
+                return (
+                    "Expected a batch that waits for its losses. Got none, and none came from this loader in this "
+                    "epoch: is the loader that was given to prune() iterated instead of this one?"
+                )
+            return "Expected a batch that waits for its losses. Got none: observe each batch once, after it came."
+        return (
+            f"Expected one batch that waits for its losses. Got {len(self._pending)}: the loop fetches batches ahead "
+            "or leaves some unobserved, so that the losses cannot be told apart. Use prune(..., with_ids=True), which "
+            "delivers (ids, batch), and observe(losses, ids); for a batch left out on purpose, pruner.excuse(len(ids))."
+        )
+
+    def __len__(self) -> int:
+        batches = self._order.batches()
+        if batches is None:
+            raise TypeError("A stream has no length: how its batches are cut depends on how its workers share it.")
+        return batches
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self._pruner.current
+        restored, self._restored = self._restored == epoch.number, None
+        if not restored:
+            self._delivered = 0
+            self.next_iter_state = None
+        self._order.begin(epoch, whole=restored)
+        observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
+        self._pending.clear()
+        self._running = epoch.number
+        if self._reseeded:
+            # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
+            # and every random number of the model after it would be another.
+            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
+            self.generator.manual_seed(int(state[0]))
+        return self._deliver(super().__iter__(), observed)  # type: ignore[misc]
+
+    def _deliver(self, batches: Iterator[tuple[SomeIds, Any]], observed: int) -> Iterator[Any]:
+        order, delivery = self._order, self._order.delivery
+        delivery.delivered = (self._delivered - observed) * order.world
+        for ids, batch in batches:
+            order.deliver(ids)
+            self._delivered += len(ids)
+            # On all ranks; the run knows itself what was observed before it was resumed.
+            delivery.delivered = (self._delivered - observed) * order.world
+            if self._with_ids:
+                yield ids, batch
+            else:
+                self._pending.append(ids)
+                yield batch
+        self._running = None
+        order.finish(self._delivered)
+        delivery.end()
+
+    def state_dict(self) -> dict[str, Any]:
+        """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.
+
+        A loader that keeps no position, or whose order is not repeatable (a sampler of the user's, or
+        ``in_order=False``), needs none: it goes on with the samples that the pruner has not observed.
+        """
+        exact = self._order.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
+        inside = exact and self._running is not None and self._running == self._pruner.next_epoch
+        state = super().state_dict() if inside else None  # type: ignore[misc]
+        return {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
+        if state["epoch"] != self._pruner.next_epoch:
+            raise PrunedataError(
+                f"Expected the loader's state of epoch {self._pruner.next_epoch}, where the pruner stands. Got that of "
+                f"epoch {state['epoch']}: call pruner.load_state_dict() first, with the state saved beside this one."
+            )
+        self._restored = None
+        if state["loader"] is not None:
+            super().load_state_dict(state["loader"])  # type: ignore[misc]
+            self._restored = state["epoch"]
+        self._delivered, self._running = state["delivered"], None

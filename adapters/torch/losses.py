@@ -1,0 +1,110 @@
+"""The way of a batch's losses from a Tensor, wherever it lies, to the pruner."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from prunedata.errors import LossError
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["DeviceBlock", "Recorder"]
+
+BLOCK = 1 << 16
+"""Losses that stay on the device before they are copied to the host together."""
+
+
+class Recorder:
+    """Hands losses to the pruner: at once from the host, in blocks from a device."""
+
+    def __init__(self, pruner: Pruner) -> None:
+        self.pruner = pruner
+        self._block: DeviceBlock | None = None
+
+    def add(self, ids: SomeIds, losses: Any) -> None:
+        """Record a batch."""
+        if not isinstance(losses, torch.Tensor):
+            raise LossError(f"Expected losses as a Tensor of shape (n,). Got {type(losses).__name__}.")
+        if losses.is_cpu:
+            try:
+                array = losses.numpy(force=True)  # detaches, in less time than detach()
+            except TypeError:  # of a dtype that numpy lacks, as bfloat16
+                array = losses.float().numpy(force=True)
+            self.pruner.observe(ids, array)
+            return
+        if losses.shape != (len(ids),):
+            raise LossError(
+                f"Expected losses of shape ({len(ids)},), one per sample (reduction='none'). Got {tuple(losses.shape)}."
+            )
+        if self._block is None or self._block.device != losses.device:
+            self.hand_over()
+            self._block = DeviceBlock(self.pruner, losses.device)
+        self._block.add(ids, losses)
+
+    def hand_over(self) -> None:
+        """Observe everything; the epoch ends, or its state is asked for."""
+        if self._block is not None:
+            self._block.hand_over()
+
+    def forget(self) -> None:
+        """Drop what has not been observed."""
+        if self._block is not None:
+            self._block.forget()
+
+
+class DeviceBlock:
+    """Losses on a device. A full block is copied to the host while the next one fills, and then observed."""
+
+    def __init__(self, pruner: Pruner, device: torch.device, capacity: int = BLOCK) -> None:
+        self.device, self._pruner = device, pruner
+        self._cuda = device.type == "cuda"
+        self._filling, self._copied = (torch.empty(capacity, device=device) for _ in range(2))
+        self._host = torch.empty(capacity, pin_memory=self._cuda)
+        self._event = torch.cuda.Event() if self._cuda else None
+        self._ids: list[SomeIds] = []
+        self._flying: list[SomeIds] = []
+        self._fill = 0
+
+    def add(self, ids: SomeIds, losses: torch.Tensor) -> None:
+        """Take a batch, whose ids and losses the caller may then change."""
+        end = self._fill + len(ids)
+        if end > self._filling.numel():
+            self._send()
+            end = len(ids)
+            if end > self._filling.numel():
+                self._land()
+                self._pruner.observe(ids, losses.detach().float().cpu().numpy())
+                return
+        self._filling[self._fill : end].copy_(losses.detach(), non_blocking=True)
+        self._ids.append(np.array(ids))  # the caller may use its buffers again
+        self._fill = end
+
+    def _send(self) -> None:
+        """Start the copy of the filled block, after what is on its way has been observed."""
+        self._land()
+        self._filling, self._copied = self._copied, self._filling
+        self._host.copy_(self._copied, non_blocking=self._cuda)
+        if self._event is not None:
+            self._event.record()
+        self._ids, self._flying, self._fill = [], self._ids, 0
+
+    def _land(self) -> None:
+        if self._event is not None and self._flying:
+            self._event.synchronize()  # a block ago: long done
+        losses, first = self._host.numpy(), 0
+        flying, self._flying = self._flying, []
+        for ids in flying:
+            self._pruner.observe(ids, losses[first : first + len(ids)])
+            first += len(ids)
+
+    def hand_over(self) -> None:
+        """Observe everything."""
+        self._send()
+        self._land()
+
+    def forget(self) -> None:
+        """Drop everything."""
+        if self._event is not None and self._flying:
+            self._event.synchronize()  # the copy must not land in what the next block has written
+        self._ids, self._flying, self._fill = [], [], 0

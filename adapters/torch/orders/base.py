@@ -1,0 +1,85 @@
+"""What a pruned loader asks of the order in which it walks through an epoch."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader
+
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import PrunedataError
+from prunedata.run.adapter import Delivery
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["Order"]
+
+
+class Order(ABC):
+    """One way through an epoch's samples. There is a subclass for each case.
+
+    Attributes
+    ----------
+    resumable : bool
+        Whether the same order comes when it is asked for again, so that a position in it has a meaning.
+    world : int
+        How many ranks share the epoch.
+    remaining : ndarray of bool, shape (samples,)
+        What is to be delivered of the epoch that was begun.
+    delivery : Delivery
+        What the run is told of the epoch that was begun.
+    """
+
+    resumable = False
+    world = 1
+
+    def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
+        self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
+        self.remaining = np.zeros(0, dtype=np.bool_)
+        self.delivery = Delivery(-1)
+        self._begun: Epoch | None = None
+        if drop_last and self.share(pruner.samples - pruner.prune) < batch_size:
+            for epoch in range(pruner.next_epoch, pruner.schedule.epochs):
+                self._refuse_empty(epoch, pruner.kept_in(epoch))
+        self.run = pruner.attach(TorchRun(pruner))
+
+    def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
+        """Set out on what remains of an epoch, or on the whole of it."""
+        if self.drop_last:
+            self._refuse_empty(epoch.number, epoch.kept)
+        self._begun = epoch
+        self.remaining = epoch.keep if whole else epoch.remaining
+        self.delivery = self.run.delivery = Delivery(epoch.number, left_out=self.left_out(epoch))
+
+    def share(self, kept: int) -> int:
+        """The most samples that this loader delivers of so many kept ones."""
+        return kept
+
+    def left_out(self, epoch: Epoch) -> int:
+        """How many kept samples will not be delivered, as far as that is known when the epoch begins."""
+        return 0
+
+    @abstractmethod
+    def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
+        """What stands in the place of the loader's own sampler and batch sampler, by the attribute's name."""
+
+    @abstractmethod
+    def batches(self) -> int | None:
+        """How many batches the open epoch has, or else the next one; None if nobody can know."""
+
+    def deliver(self, ids: SomeIds) -> None:  # noqa: B027 (most have nothing to say)
+        """Look at a batch before it is delivered; raise if it cannot be right."""
+
+    def finish(self, delivered: int) -> None:  # noqa: B027 (most have nothing to say)
+        """Tell what is known only when the loader has come to its end, after so many samples."""
+
+    def _refuse_empty(self, epoch: int, kept: int) -> None:
+        """Raise if ``drop_last`` leaves nothing of an epoch: it would end in an instant, without a word."""
+        if self.share(kept) < self.batch_size:
+            each = f", {self.share(kept)} for each of {self.world} ranks," if self.world > 1 else ""
+            raise PrunedataError(
+                f"Expected at least one batch of {self.batch_size} samples in each epoch, as the loader has drop_last. "
+                f"Got {kept} samples{each} in epoch {epoch}, which would train on nothing: use drop_last=False, "
+                "smaller batches, or prune less."
+            )

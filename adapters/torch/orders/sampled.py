@@ -1,0 +1,74 @@
+"""Orders that samplers give, in the main process: what they have in common."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader, Sampler
+
+from prunedata.adapters.torch.orders.base import Order
+from prunedata.run.order import cut_batches
+from prunedata.types import SomeIds
+
+__all__ = ["SampledOrder"]
+
+
+class SampledOrder(Order):
+    """Ids in pieces of any length, which samplers give one by one or cut into batches."""
+
+    @abstractmethod
+    def pieces(self) -> Iterator[SomeIds]:
+        """Yield the ids that are to be delivered, in arrays of shape (n,)."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many ids the open epoch has, or else the next one."""
+
+    def ids(self) -> Iterator[int]:
+        """Yield the ids one by one."""
+        for piece in self.pieces():
+            yield from piece.tolist()
+
+    def lists(self) -> Iterator[list[int]]:
+        """Yield the ids of each batch."""
+        for batch in cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last):
+            yield batch.tolist()
+
+    def batches(self) -> int:
+        """As many as the ids make, cut by the loader's batch size."""
+        return len(self) // self.batch_size if self.drop_last else -(-len(self) // self.batch_size)
+
+    def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
+        """A sampler, and a batch sampler if the loader has one."""
+        ids = _Sampler(self.__len__, self.ids)
+        if loader.batch_sampler is None:
+            return {"sampler": ids}
+        return {"sampler": ids, "batch_sampler": self.batch_sampler(ids)}
+
+    def batch_sampler(self, ids: Sampler[Any] | None = None) -> Sampler[Any]:
+        """What gives the lists, with the attributes that a batch sampler of PyTorch's has."""
+        batches = _Sampler(self.batches, self.lists)
+        batches.sampler, batches.batch_size, batches.drop_last = ids, self.batch_size, self.drop_last
+        return batches
+
+    def begin_unless_begun(self) -> None:
+        """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
+        if self._begun is not self.pruner.current:
+            self.begin(self.pruner.current)
+
+
+class _Sampler(Sampler[Any]):
+    """What a DataLoader wants to see: a length, and a fresh iterator at every call."""
+
+    sampler: Any
+    batch_size: int
+    drop_last: bool
+
+    def __init__(self, length: Callable[[], int], walk: Callable[[], Iterator[Any]]) -> None:
+        self._length, self._walk = length, walk
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._walk()

@@ -1,0 +1,94 @@
+"""``prune``: what a DataLoader is made of, looked at and put together again around another order."""
+
+from typing import Any
+
+import torch.distributed as dist
+from torch.utils.data import DataLoader, IterableDataset
+
+from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
+from prunedata.adapters.torch.loader import PrunedLoader, clone
+from prunedata.adapters.torch.orders import Order, StreamOrder, order_for
+from prunedata.adapters.torch.ranks import Ranks
+from prunedata.errors import PrunedataError
+from prunedata.run.pruner import Pruner
+
+__all__ = ["prune"]
+
+
+def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) -> Any:
+    """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
+
+    Parameters
+    ----------
+    loader : DataLoader or StatefulDataLoader
+        Over a map-style dataset of ``pruner.samples`` samples, or over a stream that its own adapter has pruned. It
+        is left as it is. A RandomSampler or SequentialSampler (or DistributedSampler) becomes our own order, seeded
+        by the pruner and resumable at any batch; any other sampler or batch sampler keeps its order and is filtered,
+        and an epoch that is resumed goes on with what it gives of the samples not yet observed.
+    pruner : Pruner
+        The run. Iterate the loader inside ``for epoch in pruner.epochs():``. Of several ranks each saves and
+        restores its own pruner's state within an epoch; between epochs all are alike.
+    with_ids : bool
+        Deliver ``(ids, batch)`` for loops that fetch batches before they train on them; ``ids`` is an ndarray of
+        int64, shape (n,). Give them back with ``loader.observe(losses, ids)``.
+
+    Returns
+    -------
+    DataLoader
+        Of the given loader's own class, with ``observe(losses)``. Its ``len`` is that of the epoch that is open,
+        or else of the next.
+
+    Raises
+    ------
+    PrunedataError
+        If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned.
+    """
+    if not isinstance(loader, DataLoader):
+        raise PrunedataError(_no_loader(loader))
+    if isinstance(loader, PrunedLoader):
+        raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
+    if isinstance(loader.dataset, IterableDataset):
+        order, replaced = _stream(loader, pruner)
+    else:
+        order, replaced = _map_style(loader, pruner)
+    pruned = clone(loader, replaced | order.samplers(loader))
+    pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        pruner.attach(Ranks())
+    return pruned
+
+
+def _no_loader(given: object) -> str:
+    """What to say of something that isn't PyTorch's DataLoader."""
+    kind = type(given)
+    got = f"Expected a torch.utils.data.DataLoader. Got a {kind.__module__}.{kind.__qualname__}"
+    if kind.__name__ == "WebLoader":
+        return (
+            f"{got}, which has a DataLoader inside: make the DataLoader yourself, over the stream that "
+            "prunedata.adapters.webdataset.prune returned, and wrap that."
+        )
+    if kind.__name__.endswith("Loader"):
+        return f"{got}, of another library: wrap a DataLoader of PyTorch's, or write an adapter for that library."
+    return f"{got}: wrap the loader, not its dataset or its iterator."
+
+
+def _map_style(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str, Any]]:
+    """The order of a loader over a map-style dataset, and its dataset and collate function with ids."""
+    samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
+    if samples != pruner.samples:
+        raise PrunedataError(
+            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
+            "build the Pruner with len(loader.dataset)."
+        )
+    return order_for(loader, pruner), {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
+
+
+def _stream(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str, Any]]:
+    """The order of a loader over a pruned stream, and its collate function with ids."""
+    if not getattr(loader.dataset, "delivers_ids", False):
+        raise PrunedataError(
+            f"Expected a map-style dataset, or a stream that was pruned by its own adapter. Got the IterableDataset "
+            f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.prune or "
+            "prunedata.adapters.webdataset.prune first."
+        )
+    return StreamOrder(loader, pruner), {"collate_fn": CollatePairs(loader.collate_fn, loader.batch_size is not None)}

@@ -1,0 +1,112 @@
+"""The stages of a pruned pipeline: one that drops samples, and those around which ids pass."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import webdataset as wds
+from webdataset import filters
+
+from prunedata.errors import PrunedataError
+from prunedata.streams.maskfile import MaskFile
+from prunedata.streams.shards import ShardIndex
+
+__all__ = ["Batched", "Keep", "Lifted", "end_shards", "function_of"]
+
+Pairs = Iterator[tuple[Any, Any]]
+
+
+def function_of(stage: Any) -> Any:
+    """What a stage made by a function of WebDataset's does; None for other stages."""
+    return getattr(stage, "f", None)
+
+
+def end_shards(files: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Mark the end of each shard, also of one that is cut off: else its last sample may go on in the next."""
+    url = None
+    for file in files:
+        if file:
+            if url not in (None, file["__url__"]):
+                yield {}
+            url = file["__url__"]
+        yield file
+
+
+class Keep:
+    """The stage that drops pruned samples. It reads the mask at the beginning of each pass, wherever it runs."""
+
+    def __init__(self, index: ShardIndex, mask: MaskFile) -> None:
+        self.index, self.mask = index, mask
+
+    def __call__(self, samples: Iterable[dict[str, Any]]) -> Pairs:
+        """Yield the samples that are kept, each with its id."""
+        keep = self.mask.read()
+        url, ids = None, dict[str, int]()
+        for sample in samples:
+            if sample["__url__"] != url:
+                url = sample["__url__"]
+                ids = self.index.ids_of(url)
+            number = ids.get(sample["__key__"])
+            if number is None:
+                raise PrunedataError(
+                    f"Expected a sample of the index. Got {sample['__key__']!r} in {url}, which was not there when "
+                    "the shard was scanned: scan again."
+                )
+            if keep[number]:
+                yield number, sample
+
+
+class Lifted:
+    """Stages over pairs. Stages are generators: when one yields, what it took last is what it made that of."""
+
+    def __init__(self, stages: list[Any]) -> None:
+        self.stages = stages
+
+    def __call__(self, pairs: Pairs) -> Pairs:
+        """Yield what the stages make of the samples, each with its id."""
+        waiting: Any = None
+
+        def samples() -> Iterator[Any]:
+            nonlocal waiting
+            for waiting, sample in pairs:  # noqa: B007 (read where the stages give)
+                yield sample
+
+        made: Any = samples()
+        for stage in self.stages:
+            made = wds.DataPipeline().invoke(stage, made)
+        for sample in made:
+            if waiting is None:
+                raise PrunedataError(
+                    f"Expected a stage that takes a sample for each that it gives. Got {self.stages[-1]!r}, which "
+                    "gives more or holds samples back, so that nobody knows which is which. To shuffle, use shuffle()."
+                )
+            number, waiting = waiting, None
+            yield number, sample
+
+
+class Batched:
+    """Pairs into a pair of ids and a batch; by default as WebDataset's ``batched``."""
+
+    def __init__(
+        self,
+        batchsize: int = 20,
+        collation_fn: Callable[[Any], Any] | None = filters.default_collation_fn,
+        partial: bool = True,
+    ) -> None:
+        self.size, self.collate, self.partial = batchsize, collation_fn, partial
+
+    def __call__(self, pairs: Pairs) -> Pairs:
+        """Yield batches, each with its ids."""
+        waiting: list[tuple[int, Any]] = []
+        for pair in pairs:
+            waiting.append(pair)
+            if len(waiting) == self.size:
+                yield self._batch(waiting)
+                waiting = []
+        if waiting and self.partial:
+            yield self._batch(waiting)
+
+    def _batch(self, pairs: list[tuple[int, Any]]) -> tuple[Any, Any]:
+        samples = [sample for _, sample in pairs]
+        ids = np.array([number for number, _ in pairs], dtype=np.int64)
+        return ids, samples if self.collate is None else self.collate(samples)

@@ -1,0 +1,89 @@
+"""``prune``: the stages of a WebDataset, looked at and put together again around one that drops samples."""
+
+from typing import Any
+
+import webdataset as wds
+from webdataset import compat, shardlists, tariterators
+
+from prunedata.adapters.webdataset.pipeline import PrunedPipeline
+from prunedata.adapters.webdataset.stages import Keep, end_shards, function_of
+from prunedata.errors import PrunedataError
+from prunedata.run.pruner import Pruner
+from prunedata.streams.maskfile import publish
+from prunedata.streams.shards import ShardIndex
+
+__all__ = ["prune"]
+
+_ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
+_LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
+
+
+def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex) -> PrunedPipeline:
+    """Wrap a WebDataset so that each pass reads all of its shards and passes on the kept samples.
+
+    Call it on the dataset itself, before ``shuffle``, ``decode`` and the rest, which then follow as ever.
+
+    Parameters
+    ----------
+    dataset : WebDataset
+        Of shards that are in the index. Use ``detshuffle=True`` or ``shardshuffle=False``: the default shuffle
+        repeats one order of shards in every epoch.
+    pruner : Pruner
+        The run, with ``Pruner(len(index), ...)``. Iterate inside ``for epoch in pruner.epochs():``.
+    index : ShardIndex
+        The shards' samples, which says the ids.
+
+    Returns
+    -------
+    PrunedPipeline
+        A pipeline whose samples are ``(id, sample)`` and whose batches, after ``batched``, are ``(ids, batch)``.
+        A DataLoader over it goes through ``prunedata.adapters.torch.prune``, which takes the ids off again.
+
+    Raises
+    ------
+    PrunedataError
+        If the pruner and the index do not agree, shards have changed since the index was made, or the dataset
+        cannot give each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
+    """
+    if not isinstance(dataset, wds.DataPipeline):
+        raise PrunedataError(f"Expected a WebDataset. Got {type(dataset).__name__}.")
+    if len(index) != pruner.samples:
+        raise PrunedataError(
+            f"Expected an index of {pruner.samples} samples, as the Pruner. Got one of {len(index)}: "
+            "build the Pruner with len(index)."
+        )
+    _check_stages(dataset)
+    _check_shards(dataset.pipeline[0], index)
+    pruned = PrunedPipeline(publish(pruner))
+    for stage in dataset.pipeline:
+        if function_of(stage) is tariterators.group_by_keys:
+            pruned.pipeline.append(end_shards)
+        pruned.pipeline.append(stage)
+    pruned.pipeline.append(Keep(index, pruned.mask))
+    return pruned
+
+
+def _check_stages(dataset: wds.DataPipeline) -> None:
+    if dataset.repetitions != 1 or any(
+        isinstance(stage, _ENDLESS) or function_of(stage) is shardlists.resampled_ for stage in dataset.pipeline
+    ):
+        raise PrunedataError(
+            "Expected a dataset that gives each sample once in a pass. Got one with resampled shards, repeat() or "
+            "with_epoch(): what an epoch keeps means nothing there."
+        )
+    last = dataset.pipeline[-1]
+    if last is not compat.check_empty and function_of(last) not in _LAST:
+        raise PrunedataError(
+            f"Expected a WebDataset with nothing after it. Got {last!r} after it: call prune() first and the stages "
+            "on what it returns, so that pruned samples are neither shuffled nor decoded. To cache, use cache_dir=."
+        )
+
+
+def _check_shards(source: Any, index: ShardIndex) -> None:
+    if isinstance(source, shardlists.SimpleShardList) and sorted(source.urls) != sorted(index.urls):
+        others = sorted(set(source.urls) ^ set(index.urls)) or ["one of them twice"]
+        raise PrunedataError(
+            f"Expected the {len(index.urls)} shards of the index, each once. Got {len(source.urls)}; the difference: "
+            f"{', '.join(others[:3])}. WebDataset(index.urls, ...) takes them from the index."
+        )
+    index.check()

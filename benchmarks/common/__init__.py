@@ -1,0 +1,1 @@
+"""What the rooms share: data sets, shards, networks, timing, drawing."""

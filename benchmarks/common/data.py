@@ -1,0 +1,103 @@
+"""Image data sets in memory: scikit-learn's digits, or a folder of parquet files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from benchmarks.common.parquet import SIZE, Arrays, read_folder
+
+__all__ = ["Data", "ImageSet", "digits", "folder", "with_wrong_labels"]
+
+
+class ImageSet(Dataset[tuple[Tensor, int]]):
+    """Decoded images and labels, held in memory and normalised when they are fetched.
+
+    Parameters
+    ----------
+    images : uint8 tensor, shape (samples, channels, 32, 32)
+        Kept as bytes: as floats, 50,000 colour images would take 600 MB.
+    labels : int64 tensor, shape (samples,)
+    mean, std : float tensors, shape (channels, 1, 1)
+        What is subtracted from the images and what they are divided by, on the scale 0 to 255.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor) -> None:
+        self.images, self.labels, self.mean, self.std = images, labels, mean, std
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Tensor, int]]:
+        """Fetch a whole batch at once, as DataLoader prefers: one gather for all samples."""
+        images, labels = self.batch(torch.as_tensor(indices, dtype=torch.int64))
+        return list(zip(images.unbind(), labels.tolist(), strict=True))
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the images at `indices` as float32, normalised, and their labels."""
+        return self.images[indices].float().sub_(self.mean).div_(self.std), self.labels[indices]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A training set, a test set, and what a network must know of them."""
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    channels: int
+    classes: int
+
+
+def digits(noise: float = 0.0) -> Data:
+    """Return the 1,797 real 8x8 images embedded in scikit-learn, scaled to 32x32.
+
+    1,437 are to train on and 360 to test with; the split is the same in every run.
+    """
+    bunch = load_digits()
+    small = torch.from_numpy(bunch.images).float()[:, None] * (255 / 16)
+    images = F.interpolate(small, size=(SIZE, SIZE), mode="bilinear").round().byte().numpy()
+    labels = bunch.target.astype(np.int64)
+    order = np.random.default_rng(0).permutation(len(labels))
+    train, test = order[:1437], order[1437:]
+    return _data("digits", (images[train], labels[train]), (images[test], labels[test]), noise)
+
+
+def folder(path: Path, noise: float = 0.0, progress: bool = False) -> Data:
+    """Return the data set of a folder that :func:`benchmarks.common.parquet.read_folder` can read."""
+    train, test = read_folder(path, progress)
+    return _data(path.resolve().name, train, test, noise)
+
+
+def with_wrong_labels(labels: NDArray[np.int64], classes: int, share: float) -> NDArray[np.int64]:
+    """Return a copy in which round(share * samples) labels, drawn with a fixed seed, are wrong at random."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"Expected a share of wrong labels from 0 to 1. Got {share}.")
+    rng = np.random.default_rng(20180101)
+    wrong = rng.permutation(len(labels))[: round(share * len(labels))]
+    noisy = labels.copy()
+    # A shift by 1 to classes - 1 never lands on the true class: the share asked for is the share wrong.
+    noisy[wrong] = (noisy[wrong] + rng.integers(1, max(classes, 2), len(wrong))) % classes
+    return noisy
+
+
+def _data(name: str, train: Arrays, test: Arrays, noise: float) -> Data:
+    """Wrap the arrays of two splits; both are normalised by the training images' mean and deviation."""
+    classes, channels = int(train[1].max()) + 1, train[0].shape[1]
+    pixels = [train[0][:, channel] for channel in range(channels)]
+    mean = torch.tensor([float(p.mean()) for p in pixels]).reshape(-1, 1, 1)
+    std = torch.tensor([max(float(p.std(dtype=np.float32)), 1.0) for p in pixels]).reshape(-1, 1, 1)
+    labels = with_wrong_labels(train[1], classes, noise)
+    train_set = ImageSet(torch.from_numpy(train[0]), torch.from_numpy(labels), mean, std)
+    test_set = ImageSet(torch.from_numpy(test[0]), torch.from_numpy(test[1]), mean, std)
+    return Data(name, train_set, test_set, channels, classes)

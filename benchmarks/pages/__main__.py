@@ -1,0 +1,53 @@
+"""Rewrite the tables of README.md and docs/ that stand on recorded runs, and docs/study.md.
+
+    python -m benchmarks.pages
+
+A table follows a comment, as ``<!-- table: gains lenet cifar10 10000 -->``, and ends where its lines do. The comment
+has the name of a table and what it is of.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages.page_tables import TABLES
+from benchmarks.pages.study_page import study
+from benchmarks.study.results import RESULTS, read_results
+
+__all__ = ["PAGES", "fill", "main"]
+
+Facts = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/results.md", "docs/paper.md")
+STUDY = "docs/study.md"
+MARK = re.compile(r"(<!-- table: (.+?) -->\n\n)(?:\|.*\n)*")
+
+
+def fill(page: str, results: Sequence[Facts]) -> str:
+    """Return a page with its tables as the recorded runs have them."""
+
+    def table(found: re.Match[str]) -> str:
+        name, *words = found[2].split()
+        if name not in TABLES:
+            raise ValueError(f"Expected one of the tables {', '.join(TABLES)}. Got {name!r}.")
+        return found[1] + TABLES[name](results, *words) + "\n"
+
+    return MARK.sub(table, page)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with command-line `arguments`; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description="Rewrite the pages' tables.")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    results = read_results(parser.parse_args(arguments).results)
+    for name in PAGES:
+        page = ROOT / name
+        page.write_text(fill(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    (ROOT / STUDY).write_text(study(results), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

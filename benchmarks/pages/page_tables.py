@@ -1,0 +1,166 @@
+"""The tables of README.md and docs/ that recorded runs fill.
+
+A comment in the page names a table and what it is of.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from benchmarks.common.markdown import markdown
+from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_gains
+from benchmarks.pages.time_saved import table_of_savings
+from benchmarks.study.arms import ARMS, columns
+
+__all__ = ["TABLES"]
+
+Facts = dict[str, Any]
+COLUMNS = columns()
+"""Ways to choose side by side, and the arms that stand for each; of two at one setting the first."""
+LABELS = {
+    "random40": "40 % wrong at random",
+    "random20": "20 % wrong at random",
+    "clean": "clean",
+    "confusable20": "20 % a weak model's errors",
+}
+SUMMARY = {
+    "digits, LeNet": ("lenet", "digits", 1437, {"random40": 0.3, "random20": 0.3, "clean": 0.3}),
+    "digits, WRN-10": ("wrn10", "digits", 1437, {"random40": 0.3, "random20": 0.3, "clean": 0.3}),
+    "CIFAR-10, 10,000 images, LeNet": (
+        "lenet", "cifar10", 10_000, {"random40": 0.34, "random20": 0.25, "clean": 0.25},
+    ),
+    "CIFAR-10, all 50,000, LeNet": ("lenet", "cifar10", 50_000, {"random40": 0.34, "clean": 0.25}),
+}  # fmt: skip
+"""The rows of README's table: a title, and of a network and data the labels and savings."""
+
+
+def _chosen(row: Facts, columns: Iterable[str]) -> list[Facts | None]:
+    """Return the arm that stands for each column in a row of :func:`table_of_gains`."""
+    gains = row["gains"]
+    return [next((gains[arm.name] for arm in COLUMNS[name] if arm.name in gains), None) for name in columns]
+
+
+def _side_by_side(row: Facts, columns: Sequence[str], digits: int = 2) -> list[str]:
+    chosen = _chosen(row, columns)
+    policies = [each for each in chosen if each and not ARMS[each["policy"]].unbeatable]
+    best = max((each["gain"] for each in policies), default=None)
+    return [gain_of(each, digits, best=each in policies and each["gain"] == best) for each in chosen]
+
+
+def _of(rows: Iterable[Facts], network: str, data: str, samples: str | int) -> list[Facts]:
+    wanted = (network, data, int(samples))
+    return [row for row in rows if (row["network"], row["data"], row["samples"]) == wanted]
+
+
+def _gains(results: Sequence[Facts], network: str, data: str, samples: str) -> list[Facts]:
+    rows = _of(table_of_gains(table_of_accuracy(results)), network, data, samples)
+    return sorted(rows, key=lambda row: (list(LABELS).index(row["labels"]), row["saving"]))
+
+
+def gains(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
+    """Ways to choose side by side, a row for each kind of labels and saving."""
+    rows = [row for row in _gains(results, network, data, samples) if any(_chosen(row, COLUMNS))]
+    columns = [name for name in COLUMNS if any(any(_chosen(row, [name])) for row in rows)]
+    return markdown(
+        ["labels", "visits saved", "regular", *columns],
+        ([LABELS[row["labels"]], _saved(row), f"{row['regular']:.2f}", *_side_by_side(row, columns)] for row in rows),
+    )
+
+
+def _saved(row: Facts) -> str:
+    """Which share of the visits was saved by the arms that save what they are asked for."""
+    chosen = [each for arm, each in row["gains"].items() if arm not in ARMS or ARMS[arm].saves_as_asked]
+    return _range(each["visits_saved_percent"] for each in chosen)
+
+
+def _range(percents: Iterable[float]) -> str:
+    whole = sorted(map(round, percents))
+    return f"{whole[0]} %" if whole[0] == whole[-1] else f"{whole[0]} to {whole[-1]} %"
+
+
+def summary(results: Sequence[Facts]) -> str:
+    """The table of README."""
+    columns = ["`RunningLoss`", "paper's rule", "at random", "fewer epochs", "InfoBatch"]
+    found, lines = table_of_gains(table_of_accuracy(results)), []
+    for title, (network, data, samples, savings) in SUMMARY.items():
+        known = {(row["labels"], row["saving"]): row for row in _of(found, network, data, samples)}
+        rows = [known[setting] for setting in savings.items() if setting in known]
+        for number, row in enumerate(rows):
+            saved = min(each["visits_saved_percent"] for each in filter(None, _chosen(row, columns[:3])))
+            first = ["" if number else title, LABELS[row["labels"]].removesuffix(" at random")]
+            lines.append([*first, f"{saved:.0f} %", f"{row['regular']:.1f} %", *_side_by_side(row, columns, 1)])
+    return markdown(["", "labels", "saved", "regular", *columns], lines)
+
+
+def controls(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
+    """The paper's rule beside the controls, means: where three seeds of all are there."""
+    columns, lines = ("paper's rule", "at random", "fewer epochs", "InfoBatch"), []
+    for row in _gains(results, network, data, samples):
+        chosen = [row["gains"].get(COLUMNS[name][0].name, {"seeds": 0}) for name in columns]
+        if all(each["seeds"] > 2 for each in chosen):
+            saved = f"{100 * row['saving']:.0f} %"
+            lines.append([LABELS[row["labels"]], saved, *(f"{each['gain']:+.2f}" for each in chosen)])
+    return markdown(["labels", "visits saved", *columns], lines)
+
+
+def seeds(results: Sequence[Facts], network: str, data: str, samples: str, labels: str, saving: str) -> str:
+    """All ways to choose at one setting, seed by seed."""
+    wanted = (0.0, float(saving))
+    rows = [
+        row
+        for row in _of(table_of_accuracy(results), network, data, samples)
+        if row["labels"] == labels and row["saving"] in wanted
+    ]
+    rows.sort(key=lambda row: list(ARMS).index(row["policy"]))
+    lines = []
+    for row in rows:
+        line = [row["policy"], str(row["seeds"]), f"{row['visits_saved_percent']:.1f} %"]
+        line += [f"{row['accuracy_final']:.2f}", f"{row['accuracy_best3']:.2f}"]
+        if row["policy"] == "regular":
+            lines.append([*line, "", "", ""])
+        else:
+            by_seed = " / ".join(f"{gain:+.2f}" for gain in row["gains"])
+            lines.append([*line, by_seed, f"{row['gain']:+.2f}", f"{row['spread']:.2f}"])
+    return markdown(
+        ["run", "seeds", "visits saved", "final accuracy", "best three", "gain, by seed", "mean", "spread"], lines
+    )
+
+
+def advised(results: Sequence[Facts]) -> str:
+    """What ``policy="auto"`` did."""
+    accuracy = {
+        (row["network"], row["data"], row["labels"]): row
+        for row in table_of_accuracy(results)
+        if row["policy"] == "auto"
+    }
+    groups: dict[tuple[str, str, str], list[Facts]] = defaultdict(list)
+    for facts in results:
+        if facts["policy"] == "auto":
+            groups[facts["network"], facts["data"], facts["noise"]].append(facts)
+    lines = []
+    for (network, data, labels), runs in sorted(groups.items()):
+        verdicts = ", ".join(sorted({facts["advice"]["verdict"] for facts in runs}))
+        wrong = _range(100 * facts["advice"]["wrong_labels"] for facts in runs)
+        pruned = _range(100 * facts["advice"]["prune"] / facts["samples"] for facts in runs)
+        row = accuracy[network, data, labels]
+        line = [f"{network}, {data}", LABELS[labels], str(len(runs)), verdicts, wrong, pruned]
+        lines.append([*line, gain_of(row), f"{row['visits_saved_percent']:.0f} %"])
+    columns = ["network, data", "labels", "seeds", "advice", "labels it took for wrong", "samples pruned", "gain"]
+    return markdown([*columns, "visits saved"], lines)
+
+
+def savings(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
+    """Overhead of each policy, and the time it saved over what was predicted."""
+    lines = []
+    for row in _of(table_of_savings(results), network, data, samples):
+        line = [row["policy"], str(row["runs"]), f"{row['overhead_percent']:.2f} %", "", ""]
+        if row["runs_in_turns"]:
+            line[3] = f"{row['measured_over_predicted']:.2f}"
+            line[4] = f"{row['lowest_tenth']:.2f} to {row['highest_tenth']:.2f}"
+        lines.append(line)
+    return markdown(["policy", "runs", "overhead", "time saved over predicted", "eight of ten runs"], lines)
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    table.__name__: table for table in (gains, summary, controls, seeds, advised, savings)
+}

@@ -1,0 +1,8 @@
+"""The study: how accurate each way to choose samples is.
+
+    python -m benchmarks.study.train      one run: a JSON file in benchmarks/results
+    python -m benchmarks.study.matrix     all runs behind the tables: a JSON file each
+
+Runs differ by network, data, kind of labels, arm and seed. An arm is a way to choose samples: one file in
+benchmarks/study/arms, found by itself. benchmarks.pages makes tables and pictures of the JSON files.
+"""

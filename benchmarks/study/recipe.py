@@ -1,0 +1,107 @@
+"""What a run of the study is made of: one frozen recipe."""
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from benchmarks.study.arm import share_to_prune
+from benchmarks.study.arms import ARMS
+from prunedata import Schedule
+
+__all__ = ["MILESTONES", "LabelNoise", "Recipe"]
+
+MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
+"""Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """How labels are made wrong: ``kind`` is none, random or confusable; ``share`` of them, 0 to 1."""
+
+    kind: str = "none"
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("none", "random", "confusable"):
+            raise ValueError(f"Expected noise none, random or confusable. Got {self.kind!r}.")
+        if not 0 <= self.share < 1 or (self.kind == "none") != (self.share == 0):
+            raise ValueError(f"Expected a share of wrong labels from 0 to 1, and 0 only for none. Got {self}.")
+
+    def __str__(self) -> str:
+        return "clean" if self.kind == "none" else f"{self.kind}{100 * self.share:g}"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run: a network, its data, and how samples are chosen.
+
+    Parameters
+    ----------
+    network : str
+        A name of :data:`benchmarks.common.networks.NETWORKS`.
+    arm : str
+        A name of :data:`benchmarks.study.arms.ARMS`.
+    saving : float
+        Share of the sample visits to save, 0 to 1; 0 for regular training.
+    samples : int or None
+        How many of the training images to use, a fixed random part; None for all.
+    epochs : int
+        Epochs of regular training; the saving is of these.
+    widen : int
+        Widening factor of the wide residual networks.
+    """
+
+    network: str = "lenet"
+    arm: str = "regular"
+    saving: float = 0.0
+    seed: int = 0
+    noise: LabelNoise = LabelNoise()
+    samples: int | None = None
+    epochs: int = 200
+    batch_size: int = 128
+    learning_rate: float = 0.02
+    weight_decay: float = 5e-4
+    rate_drop: float = 0.2
+    augment: bool = True
+    widen: int = 10
+
+    def __post_init__(self) -> None:
+        if self.arm not in ARMS:
+            raise ValueError(f"Expected one of the arms {', '.join(ARMS)}. Got {self.arm!r}.")
+        if not 0 <= self.saving < 1 or (self.arm == "regular") != (self.saving == 0):
+            raise ValueError(f"Expected a saving from 0 to 1, and 0 for regular only. Got {self.saving}, {self.arm}.")
+        if self.epochs < 5:
+            raise ValueError(f"Expected at least 5 epochs, for three rate drops. Got {self.epochs}.")
+
+    @property
+    def trained_epochs(self) -> int:
+        """Epochs that this run trains."""
+        return round(self.epochs * (1 - self.saving)) if ARMS[self.arm].shortens else self.epochs
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """Epochs at which the learning rate drops."""
+        return tuple(round(self.trained_epochs * at) for at in MILESTONES)
+
+    @property
+    def schedule(self) -> Schedule:
+        """When the arm prunes."""
+        return ARMS[self.arm].schedule(self.epochs, self.milestones)
+
+    @property
+    def prune(self) -> float:
+        """Share of the samples that a pruned epoch leaves out, so that the run saves what it should."""
+        return share_to_prune(self.saving, self.schedule)
+
+    @property
+    def name(self) -> str:
+        """A file's name that tells this recipe from every other of the study."""
+        saved = f"-{100 * self.saving:g}" if self.saving else ""
+        plain = "" if self.augment else "-plain"
+        size = f"{self.samples or 'all'}x{self.epochs}"
+        network = f"{self.network}x{self.widen}" if self.network.startswith("wrn") else self.network
+        return f"{network}-{size}{plain}-{self.noise}-{self.arm}{saved}-seed{self.seed}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)

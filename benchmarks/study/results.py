@@ -1,0 +1,63 @@
+"""The results of runs that were recorded: where they are, and what their names say."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.study.recipe import LabelNoise, Recipe
+
+__all__ = ["RESULTS", "RunName", "kind_of_labels", "parse", "read_results", "recipe_of"]
+
+RESULTS = Path(__file__).parents[1] / "results"
+NAME = re.compile(
+    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?-(?P<noise>clean|(?:random|confusable)[\d.]+)"
+    r"-(?P<arm>[a-z][a-z-]*?)(?:-(?P<saving>[\d.]+))?-seed(?P<seed>\d+)"
+)
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """Return the facts of every run recorded in a folder, ordered by file name."""
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+
+
+def recipe_of(facts: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a run's facts hold."""
+    held = facts["recipe"]
+    return Recipe(**{**held, "noise": LabelNoise(**held["noise"])})
+
+
+@dataclass(frozen=True)
+class RunName:
+    """What the name of a run's file says; ``saving`` in percent, as text, empty for regular training."""
+
+    network: str
+    size: str
+    noise: str
+    arm: str
+    saving: str
+    seed: int
+
+    @property
+    def kind(self) -> str:
+        """Network, arm and saving: what two runs share that differ by their seed alone."""
+        return f"{self.network} {self.arm}{f' {self.saving}%' if self.saving else ''}"
+
+
+def parse(name: str) -> RunName:
+    """Read a name that :attr:`benchmarks.study.recipe.Recipe.name` made."""
+    found = NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"Expected the name of a run, as lenet-10000x120-clean-regular-seed0. Got {name!r}.")
+    size = found["size"] + (found["plain"] or "")
+    return RunName(found["network"], size, found["noise"], found["arm"], found["saving"] or "", int(found["seed"]))
+
+
+def kind_of_labels(noise: str) -> str:
+    """Say what ``random20`` and the like mean."""
+    found = re.fullmatch(r"(random|confusable)([\d.]+)", noise)
+    if found is None:
+        return f"{noise} labels"
+    return f"{found[2]}% of the labels wrong{' at random' if found[1] == 'random' else ', confusable'}"

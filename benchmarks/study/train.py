@@ -1,0 +1,205 @@
+"""One run of the study, resumed where it was stopped, and its facts as JSON.
+
+    python -m benchmarks.study.train --data FOLDER --network resnet18 --policy dropping-count --saving 0.25
+
+Give --prune, the share of a pruned epoch's samples, instead of --saving, the share of the run's visits.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.study.arm import Chooser, PlannedEpoch, Task
+from benchmarks.study.arms import ARMS
+from benchmarks.study.data import StudyData, study_data
+from benchmarks.study.facts import LAST, facts_of, hardware, save_arrays
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import RESULTS
+from benchmarks.study.trace import Trace
+from benchmarks.study.training_step import Images, Trainer
+
+__all__ = ["Options", "chooser_of", "main", "train"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, which must not change what comes of it but for rounding."""
+
+    data: Path | None = None
+    infobatch: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    compiled: bool = False
+    checkpoint: Path | None = None
+    arrays: Path | None = None
+    every: int = 1
+    """Test after every so many epochs, and after each of the last fifth."""
+    trace: int = 0
+    """Of so many samples keep each epoch's loss, and counts of all, in the arrays."""
+
+
+def train(
+    recipe: Recipe, options: Options, tick: Callable[[dict[str, Any]], object] = lambda _: None
+) -> dict[str, Any]:
+    """Train one recipe from its checkpoint, if there is one, to its end; return the facts."""
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    data = study_data(recipe, options.data)
+    chooser = chooser_of(recipe, data, options.infobatch)
+    trainer = Trainer(recipe, data.channels, data.classes, device, options.compiled)
+    shown, test = Images(data.train, device), Images(data.test, device)
+    curves: list[dict[str, Any]] = []
+    trace = Trace(data, recipe.trained_epochs, options.trace, device) if options.trace else None
+    if options.checkpoint is not None and options.checkpoint.exists():
+        saved = torch.load(options.checkpoint, weights_only=False)
+        trainer.load_state_dict(saved["trainer"])
+        chooser.load_state_dict(saved["arm"])
+        curves = saved["curves"]
+        if trace is not None:
+            trace.load_state_dict(saved.get("trace"))
+    begun = trainer.clock()
+    for plan in chooser.epochs():
+        visits, mean_loss = _epoch(trainer, chooser, plan, shown, trace)
+        trainer.end_epoch()
+        point = {"epoch": plan.number, "pruned": plan.pruned, "visits": visits, "loss": round(mean_loss, 5)}
+        point["seconds"] = round(trainer.clock() - begun, 4)
+        if _tested(plan.number, recipe.trained_epochs, options.every):
+            test_loss, accuracy = trainer.test(test)
+            point |= {"test_loss": round(test_loss, 5), "accuracy": round(accuracy, 5)}
+        curves.append(point)
+        if options.checkpoint is not None:
+            state = {"trainer": trainer.state_dict(), "arm": chooser.state_dict(), "curves": curves}
+            _save(options.checkpoint, state | ({"trace": trace.state_dict()} if trace else {}))
+        tick(point)
+        begun = trainer.clock()
+    if options.arrays is not None:
+        save_arrays(options.arrays, chooser, trainer, shown, data, trace)
+    return facts_of(recipe, data, chooser, curves, hardware(options.device, options.threads))
+
+
+def chooser_of(recipe: Recipe, data: StudyData, infobatch: Path | None = None) -> Chooser:
+    """Return the arm of a recipe at work on its data; ``infobatch`` is a checkout of InfoBatch."""
+    task = Task(
+        samples=len(data.train),
+        classes=data.classes,
+        wrong=data.wrong,
+        epochs=recipe.trained_epochs,
+        saving=recipe.saving,
+        schedule=recipe.schedule,
+        batch_size=recipe.batch_size,
+        seed=recipe.seed,
+        infobatch=infobatch,
+    )
+    return ARMS[recipe.arm].choose(task)
+
+
+def _epoch(
+    trainer: Trainer, chooser: Chooser, plan: PlannedEpoch, images: Images, trace: Trace | None
+) -> tuple[int, float]:
+    trainer.begin_epoch(plan.number)
+    visits, total = 0, torch.zeros((), device=trainer.device)
+    for ids in plan.batches:
+
+        def reduce(losses: Tensor, ids: Any = ids) -> Tensor:
+            return chooser.reduce(ids, losses)
+
+        where = torch.from_numpy(ids.astype(np.int64)).to(trainer.device, non_blocking=True)
+        losses = trainer.step(*images.batch(where), reduce)
+        if trace is not None:
+            trace.add(where, losses)
+        total += losses.sum()
+        visits += len(ids)
+    if trace is not None:
+        trace.end_epoch(plan.number)
+    return visits, float(total) / visits
+
+
+def _tested(number: int, epochs: int, every: int) -> bool:
+    return (number + 1) % every == 0 or number >= 0.8 * epochs or number >= epochs - LAST
+
+
+def _save(path: Path, state: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)  # a kill leaves the one before or this one, never half of one
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with command-line `arguments`; return the exit status."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        recipe = _recipe(given)
+        out = given.results / f"{recipe.name}.json"
+        checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt" if given.checkpoint else None
+        where = (given.data, given.infobatch, given.device, given.threads, given.compile, checkpoint)
+        options = Options(*where, given.arrays, given.every, given.trace)
+        with tqdm(total=recipe.trained_epochs, desc=recipe.name, unit=" epochs") as bar:
+            facts = train(recipe, options, lambda _: bar.update())
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    given.results.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(facts, separators=(",", ":")) + "\n")
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    print(json.dumps({name: value for name, value in facts.items() if name != "curves"}, indent=2))
+    print(f"Written to {out}", file=sys.stderr)
+    return 0
+
+
+def _recipe(given: argparse.Namespace) -> Recipe:
+    saving = given.saving
+    noise = LabelNoise(given.noise_kind if given.noise else "none", given.noise)
+    common = {
+        "network": given.network, "arm": given.policy, "seed": given.seed, "noise": noise, "samples": given.samples,
+        "epochs": given.epochs, "batch_size": given.batch_size, "learning_rate": given.learning_rate,
+        "augment": not given.plain, "widen": given.widen,
+    }  # fmt: skip
+    if given.prune is not None:
+        schedule = Recipe(**{**common, "saving": 0.01}).schedule
+        saving = given.prune * len(schedule.pruned_epochs) / schedule.epochs
+    return Recipe(**common, saving=saving)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.study.train", description="One run of the study.")
+    add = parser.add_argument
+    add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add("--network", default="lenet", help="default: %(default)s")
+    add("--widen", type=int, default=10, help="of wide residual networks; default: %(default)s")
+    add("--policy", default="regular", choices=ARMS, help="how samples are chosen; default: %(default)s")
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--saving", type=float, default=0.0, help="share of the sample visits to save")
+    amount.add_argument("--prune", type=float, help="share of the samples that a pruned epoch leaves out")
+    add("--noise", type=float, default=0.0, metavar="SHARE", help="share of the labels made wrong")
+    add("--noise-kind", default="random", choices=("random", "confusable"), help="default: %(default)s")
+    add("--samples", type=int, help="a fixed part of the images; default: all")
+    add("--epochs", type=int, default=200, help="default: %(default)s")
+    add("--batch-size", type=int, default=128, help="default: %(default)s")
+    add("--learning-rate", type=float, default=0.02, help="default: %(default)s")
+    add("--plain", action="store_true", help="no crop and flip")
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    add("--device", default="cpu", help="cpu or cuda; default: %(default)s")
+    add("--threads", type=int, default=1, help="of torch on CPU; default: %(default)s")
+    add("--compile", action="store_true", help="run the network through torch.compile")
+    add("--every", type=int, default=1, help="test after every so many epochs; default: %(default)s")
+    add("--infobatch", type=Path, metavar="CHECKOUT", help="for the arm infobatch")
+    add("--arrays", type=Path, metavar="NPZ", help="write what each sample went through")
+    add("--trace", type=int, default=0, metavar="N", help="also the losses of N samples in every epoch")
+    add("--no-checkpoint", dest="checkpoint", action="store_false", help="don't save after each epoch")
+    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,132 @@
+"""Read what samples are in a shard: its keys, from the headers of the tar file alone."""
+
+import lzma
+import os
+import re
+import subprocess
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Self
+from urllib.parse import urlparse
+
+from prunedata.errors import PrunedataError
+
+__all__ = ["Stamp", "is_remote", "read_keys", "stamp_of"]
+
+Stamp = tuple[int | None, str | None]
+"""A shard's size, and when it was modified or its ETag: a change of the shard changes it. None where it is unknown."""
+
+# As WebDataset has them.
+_META = re.compile(r"__[^/]*__($|/)")
+_KEY = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$")
+# tarfile takes these, after the first header, for the end of the file. (typeshed does not know them.)
+_UNREADABLE_HEADER = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]
+_NO_HEADER = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
+_UNREADABLE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
+class _StrictInfo(tarfile.TarInfo):
+    """A header that is an error, wherever it stands, if it cannot be read."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except _UNREADABLE_HEADER as error:
+            raise tarfile.ReadError(f"{error} at byte {archive.offset}") from error
+        except _NO_HEADER as error:
+            if not archive.offset:  # an empty file, of which tarfile says so
+                raise
+            raise tarfile.ReadError(
+                f"no mark of its end at byte {archive.offset}: it was cut between two files"
+            ) from error
+
+
+def read_keys(url: str) -> tuple[list[str], Stamp]:
+    """The keys of a shard's samples, in their order, and the shard's stamp.
+
+    Raises
+    ------
+    PrunedataError
+        If the shard cannot be read to its end, or a key stands twice, apart.
+    """
+    keys: list[str] = []
+    try:
+        stamp = stamp_of(url)
+        with _open(url) as file:
+            mode: Any = "r:*" if file.seekable() else "r|*"
+            with tarfile.open(fileobj=file, mode=mode, tarinfo=_StrictInfo) as archive:
+                for name in _names(archive):
+                    match = _KEY.match(name)
+                    if match and (not keys or keys[-1] != match[1]):
+                        keys.append(match[1])
+    except _UNREADABLE as error:
+        raise PrunedataError(f"Expected a whole tar file at {url}. Got {error}.") from error
+    _check_keys(keys, url)
+    return keys, stamp
+
+
+def _check_keys(keys: list[str], url: str) -> None:
+    if len(set(keys)) != len(keys):
+        seen: set[str] = set()
+        for key in keys:
+            if key in seen:
+                raise PrunedataError(
+                    f"Expected each key once in a shard, and its members side by side. Got {key!r} twice in {url}."
+                )
+            seen.add(key)
+    if strange := [key for key in keys if "\n" in key]:
+        raise PrunedataError(f"Expected keys without line breaks. Got {strange[0]!r} in {url}.")
+
+
+def _names(archive: tarfile.TarFile) -> Iterator[str]:
+    for member in archive:
+        if member.isreg() and not _META.match(member.name):
+            yield member.name
+        archive.members = []  # type: ignore[attr-defined]  # else every header is kept
+
+
+@contextmanager
+def _open(url: str) -> Iterator[IO[bytes]]:
+    if url.startswith("pipe:"):
+        # By a shell, as WebDataset does it.
+        with subprocess.Popen(url[5:], shell=True, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            yield process.stdout
+            while process.stdout.read(1 << 20):  # so that the command can end
+                pass
+        if process.returncode:
+            raise OSError(f"the command ended with status {process.returncode}")
+    elif is_remote(url):
+        import fsspec  # noqa: PLC0415 (only where shards are remote)
+
+        with fsspec.open(url, "rb") as file:
+            yield file
+    else:
+        with open(_path(url), "rb") as file:
+            yield file
+
+
+def stamp_of(url: str) -> Stamp:
+    """The stamp of a shard as it is now; of a ``pipe:`` nothing is known."""
+    if url.startswith("pipe:"):
+        return None, None
+    if is_remote(url):
+        import fsspec  # noqa: PLC0415 (only where shards are remote)
+
+        system, path = fsspec.core.url_to_fs(url)
+        about: dict[str, Any] = system.info(path, refresh=True) if "s3" in system.protocol else system.info(path)
+        return about["size"], str(about.get("ETag") or about.get("mtime") or about.get("LastModified"))
+    found = os.stat(_path(url))
+    return found.st_size, str(found.st_mtime_ns)
+
+
+def is_remote(url: str) -> bool:
+    """Whether fsspec has to open it."""
+    return "://" in url and not url.startswith("file:")
+
+
+def _path(url: str) -> str:
+    return urlparse(url).path if url.startswith("file:") else url

@@ -1,0 +1,282 @@
+"""``fit`` of real models over pruned datasets, against a loop by hand."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from prunedata import Pruner
+from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.adapters.keras import model as adapter
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies.dropping_count import DroppingCount
+from tests.adapters.keras_helpers import (
+    BATCH,
+    DIGITS,
+    IMAGES,
+    KEPT,
+    SAMPLES,
+    WEIGHTS,
+    Model,
+    Sequence,
+    Unbuilt,
+    cross_entropy,
+    data,
+    fit,
+    make_model,
+)
+from tests.adapters.tensorflow_helpers import make_pruner
+
+
+def by_hand(*, weights: Any = None, samples: int = SAMPLES, **options: Any) -> tuple[Pruner, Any]:
+    """The same run without ``fit`` and without any adapter: a plain model, and the core fed with its losses."""
+    pruner, model, optimizer = make_pruner(samples, **options), make_model(keras.Model), keras.optimizers.SGD(0.5)
+    each = cross_entropy(reduction=None)
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(BATCH, shuffle=False):
+            with tf.GradientTape() as tape:
+                losses = each(DIGITS[ids], model(IMAGES[ids]), None if weights is None else weights[ids])
+                trained = losses if epoch.weights is None else losses * epoch.weights[ids]
+                loss = tf.reduce_mean(trained)
+            variables = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            pruner.observe(ids, losses)
+    return pruner, model.get_weights()
+
+
+@pytest.fixture(scope="module")
+def reference() -> tuple[Pruner, Any]:
+    return by_hand()
+
+
+def assert_same_run(pruner: Pruner, model: Any, reference: tuple[Pruner, Any]) -> None:
+    told, weights = reference
+    assert [record["observed"] for record in pruner.history] == [record["observed"] for record in told.history]
+    assert np.array_equal(pruner.visits, told.visits), "the masks of all epochs"
+    assert np.array_equal(pruner.hits, told.hits), "each loss beside its id, in its own batch"
+    for ours, theirs in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"jit_compile": False},
+        {"jit_compile": True},
+        {"run_eagerly": True},
+        {"jit_compile": False, "steps_per_execution": 4},
+    ],
+    ids=str,
+)
+def test_a_fit_is_the_run_that_a_loop_by_hand_is(options, reference):
+    model, pruner = make_model(**options), make_pruner(SAMPLES)
+    history = fit(model, pruner, validation_data=(IMAGES, DIGITS)).history
+    assert_same_run(pruner, model, reference)
+    assert [record["observed"] for record in pruner.history] == KEPT
+    assert history["val_accuracy"][-1] > 0.9
+    assert history["loss"] == pytest.approx([record["mean_loss"] for record in pruner.history], abs=1e-5)
+
+
+def test_sample_weights_are_honoured():
+    model, pruner = make_model(), make_pruner(SAMPLES)
+    history = fit(model, pruner, data(pruner, (IMAGES, DIGITS, WEIGHTS))).history
+    assert_same_run(pruner, model, by_hand(weights=WEIGHTS))
+    assert history["loss"] == pytest.approx([record["mean_loss"] for record in pruner.history], abs=1e-5)
+
+
+class Weighing(DroppingCount):
+    """Prunes as ever, and lets the kept samples of high number count more."""
+
+    def weights(self, keep: Any, known: Any) -> Any:
+        return np.where(keep, np.linspace(0, 3, keep.size), 0)
+
+
+@pytest.mark.parametrize("arrays", [(IMAGES, DIGITS), (IMAGES, DIGITS, np.ones(SAMPLES))], ids=["none", "ones"])
+def test_the_weights_of_a_policy_are_honoured(arrays):
+    model, pruner = make_model(), make_pruner(SAMPLES, policy=Weighing())
+    fit(model, pruner, data(pruner, arrays))
+    assert_same_run(pruner, model, by_hand(policy=Weighing()))
+
+
+def two_outputs() -> Any:
+    inputs = keras.Input((64,))
+    outputs = {"digit": keras.layers.Dense(10)(inputs), "pixels": keras.layers.Dense(64)(inputs)}
+    model = Model(inputs, outputs)
+    model.compile("sgd", {"digit": cross_entropy(), "pixels": "mse"}, loss_weights={"digit": 1.0, "pixels": 0.5})
+    return model, (IMAGES, {"digit": DIGITS, "pixels": IMAGES})
+
+
+def list_of_outputs() -> Any:
+    inputs = keras.Input((64,))
+    model = Model(inputs, [keras.layers.Dense(10)(inputs), keras.layers.Dense(64)(inputs)])
+    model.compile("sgd", [cross_entropy(), "mae"])
+    return model, (IMAGES, (DIGITS, IMAGES))
+
+
+def steps_of_a_sequence() -> Any:
+    model = Sequence([keras.layers.Reshape((8, 8)), keras.layers.Dense(10)])
+    model.compile("sgd", cross_entropy())
+    return model, (IMAGES, np.repeat(DIGITS[:, np.newaxis], 8, axis=1))
+
+
+def a_function_as_loss() -> Any:
+    model = Unbuilt()
+    model.compile("sgd", lambda y, guess: keras.ops.mean((keras.ops.one_hot(y, 10) - guess) ** 2, axis=-1))
+    return model, (IMAGES, DIGITS)
+
+
+@pytest.mark.parametrize("make", [two_outputs, list_of_outputs, steps_of_a_sequence, a_function_as_loss])
+def test_the_losses_of_samples_are_what_the_loss_is_the_mean_of(make):
+    (model, arrays), pruner = make(), make_pruner(SAMPLES)
+    history = fit(model, pruner, data(pruner, arrays)).history
+    assert history["loss"] == pytest.approx([record["mean_loss"] for record in pruner.history], rel=1e-5)
+    assert [record["observed"] for record in pruner.history] == KEPT
+
+
+# -- where Keras would end an epoch too early
+
+
+def stopped(number: int, batches: int) -> tuple[Any, dict[str, Any]]:
+    """A model and the pruner's state, from a run that was stopped within an epoch."""
+    model, pruner = make_model(), make_pruner(SAMPLES)
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = (self.epoch, batch) == (number, batches - 1)
+
+    fit(model, pruner, callbacks=[Stop()])
+    assert pruner.next_epoch == number, "the epoch stays open"
+    assert int(pruner.begin_epoch().remaining.sum()) == KEPT[number] - batches * BATCH
+    return model, pruner.state_dict()
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["same pruner", "restored"])
+def test_a_run_goes_on_in_the_middle_of_an_epoch(again, reference):
+    """The rest of a pruned epoch is short, and the next epoch long: Keras would cut it off."""
+    model, state = stopped(1, 3)
+    pruner = make_pruner(SAMPLES)
+    pruner.load_state_dict(state)
+    fit(model, pruner, epochs=3 if again else 5)
+    if again:
+        fit(model, pruner)
+    assert_same_run(pruner, model, reference)
+
+
+def test_an_epoch_that_keras_cuts_off_is_noticed(monkeypatch):
+    model, state = stopped(1, 3)
+    pruner = make_pruner(SAMPLES)
+    pruner.load_state_dict(state)
+    monkeypatch.setattr(adapter, "sized", lambda dataset, samples: dataset)
+    with pytest.raises(SkippedSamples, match=r"Got \d+ that were not"):
+        fit(model, pruner)
+
+
+def test_a_number_of_steps_is_refused_before_the_first_and_training_can_follow(reference):
+    model, pruner = make_model(), make_pruner(SAMPLES)
+    with pytest.raises(PrunedataError, match=r"Expected no steps_per_epoch\. Got 2: .*Leave it out"):
+        fit(model, pruner, steps_per_epoch=2)
+    assert not pruner.history
+    fit(model, pruner)
+    assert_same_run(pruner, model, reference)
+
+
+def test_batches_that_are_left_out_are_noticed_and_the_rest_can_follow(reference):
+    model, pruner = make_model(), make_pruner(SAMPLES)
+    with pytest.raises(SkippedSamples, match=f"Got {SAMPLES - 2 * BATCH} that were not"):
+        fit(model, pruner, data(pruner).take(2))
+    fit(model, pruner)
+    assert_same_run(pruner, model, reference)
+
+
+def test_a_state_saved_before_the_epoch_was_ended(reference):
+    """By a callback that stands before ours: the epoch is open, and nothing of it is left."""
+    model, pruner, states = make_model(), make_pruner(SAMPLES), []
+    save = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: states.append(pruner.state_dict()))
+    dataset = data(pruner)
+    model.fit(dataset, epochs=2, callbacks=[save, PruneCallback(pruner)], verbose=0)
+    pruner = make_pruner(SAMPLES)
+    pruner.load_state_dict(states[1])
+    assert pruner.next_epoch == 1
+    fit(model, pruner)
+    assert_same_run(pruner, model, reference)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_remainder_that_the_user_drops_is_excused(steps):
+    model, pruner = make_model(steps_per_execution=steps), make_pruner(SAMPLES)
+    fit(model, pruner, data(pruner, drop_remainder=True))
+    assert [record["observed"] for record in pruner.history] == [kept // BATCH * BATCH for kept in KEPT]
+
+
+def test_a_remainder_that_is_all_there_is_cannot_be_dropped():
+    pruner = make_pruner(SAMPLES)
+    dataset = prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).batch(150, drop_remainder=True)
+    with pytest.raises(PrunedataError, match=r"at least one batch of 150 .*Got 143 samples in epoch 1"):
+        fit(make_model(), pruner, dataset)
+
+
+def test_a_run_has_one_recorder_and_one_gate(monkeypatch):
+    """Also after a cell of a notebook was run again: nothing piles up, and the model need not be traced again."""
+    pruner, handed = make_pruner(SAMPLES), []
+    callbacks = [PruneCallback(pruner) for _ in range(3)]
+    assert len({id(callback.recorder) for callback in callbacks}) == 1
+    kind = type(callbacks[0].recorder)
+    hand_over = kind.hand_over
+    monkeypatch.setattr(kind, "hand_over", lambda recorder: (handed.append(recorder), hand_over(recorder)))
+    pruner.begin_epoch()
+    handed.clear()
+    pruner.state_dict()
+    assert len({id(each) for each in handed}) == 1
+
+
+# -- beside other things that people do
+
+
+class Own(PruneMixin, keras.Model):
+    """Computes its losses itself."""
+
+    def train_step(self, data: Any) -> Any:
+        ids, (x, y) = data
+        with tf.GradientTape() as tape:
+            losses = cross_entropy(reduction=None)(y, self(x, training=True))
+            loss = tf.reduce_mean(losses)
+        self.optimizer.apply_gradients(
+            zip(tape.gradient(loss, self.trainable_variables), self.trainable_variables, strict=True)
+        )
+        self.observe(ids, losses)
+        return {"loss": loss}
+
+
+class Halved(PruneMixin, keras.Model):
+    """Adds to what Keras computes."""
+
+    def compute_loss(self, *args: Any, **options: Any) -> Any:
+        return super().compute_loss(*args, **options) + 0.0
+
+
+@pytest.mark.parametrize("kind", [Own, Halved])
+def test_steps_and_losses_of_ones_own(kind, reference):
+    model, pruner = make_model(kind, metrics=None), make_pruner(SAMPLES)
+    fit(model, pruner)
+    assert_same_run(pruner, model, reference)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")  # Keras's save
+def test_a_model_may_be_fitted_again_pruned_or_not(tmp_path, reference):
+    model = make_model()
+    begin = model.get_weights()
+    for _ in range(2):
+        model.set_weights(begin)
+        fit(model, pruner := make_pruner(SAMPLES))
+        assert_same_run(pruner, model, reference)
+    model.fit(IMAGES, DIGITS, verbose=0)
+    model.evaluate(IMAGES, DIGITS, verbose=0)
+    assert len(model.weights) == len(make_model(keras.Model).weights), "what is recorded is no part of the model"
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras", custom_objects={"Model": Model})
+    np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), model.predict(IMAGES, verbose=0))

@@ -1,0 +1,103 @@
+"""What ``fit`` cannot do with a pruned dataset: each is refused with the reason."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.errors import LossError, NotInEpoch, PrunedataError
+from tests.adapters.keras_helpers import (
+    DIGITS,
+    IMAGES,
+    SAMPLES,
+    Model,
+    data,
+    fit,
+    make_model,
+)
+from tests.adapters.tensorflow_helpers import make_pruner
+
+
+def drop_ids(pruner):
+    return prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).map(lambda number, pair: pair).batch(8)
+
+
+def unbatched(pruner):
+    return prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (drop_ids, {}, r"Expected batches of \(ids, data\)"),
+        (unbatched, {}, r"use batch\(\)"),
+        (lambda pruner: data(pruner).repeat(), {}, "repeat"),
+        (lambda pruner: data(make_pruner(SAMPLES)), {}, "of one pruner"),
+        (lambda pruner: tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)).batch(8), {}, "no pruned dataset"),
+        (data, {"class_weight": {0: 1.0}}, "sample weights"),
+        (data, {"initial_epoch": 1}, "Expected epoch 0, where the pruner stands"),
+    ],
+)
+def test_what_fit_cannot_do(dataset, options, why):
+    pruner = make_pruner(SAMPLES)
+    with pytest.raises(PrunedataError, match=why):
+        fit(make_model(), pruner, dataset(pruner), **options)
+
+
+def test_a_pruned_dataset_needs_the_callback():
+    with pytest.raises(PrunedataError, match="PruneCallback"):
+        make_model().fit(data(make_pruner(SAMPLES)), verbose=0)
+
+
+def test_the_callback_needs_the_mixin():
+    with pytest.raises(PrunedataError, match="Expected a model with PruneMixin"):
+        make_model(keras.Model).fit(IMAGES, DIGITS, callbacks=[PruneCallback(make_pruner(SAMPLES))], verbose=0)
+
+
+def test_the_mixin_stands_first():
+    with pytest.raises(PrunedataError, match="hides the mixin"):
+        type("Model", (keras.Model, PruneMixin), {})
+
+
+def test_more_epochs_than_the_schedule_has():
+    pruner = make_pruner(SAMPLES)
+    with pytest.raises(NotInEpoch, match="Expected one of 5 epochs"):
+        fit(make_model(), pruner, epochs=6)
+    assert len(pruner.history) == 5
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "why"),
+    [
+        (lambda y, guess: keras.ops.mean(guess), LossError, "Expected a loss for each sample"),
+        (None, PrunedataError, "compiled with a loss"),
+    ],
+)
+def test_a_loss_that_is_not_of_samples(loss, error, why):
+    inputs = keras.Input((64,))
+    model = Model(inputs, keras.layers.Dense(10, activity_regularizer="l2")(inputs))
+    model.compile("sgd", loss)
+    with pytest.raises(error, match=why):
+        fit(model, make_pruner(SAMPLES))
+
+
+def test_losses_that_are_not_finite_are_named():
+    images = IMAGES.copy()
+    images[40] = np.nan
+    pruner = make_pruner(SAMPLES)
+    with pytest.raises(LossError, match="Expected finite losses"):
+        fit(make_model(), pruner, data(pruner, (images, DIGITS)))
+
+
+def test_a_cache_behind_prune_is_noticed():
+    pruner = make_pruner(SAMPLES)
+    with pytest.raises(LossError, match="cache"):
+        fit(make_model(), pruner, data(pruner).cache())
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_samples_twice_are_noticed(jit):
+    pruner = make_pruner(SAMPLES)
+    with pytest.raises(LossError, match="repeat"):
+        fit(make_model(jit_compile=jit), pruner, data(pruner).repeat(2))

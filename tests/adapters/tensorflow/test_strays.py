@@ -1,0 +1,91 @@
+"""Samples that ``tf.data`` gives against the mask: by a cache, a repeat or an old iterator behind ``prune``."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from prunedata.adapters.tensorflow import prune
+from prunedata.errors import LossError, SkippedSamples
+from tests.adapters.tensorflow_helpers import KEPT, SAMPLES, losses_of, make_pruner, one_epoch, parse, raw
+
+
+@pytest.mark.parametrize("disk", [False, True], ids=["memory", "file"])
+def test_a_cache_behind_prune_is_noticed(tmp_path, disk):
+    pruner = make_pruner()
+    pairs = prune(raw(), pruner).cache(str(tmp_path / "cache") if disk else "")
+    one_epoch(pairs, pruner)
+    with pytest.raises(LossError, match=r"Got 180 that are pruned.*cache"):
+        one_epoch(pairs, pruner)
+
+
+def test_the_raw_dataset_iterated_in_the_place_of_the_pruned_one_is_named():
+    pruner = make_pruner()
+    pairs = prune(raw(), pruner)
+    one_epoch(pairs, pruner)
+    with pytest.raises(LossError, match=r"Got 180 that are pruned.*the dataset iterated that was given to prune\(\)"):
+        one_epoch(raw().enumerate(), pruner)
+
+
+def test_a_cache_of_a_pruned_epoch_is_noticed():
+    pruner = make_pruner()
+    one_epoch(prune(raw(), pruner), pruner)
+    pairs = prune(raw(), pruner).cache()
+    one_epoch(pairs, pruner)
+    with pytest.raises(SkippedSamples, match="180 that were not"):
+        one_epoch(pairs, pruner)
+
+
+def test_a_repeat_behind_prune_is_noticed():
+    pruner = make_pruner()
+    with pytest.raises(LossError, match=r"Got 603 of them more often.*repeat"):
+        one_epoch(prune(raw(), pruner).repeat(2), pruner)
+
+
+def test_an_endless_repeat_behind_prune_ends():
+    pruner = make_pruner()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="repeat"):
+        one_epoch(prune(raw(), pruner).repeat(), pruner)
+
+
+def test_an_iterator_of_an_earlier_epoch_is_noticed():
+    """With repeat() and a number of steps, an iterator reads ahead under the mask of the epoch before."""
+    pruner = make_pruner()
+    endless = iter(prune(raw(), pruner).repeat().prefetch(SAMPLES))
+
+    def epoch():
+        for ids in [next(endless)[0] for _ in range(pruner.begin_epoch().kept)]:
+            pruner.observe(ids[tf.newaxis], losses_of(ids[tf.newaxis], 0))
+        pruner.end_epoch()
+
+    epoch()
+    # Which of the two depends on how far it has read ahead.
+    with pytest.raises((LossError, SkippedSamples), match=r"an iterator that was made in an earlier epoch|were not"):
+        epoch()
+
+
+def test_pruned_samples_and_repeated_ones_may_be_observed_beside_the_dataset():
+    """As in the core."""
+    pruner, told = make_pruner(), make_pruner()
+    dataset = prune(raw(), pruner).map(parse).batch(32)
+    for epoch in pruner.epochs():
+        told.begin_epoch()
+        batches = [ids.numpy() for ids, _ in dataset]
+        if epoch.kept < SAMPLES:
+            batches.append(np.flatnonzero(~epoch.keep))
+        batches.append(np.repeat(batches[0], 2))
+        for ids in batches:
+            for each in (pruner, told):
+                each.observe(ids, losses_of(ids, epoch.number))
+        told.end_epoch()
+    assert [record["observed"] for record in pruner.history] == [SAMPLES + 64] * 5
+    assert np.array_equal(pruner.visits, told.visits)
+    assert np.array_equal(pruner.hits, told.hits)
+
+
+def test_samples_that_a_stage_behind_prune_doubles_count_twice():
+    pruner = make_pruner()
+    twice = prune(raw(), pruner).flat_map(lambda *pair: tf.data.Dataset.from_tensors(pair).repeat(2))
+    for epoch in pruner.epochs():
+        for ids, _ in twice.batch(64):
+            pruner.observe(ids, losses_of(ids, epoch.number))
+    assert [record["observed"] for record in pruner.history] == [2 * kept for kept in KEPT]

@@ -1,0 +1,200 @@
+"""Hugging Face datasets: map-style through PyTorch's loader, iterable ones through streams. The contract itself is
+tested in test_conformance; here are the ways of this framework.
+"""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from prunedata import LossError, Pruner, Schedule
+from prunedata.adapters import iterable
+from prunedata.adapters.torch import prune
+from prunedata.testing import losses_of
+
+datasets = pytest.importorskip("datasets")
+
+SAMPLES = 60
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
+
+
+def start():
+    return Pruner(SAMPLES, Schedule(5, window=5, start=1, block=2, pruned_per_block=1), prune=0.3, seed=3)
+
+
+def png(number):
+    image = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image.new("L", (4, 4), number).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def images():
+    """A Dataset with a column of images, in which the picture of a sample has its uid as its colour."""
+    columns = {"uid": list(range(SAMPLES)), "image": [{"bytes": png(uid), "path": None} for uid in range(SAMPLES)]}
+    features = datasets.Features({"uid": datasets.Value("int64"), "image": datasets.Image()})
+    return datasets.Dataset.from_dict(columns, features=features)
+
+
+def decode(record):
+    from PIL import Image
+
+    assert set(record["image"]) == {"bytes", "path"}, "decoded before it was known whether it is kept"
+    return np.array(Image.open(io.BytesIO(record["image"]["bytes"])))
+
+
+def train(loader, pruner, read):
+    for epoch in pruner.epochs():
+        seen = []
+        for batch in loader:
+            numbers = read(batch)
+            loader.observe(torch.from_numpy(losses_of(numbers, epoch.number)))
+            seen += numbers.tolist()
+        assert sorted(seen) == np.flatnonzero(epoch.keep).tolist()
+    assert [record["kept"] for record in pruner.history] == [60, 42, 60, 42, 60]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_only_what_is_kept_is_decoded(images, workers):
+    raw = images.to_iterable_dataset(num_shards=3).cast_column("image", datasets.Image(decode=False))
+    pruner, decoded = start(), []
+
+    def then(record):
+        decoded.append(record["uid"])
+        return decode(record)
+
+    stream = iterable.prune(raw, pruner, id="uid", then=then)
+    train(prune(DataLoader(stream, batch_size=8, num_workers=workers), pruner), pruner, lambda batch: batch[:, 0, 0])
+    if workers == 0:
+        assert len(decoded) == sum(record["kept"] for record in pruner.history)
+
+
+def test_without_the_cast_all_is_decoded_before_it_can_be_dropped(images):
+    """The trap. Casting back behind the filter would not help: it does not decode."""
+    pruner = start()
+    stream = iterable.prune(images.to_iterable_dataset(), pruner, id="uid", then=decode)
+    pruner.begin_epoch()
+    with pytest.raises(TypeError, match="not iterable"):
+        next(iter(stream))
+    uncast = images.to_iterable_dataset().cast_column("image", datasets.Image(decode=False))
+    assert set(next(iter(uncast.filter(bool)))["image"]) == {"bytes", "path"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_map_style_decodes_only_what_the_sampler_asks_for(images, workers):
+    asked = []
+
+    def transform(rows):
+        asked.extend(rows["uid"])
+        return {"uid": rows["uid"], "pixels": [np.array(image) for image in rows["image"]]}
+
+    pruner = start()
+    loader = DataLoader(images.with_transform(transform), batch_size=8, shuffle=True, num_workers=workers)
+    train(prune(loader, pruner), pruner, lambda batch: batch["pixels"][:, 0, 0])
+    if workers == 0:
+        assert len(asked) == sum(record["kept"] for record in pruner.history)
+
+
+@pytest.mark.parametrize("name", ["torch", "numpy"])
+def test_formatted_streams(images, name):
+    raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=2).with_format(name)
+    pruner = start()
+    stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
+    train(prune(DataLoader(stream, batch_size=8), pruner), pruner, lambda batch: batch)
+    assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
+
+
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+def test_each_epoch_can_have_an_order_of_its_own(images, workers, persistent):
+    raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=4).shuffle(seed=1, buffer_size=20)
+    pruner, orders = start(), []
+    stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
+    loader = prune(DataLoader(stream, batch_size=8, num_workers=workers, persistent_workers=persistent), pruner)
+    for epoch in pruner.epochs():
+        raw.set_epoch(epoch.number)
+        orders.append([])
+        for numbers in loader:
+            loader.observe(torch.from_numpy(losses_of(numbers, epoch.number)))
+            orders[-1] += numbers.tolist()
+    assert [len(order) for order in orders] == [60, 42, 60, 42, 60]
+    assert orders[0] != orders[2] != orders[4]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_more_workers_than_shards_and_shards_that_do_not_divide(images, workers):
+    for shards in (1, 2, 5):
+        raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=shards)
+        pruner = start()
+        stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
+        loader = prune(DataLoader(stream, batch_size=8, num_workers=workers), pruner)
+        train(loader, pruner, lambda batch: batch)
+        assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
+
+
+def test_a_map_style_dataset_given_as_raw_is_split_between_workers(images):
+    pruner = start()
+    stream = iterable.prune(images.select_columns(["uid"]), pruner, id="uid", then=lambda record: record["uid"])
+    train(prune(DataLoader(stream, batch_size=8, num_workers=2), pruner), pruner, lambda batch: batch)
+    assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
+
+
+def numbered(record, place):
+    return {"place": place, "uid": record["uid"]}
+
+
+def test_indices_of_a_stream_are_no_ids(images):
+    """The trap: each worker counts its own shards."""
+    raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=2).map(numbered, with_indices=True)
+    pruner = start()
+    stream = iterable.prune(raw, pruner, id="place", then=lambda record: record["uid"])
+    loader = prune(DataLoader(stream, batch_size=8, num_workers=2), pruner)
+    pruner.begin_epoch()
+    batches = iter(loader)
+    loader.observe(torch.from_numpy(losses_of(next(batches), 0)))
+    with pytest.raises(LossError, match="Got sample 0 again"):
+        next(batches)
+
+
+def test_a_column_that_is_not_there_or_no_integer_is_told(images):
+    pruner = start()
+    pruner.begin_epoch()
+    with pytest.raises(LossError, match=r"Expected an int as the id of a sample\. Got 0\.0"):
+        next(iter(iterable.prune(images.to_iterable_dataset(), pruner, id=lambda record: float(record["uid"]))))
+
+
+def test_a_stateful_loader_goes_on_in_the_middle_of_an_epoch(images):
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def build(pruner):
+        raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=4)
+        stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
+        return StatefulDataLoader(stream, batch_size=8, num_workers=2)
+
+    def epoch_of(loader, pruner, stop=None):
+        epoch, seen = pruner.begin_epoch(), []
+        for ids, numbers in loader:
+            assert torch.equal(ids, numbers)
+            pruner.observe(ids, losses_of(numbers, epoch.number))
+            seen.append(numbers.tolist())
+            if len(seen) == stop:
+                return seen
+        pruner.end_epoch()
+        return seen
+
+    whole, first, second = start(), start(), start()
+    loader = build(whole)
+    expected = [epoch_of(loader, whole) for _ in range(3)]
+
+    loader = build(first)
+    epoch_of(loader, first)
+    begun = epoch_of(loader, first, stop=3)
+    states = first.state_dict(), loader.state_dict()
+    second.load_state_dict(states[0])
+    loader = build(second)
+    loader.load_state_dict(states[1])
+    assert begun + epoch_of(loader, second) == expected[1]
+    assert epoch_of(loader, second) == expected[2]
+    assert second.counts.tolist() == whole.counts.tolist()

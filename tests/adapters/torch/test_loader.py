@@ -1,0 +1,302 @@
+"""The traps of map-style PyTorch data: what reaches the loop, and which losses are recorded for which samples."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+import webdataset as wds
+from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, get_worker_info
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata import LossError, NotInEpoch, PrunedataError
+from prunedata.adapters.torch import prune
+from tests.adapters.torch_helpers import (
+    BATCH,
+    SAMPLES,
+    Items,
+    by_the_core,
+    flat,
+    loader_of,
+    losses_of,
+    make_pruner,
+    second,
+    train,
+)
+
+Pair = namedtuple("Pair", "features index")
+
+WORKERS = {
+    "0 workers": {},
+    "2 workers": {"num_workers": 2},
+    "persistent": {"num_workers": 2, "persistent_workers": True},
+    "prefetch": {"num_workers": 2, "prefetch_factor": 5},
+    "spawn": {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "spawn"},
+    "forkserver": {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "forkserver"},
+}
+
+
+def test_the_masks_change():
+    """Without this, a loader that goes on with its first mask would pass every test below."""
+    kept, _ = by_the_core(make_pruner())
+    assert [len(ids) for ids in kept] == [103, 73, 103, 73, 103]
+    assert kept[1] != kept[3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [
+        *((DataLoader, workers) for workers in WORKERS if workers not in ("spawn", "forkserver")),
+        *((StatefulDataLoader, workers) for workers in ("0 workers", "2 workers", "persistent")),
+        # Their workers import PyTorch anew.
+        *(pytest.param(DataLoader, method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")),
+    ],
+)
+def test_each_epoch_has_its_kept_samples_once_in_the_order_of_the_core(kind, workers):
+    pruner = make_pruner()
+    seen = train(prune(loader_of(kind=kind, **WORKERS[workers]), pruner), pruner)
+    assert seen == by_the_core(make_pruner())[1]
+
+
+def test_sequential_loaders_stay_sequential():
+    pruner = make_pruner()
+    seen = train(prune(loader_of(shuffle=False), pruner), pruner)
+    assert seen[0][0] == list(range(BATCH))
+    assert all(flat(batches) == sorted(flat(batches)) for batches in seen)
+
+
+def test_out_of_order_workers_cannot_part_a_batch_from_its_ids():
+    """A queue of sampler indices beside the loader would be wrong here."""
+    pruner = make_pruner()
+    seen = train(prune(loader_of(Items(slow=True), num_workers=2, in_order=False), pruner), pruner)
+    assert seen[0] != by_the_core(make_pruner())[1][0]
+
+
+def ahead(batches):
+    """Fetch one batch before the last is used, as accelerate does."""
+    batches = iter(batches)
+    waiting = next(batches)
+    for batch in batches:
+        yield waiting
+        waiting = batch
+    yield waiting
+
+
+class TestLookAhead:
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_is_refused_without_ids(self, workers):
+        pruner = make_pruner()
+        loader = prune(loader_of(num_workers=workers), pruner)
+        pruner.begin_epoch()
+        _, index = next(ahead(loader))
+        with pytest.raises(LossError, match=r"Got 2: the loop fetches batches ahead .* with_ids=True"):
+            loader.observe(losses_of(index, 0))
+        assert pruner.counts.sum() == 0
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_is_exact_with_ids(self, workers):
+        pruner = make_pruner()
+        loader = prune(loader_of(num_workers=workers), pruner, with_ids=True)
+        for epoch in pruner.epochs():
+            for ids, (_, index) in ahead(loader):
+                assert ids.dtype == np.int64
+                assert ids.tolist() == index.tolist()
+                loader.observe(losses_of(index, epoch.number), ids)
+        other = make_pruner()
+        train(prune(loader_of(), other), other)
+        assert np.array_equal(pruner.counts, other.counts)
+
+    def test_ids_are_asked_for(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner, with_ids=True)
+        pruner.begin_epoch()
+        ids, _ = next(iter(loader))
+        with pytest.raises(LossError, match=r"Expected observe\(losses, ids\)"):
+            loader.observe(losses_of(ids, 0))
+
+
+def as_dict(items):
+    return {"nested": {"index": torch.tensor([index for _, index in items])}}
+
+
+class Dicts(Items):
+    def __getitem__(self, index):
+        return {"index": super().__getitem__(index)[1]}
+
+
+class Many(Dicts):
+    def __getitems__(self, indices):
+        return [{"index": index} for index in indices]
+
+    def __getitem__(self, index):
+        raise AssertionError("Expected a call of __getitems__.")
+
+
+class Pairs(Items):
+    def __getitem__(self, index):
+        return Pair(*super().__getitem__(index))
+
+
+class Ids(Items):
+    def __getitem__(self, index):
+        return super().__getitem__(index)[1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("dataset", "options", "read"),
+    [
+        (Dicts(), {}, lambda batch: batch["index"]),
+        (Many(), {}, lambda batch: batch["index"]),
+        (Items(), {"collate_fn": as_dict}, lambda batch: batch["nested"]["index"]),
+        (Pairs(), {}, lambda batch: batch.index),
+        (Ids(), {}, lambda batch: batch),
+        (Ids(), {"collate_fn": list}, lambda batch: batch),
+        (TensorDataset(torch.arange(SAMPLES)), {}, lambda batch: batch[0]),
+        (ConcatDataset([Items(60), Items(43, first=60)]), {}, second),
+        (Subset(Items(500), range(400, 400 - SAMPLES, -1)), {}, lambda batch: 400 - batch[1]),
+    ],
+    ids=["dict", "getitems", "collate", "namedtuple", "bare", "list", "tensors", "concat", "subset"],
+)
+def test_batches_keep_their_structure_and_ids_are_positions(dataset, options, read, workers):
+    pruner, kinds = make_pruner(), set()
+    plain = loader_of(dataset, num_workers=workers, **options)
+
+    def reading(batch):
+        kinds.add(type(batch))
+        return read(batch)
+
+    assert train(prune(plain, pruner), pruner, reading) == by_the_core(make_pruner())[1]
+    assert kinds == {type(next(iter(plain)))}
+
+
+class Moving(DataLoader):
+    """As many a loader that moves its batches to a device."""
+
+    def __init__(self, *args, note, **options):
+        super().__init__(*args, **options)
+        self.note = note
+
+    def __iter__(self):
+        for features, index in super().__iter__():
+            yield features.double(), index
+
+    def noted(self):
+        return f"{self.note}, {len(self)}"
+
+
+class MovingStateful(StatefulDataLoader):
+    def __iter__(self):
+        for features, index in super().__iter__():
+            yield features.double(), index
+
+
+class TestTheLoader:
+    def test_is_of_its_own_class(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(kind=Moving, note="mine"), pruner)
+        assert isinstance(loader, Moving)
+        assert loader.noted() == "mine, 13"
+
+        def read(batch):
+            assert batch[0].dtype == torch.float64
+            return batch[1]
+
+        assert train(loader, pruner, read) == by_the_core(make_pruner())[1]
+
+    def test_of_a_subclass_keeps_its_position(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(kind=MovingStateful), pruner)
+        assert isinstance(loader, StatefulDataLoader)
+        assert train(loader, pruner) == by_the_core(make_pruner())[1]
+
+    def test_given_is_left_as_it_was(self):
+        given = loader_of(num_workers=2, persistent_workers=True)
+        next(iter(given))  # its workers have begun
+        before = dict(vars(given))
+        pruner = make_pruner()
+        train(prune(given, pruner), pruner)
+        assert {name: value for name, value in vars(given).items() if name != "_iterator"} == {
+            name: value for name, value in before.items() if name != "_iterator"
+        }
+        assert sorted(index for _, indices in given for index in indices.tolist()) == list(range(SAMPLES))
+
+    def test_given_may_have_a_position(self):
+        given = loader_of(kind=StatefulDataLoader)
+        next(iter(given))
+        given.load_state_dict(given.state_dict())
+        pruner = make_pruner()
+        assert train(prune(given, pruner), pruner) == by_the_core(make_pruner())[1]
+        given.load_state_dict({})
+        given.state_dict()  # begins an iterator that its next iter() would take
+        pruner = make_pruner()
+        assert train(prune(given, pruner), pruner) == by_the_core(make_pruner())[1]
+
+    def test_reaches_the_users_dataset(self):
+        items = Items()
+        loader = prune(loader_of(items), make_pruner())
+        assert loader.dataset.classes is items.classes
+        assert len(loader.dataset) == SAMPLES
+        assert not hasattr(loader.dataset, "transform")
+        loader.dataset.scale = 2.0
+        assert items.scale == 2.0
+
+    def test_starts_its_workers_as_the_user_says(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(num_workers=2, worker_init_fn=double), pruner)
+        pruner.begin_epoch()
+        assert all((features[:, 2] == 2).all() for features, _ in loader)
+
+    def test_may_be_one_of_two(self):
+        """Two loaders over the same samples, as with two augmentations: one pruner, and each is exact."""
+        pruner = make_pruner()
+        loaders = [prune(loader_of(num_workers=workers), pruner) for workers in (0, 2)]
+        for epoch in pruner.epochs():
+            for _, index in loaders[epoch.number % 2]:
+                loaders[epoch.number % 2].observe(losses_of(index, epoch.number))
+        assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
+
+
+def double(worker):
+    get_worker_info().dataset.scale = 2.0
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(SAMPLES))
+
+
+class Unsized(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        return index
+
+
+class TestErrors:
+    def test_outside_an_epoch(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        with pytest.raises(NotInEpoch, match=r"for epoch in pruner\.epochs"):
+            iter(loader)
+        with pytest.raises(NotInEpoch):
+            next(iter(loader))
+        train(loader, pruner)
+        with pytest.raises(NotInEpoch):
+            iter(loader)
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (Items, r"DataLoader\. Got a tests\..*\.Items: wrap the loader, not its dataset"),
+            (lambda: iter(loader_of()), r"Got a torch\..*\._SingleProcessDataLoaderIter: wrap the loader"),
+            (type("DataLoader", (), {"__module__": "grain"}), r"Got a grain\.DataLoader, of another library"),
+            (lambda: wds.WebLoader(Items()), r"Got a webdataset\..*\.WebLoader, .* make the DataLoader yourself"),
+            (lambda: DataLoader(Stream()), "Expected a map-style dataset.* Got the IterableDataset Stream"),
+            (lambda: loader_of(Items(104)), "Expected a dataset of 103 samples.* Got one of 104"),
+            (lambda: DataLoader(Unsized(), sampler=range(9)), "Expected a dataset of 103 samples.* Got one of None"),
+            (lambda: prune(loader_of(), make_pruner()), r"not yet pruned. Got the result of prune\(\)"),
+        ],
+        ids=["dataset", "iterator", "another library's", "WebLoader", "iterable", "number", "unsized", "twice"],
+    )
+    def test_at_once(self, given, message):
+        with pytest.raises(PrunedataError, match=message):
+            prune(given(), make_pruner())

@@ -1,0 +1,225 @@
+"""From the loss tensor of the user's loop to the counts, and back as a mean to call backward() on."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from prunedata import LossError, Pruner, Random, Schedule
+from prunedata.adapters.torch import prune
+from prunedata.adapters.torch.losses import DeviceBlock, Recorder
+from prunedata.adapters.torch.run import TorchRun
+from tests.adapters.torch_helpers import Items, make_pruner, train
+
+CPU = torch.device("cpu")
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+@pytest.fixture
+def opened():
+    """A pruner in its first epoch, its loader, and the ids of the batch that was delivered first."""
+    pruner = make_pruner()
+    loader = prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
+    pruner.begin_epoch()
+    batches = iter(loader)
+    return pruner, loader, next(batches)[1], batches
+
+
+class TestTheMean:
+    def test_carries_the_gradient_and_leaves_the_losses_alone(self, opened):
+        _, loader, index, _ = opened
+        weights = torch.linspace(0.5, 2.0, len(index), requires_grad=True)
+        losses = weights * 3
+        before, version = losses.detach().clone(), losses._version
+        mean = loader.observe(losses)
+        assert mean.shape == ()
+        assert torch.equal(mean, losses.mean())
+        mean.backward()
+        assert torch.allclose(weights.grad, torch.full_like(weights, 3 / len(index)))
+        assert torch.equal(losses, before)
+        assert losses._version == version
+        assert losses.requires_grad
+
+    def test_is_that_of_the_dtype(self, opened):
+        _, loader, index, _ = opened
+        assert loader.observe(torch.rand(len(index), dtype=torch.float16)).dtype == torch.float16
+
+
+def test_losses_are_copied():
+    pruner = make_pruner()
+    loader = prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
+    pruner.begin_epoch()
+    for _, index in loader:
+        losses = torch.arange(len(index)).float()
+        loader.observe(losses)
+        losses.fill_(torch.nan)
+    assert (pruner.counts > 0).sum() == 12 * 4 + 3  # the upper half of 12 batches of 8, and of one of 7
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_every_floating_dtype_is_recorded_as_it_is(dtype):
+    pruner, told = make_pruner(), make_pruner()
+    loader = prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
+    pruner.begin_epoch()
+    told.begin_epoch()
+    random = torch.Generator().manual_seed(1)
+    for _, index in loader:
+        # As close together as the dtype can tell apart: one of fewer digits would find no hits.
+        spread = torch.rand(len(index), generator=random, dtype=torch.float64) * 64 * torch.finfo(dtype).eps
+        losses = (1 + spread).to(dtype).requires_grad_()
+        loader.observe(losses)
+        told.observe(index.numpy(), losses.detach().double().numpy())
+    assert np.array_equal(pruner.counts, told.counts)
+    assert pruner.counts.sum() > 30
+
+
+@pytest.mark.parametrize("later", [0, 2])
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (lambda n: torch.rand(n, 1), r"reduction='none'\)\. Got shape \(8, 1\)"),
+        (lambda n: torch.rand(n).mean(), r"reduction='none'\)\. Got shape \(\)"),
+        (lambda n: torch.rand(n - 1), r"one loss for each id\. Got 8 ids and 7 losses"),
+        (np.zeros, "Expected losses as a Tensor.* Got ndarray"),
+        (lambda n: 0.5, "Expected losses as a Tensor.* Got float"),
+    ],
+    ids=["column", "scalar", "length", "array", "float"],
+)
+def test_what_is_not_one_loss_a_sample_is_refused(opened, losses, message, later):
+    pruner, loader, index, batches = opened
+    for _ in range(later):
+        loader.observe(torch.zeros(len(index)))
+        index = next(batches)[1]
+    with pytest.raises(LossError, match=message):
+        loader.observe(losses(len(index)))
+    assert not pruner.counts.any()
+
+
+@pytest.mark.parametrize("shape", [(), (8, 1), (7,), (1,)])
+def test_a_device_refuses_alike(shape):
+    """Of a tensor elsewhere only the shape can be looked at without waiting for it."""
+    losses = torch.empty(shape, device="meta")
+    with pytest.raises(LossError, match=r"shape \(8,\), one per sample \(reduction='none'\)\. Got \("):
+        Recorder(make_pruner()).add(np.arange(8), losses)
+
+
+def sum_of(pruner):
+    return pruner.state_dict()["state"]["meter"]["loss_sum"]
+
+
+def block_of(pruner, capacity):
+    """A block of losses that a run holds back, as if they were on a device."""
+    run = pruner.attach(TorchRun(pruner))
+    run.recorder._block = DeviceBlock(pruner, CPU, capacity)
+    return run.recorder._block
+
+
+class TestDeviceBlock:
+    """On CPU tensors, where it has nothing to do but must come to the same as without it."""
+
+    @given(
+        capacity=st.integers(1, 40),
+        sizes=st.lists(st.integers(1, 60), min_size=1, max_size=30),
+        looks=st.sets(st.integers(0, 29), max_size=4),
+        seed=st.integers(0, 1000),
+    )
+    def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed):
+        pruner, told = make_pruner(policy=Random()), make_pruner(policy=Random())
+        block = block_of(pruner, capacity)
+        random = np.random.default_rng(seed)
+        for each in (pruner, told):
+            each.begin_epoch()
+        for number, size in enumerate(sizes):
+            ids = random.integers(0, pruner.samples, size)
+            # So far apart that their sum tells in which order the batches came.
+            losses = torch.from_numpy(np.exp2(60 * random.random(size)).astype(np.float32))
+            told.observe(ids, losses.numpy())
+            block.add(ids, losses)
+            losses.fill_(torch.nan)
+            ids.fill(0)  # a buffer of the caller's own
+            if number in looks:  # in the middle of a block
+                assert pruner.state_dict()["arrays"] == told.state_dict()["arrays"]
+                assert pruner.state_dict()["state"]["observed"] == told.state_dict()["state"]["observed"]
+        assert sum_of(pruner) == sum_of(told)
+        assert np.array_equal(pruner.counts, told.counts)
+        visits = [np.frombuffer(each.state_dict()["arrays"]["tally"]["data"], "<u4") for each in (pruner, told)]
+        assert np.array_equal(*visits)
+
+    def test_holds_losses_back(self):
+        """Else the test above would compare nothing."""
+        pruner, observed = make_pruner(), []
+        pruner.observe = lambda ids, losses: observed.append(ids.tolist())
+        block = DeviceBlock(pruner, CPU, 10)
+        for first in range(0, 16, 4):
+            block.add(np.arange(first, first + 4), torch.rand(4))
+        assert observed == []  # two blocks of two batches: one on its way, one filling
+        block.add(np.arange(4), torch.rand(4))
+        assert observed == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        block.hand_over()
+        block.hand_over()
+        assert observed == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15], [0, 1, 2, 3]]
+
+    def test_gives_an_epoch_all_its_losses_at_its_end(self, monkeypatch):
+        seen = train_through_a_block(monkeypatch, make_pruner())
+        other = make_pruner()
+        assert seen == train(prune(DataLoader(Items(), batch_size=8, shuffle=True), other), other)
+
+    def test_forgets_what_it_holds_when_another_state_is_loaded(self):
+        pruner = make_pruner()
+        pruner.begin_epoch()
+        pruner.observe(np.arange(8), np.arange(8.0))
+        state = pruner.state_dict()
+        block = block_of(pruner, 100)
+        block.add(np.arange(8, 16), torch.full((8,), torch.nan))
+        pruner.load_state_dict(state)
+        pruner.begin_epoch()
+        assert np.flatnonzero(pruner.counts).tolist() == [4, 5, 6, 7]
+        assert pruner.current.remaining.sum() == pruner.samples - 8
+
+
+def train_through_a_block(monkeypatch, pruner):
+    """Train as on a device: the recorder finds a block of 20 losses and no tensor on the CPU."""
+
+    def add(recorder, ids, losses):
+        if recorder._block is None:
+            recorder._block = DeviceBlock(recorder.pruner, CPU, 20)
+        recorder._block.add(ids, losses)
+
+    monkeypatch.setattr(Recorder, "add", add)
+    return train(prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)
+
+
+@cuda
+class TestOnCuda:
+    SAMPLES = 300_000
+
+    def run(self, device, dtype=torch.float32, mode="default"):
+        schedule = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
+        pruner = Pruner(self.SAMPLES, schedule, prune=0.25, seed=1)
+        ids = torch.arange(self.SAMPLES)
+        loader = prune(DataLoader(ids, batch_size=1000, shuffle=True), pruner)
+        table = torch.rand(self.SAMPLES, generator=torch.Generator().manual_seed(2)).to(dtype).to(device)
+        for _ in pruner.epochs():
+            for index in loader:
+                where = index.pin_memory().to(device, non_blocking=True) if device == "cuda" else index
+                torch.cuda.set_sync_debug_mode(mode)  # the loop's own part may not wait either
+                loader.observe(table[where].requires_grad_()).backward()
+                torch.cuda.set_sync_debug_mode("default")
+        return pruner
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+    def test_no_batch_makes_the_host_wait_and_nothing_is_lost(self, dtype):
+        """Four blocks and more an epoch, so that blocks are sent and landed within the loop."""
+        on_cuda, on_cpu = self.run("cuda", dtype, mode="error"), self.run("cpu", dtype)
+        assert np.array_equal(on_cuda.counts, on_cpu.counts)
+        assert np.array_equal(on_cuda.visits, on_cpu.visits)
+
+    def test_the_mode_would_tell(self):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            with pytest.raises(RuntimeError, match="synchroniz"):
+                torch.ones(1, device="cuda").item()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,308 @@
+"""Whose order an epoch has, what is left out of it, and its length."""
+
+import numpy as np
+import pytest
+import torch
+from torch.optim.lr_scheduler import OneCycleLR
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from prunedata import PrunedataError, Random, SkippedSamples
+from prunedata.adapters.torch import prune
+from tests.adapters.torch_helpers import (
+    BATCH,
+    EVERY_OTHER,
+    SAMPLES,
+    Items,
+    by_the_core,
+    flat,
+    losses_of,
+    make_pruner,
+    train,
+)
+
+KEPT, ORDERS = by_the_core(make_pruner())
+
+
+class Backwards(Sampler):
+    """A user's own: every sample, the last first."""
+
+    def __len__(self):
+        return SAMPLES
+
+    def __iter__(self):
+        return iter(range(SAMPLES - 1, -1, -1))
+
+
+class Buckets(Sampler):
+    """A user's own batch sampler: neighbours together, in batches of uneven sizes."""
+
+    sizes = (1, 2, 3, 40, 5, 6, 46)
+
+    def __len__(self):
+        return len(self.sizes)
+
+    def __iter__(self):
+        ends = np.cumsum(self.sizes)
+        return (list(range(end - size, end)) for size, end in zip(self.sizes, ends.tolist(), strict=True))
+
+
+def run(options, *, pruner=None, dataset=None):
+    pruner = make_pruner() if pruner is None else pruner
+    return train(prune(DataLoader(dataset or Items(), **options), pruner), pruner)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+class TestAUsersOwn:
+    def test_sampler_keeps_its_order(self, workers):
+        seen = run({"sampler": Backwards(), "batch_size": BATCH, "num_workers": workers})
+        for batches in seen:
+            assert flat(batches) == sorted(flat(batches), reverse=True)
+            assert {len(batch) for batch in batches[:-1]} == {BATCH}
+        assert [len(flat(batches)) for batches in seen] == [len(kept) for kept in KEPT]
+
+    def test_batch_sampler_keeps_its_batches_and_drops_empty_ones(self, workers):
+        pruner = make_pruner(prune=0.6)
+        loader = prune(DataLoader(Items(), batch_sampler=Buckets(), num_workers=workers), pruner)
+        kept = []
+        for epoch in pruner.epochs():
+            batches = []
+            for _, index in loader:
+                batches.append(index.tolist())
+                loader.observe(losses_of(index, epoch.number))
+            filtered = [[index for index in batch if epoch.keep[index]] for batch in Buckets()]
+            assert batches == [batch for batch in filtered if batch]
+            kept.append(len(batches))
+        assert kept[0] == len(Buckets.sizes) > min(kept)  # some were empty
+
+    def test_sampler_may_give_a_part(self, workers):
+        pruner = make_pruner()
+        part = list(range(0, SAMPLES, 2))
+        seen = run({"sampler": SubsetRandomSampler(part), "batch_size": BATCH, "num_workers": workers}, pruner=pruner)
+        assert sorted(flat(seen[0])) == part
+        assert set(flat(seen[1])) < set(part)
+        assert len(flat(seen[1])) == len(set(flat(seen[1])))
+
+    def test_sampler_may_repeat(self, workers):
+        weighted = WeightedRandomSampler(torch.arange(1, SAMPLES + 1).double(), 300, replacement=True)
+        pruner = make_pruner()
+        seen = run({"sampler": weighted, "batch_size": BATCH, "num_workers": workers}, pruner=pruner)
+        assert len(flat(seen[0])) == 300 == pruner.history[0]["observed"]
+        assert 0 < len(flat(seen[1])) < 300
+
+    def test_random_sampler_with_replacement_is_its_own(self, workers):
+        seen = run({"sampler": RandomSampler(Items(), replacement=True), "batch_size": 50, "num_workers": workers})
+        assert len(flat(seen[0])) == SAMPLES > len(set(flat(seen[0])))
+
+    def test_sampler_without_batches(self, workers):
+        seen = run({"sampler": Backwards(), "batch_size": None, "num_workers": workers})
+        assert flat(seen[0]) == list(Backwards())
+        assert {len(batch) for batch in flat_once(seen)} == {1}
+
+
+def flat_once(epochs):
+    return [batch for batches in epochs for batch in batches]
+
+
+class ListItems(Items):
+    def __getitem__(self, index):
+        indices = index if isinstance(index, list) else [index]
+        return torch.zeros(len(indices)), torch.tensor(indices)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_sampler": BatchSampler(RandomSampler(Items()), BATCH, drop_last=False)},
+        {"batch_size": BATCH, "shuffle": True, "generator": torch.Generator().manual_seed(3)},
+        {"batch_size": BATCH, "sampler": RandomSampler(range(SAMPLES))},
+        {"batch_size": BATCH, "sampler": DistributedSampler(Items(), num_replicas=1, rank=0)},
+    ],
+    ids=["batch sampler", "generator", "sampler", "distributed"],
+)
+def test_pytorchs_random_order_becomes_ours(options, workers):
+    assert run({**options, "num_workers": workers}) == ORDERS
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_batches(workers):
+    seen = run({"batch_size": None, "shuffle": True, "num_workers": workers})
+    assert seen[0] == [[index] for index in flat(ORDERS[0])]
+    assert [len(batches) for batches in seen] == [len(kept) for kept in KEPT]
+
+
+def test_a_batch_sampler_in_the_place_of_the_sampler():
+    sampler = BatchSampler(SequentialSampler(range(SAMPLES)), BATCH, drop_last=False)
+    seen = run({"sampler": sampler, "batch_size": None}, dataset=ListItems())
+    assert [flat(batches) for batches in seen[:1]] == KEPT[:1]
+    assert seen[0][0] == list(range(BATCH))
+    assert any(len(batch) < BATCH for batch in seen[1][:-1])
+
+
+class TestDropLast:
+    @pytest.mark.parametrize("policy", [{}, {"policy": Random()}], ids=["DroppingCount", "Random"])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"batch_size": BATCH, "shuffle": True, "drop_last": True},
+            {"batch_size": BATCH, "sampler": Backwards(), "drop_last": True},
+            {"batch_sampler": BatchSampler(RandomSampler(Items()), BATCH, drop_last=True)},
+        ],
+        ids=["ours", "a user's", "batch sampler"],
+    )
+    def test_is_excused(self, options, policy):
+        seen = run({**options, "num_workers": 2}, pruner=make_pruner(**policy))
+        assert [len(batches) for batches in seen] == [len(kept) // BATCH for kept in KEPT]
+        assert {len(batch) for batch in flat_once(seen)} == {BATCH}
+
+    @pytest.mark.parametrize("sampler", [{"shuffle": True}, {"sampler": Backwards()}], ids=["ours", "a user's"])
+    def test_excuses_no_more_than_the_last(self, sampler):
+        pruner = make_pruner()
+        loader = prune(DataLoader(Items(), batch_size=BATCH, drop_last=True, **sampler), pruner)
+        pruner.begin_epoch()
+        for number, (_, index) in enumerate(loader):
+            if number < 11:
+                loader.observe(losses_of(index, 0))
+        with pytest.raises(SkippedSamples, match=r"all 96 kept samples .* Got 8 that were not.* 8 were delivered"):
+            pruner.end_epoch()
+
+    @pytest.mark.parametrize("sampler", [{"shuffle": True}, {"sampler": Backwards()}], ids=["ours", "a user's"])
+    def test_that_drops_all_of_an_epoch_is_told_when_the_loader_is_wrapped(self, sampler):
+        options = {"batch_size": 74, "drop_last": True, **sampler}
+        with pytest.raises(PrunedataError, match=r"at least one batch of 74 .*Got 73 samples in epoch 1, which would"):
+            prune(DataLoader(Items(), **options), make_pruner())
+        run({**options, "batch_size": 73})
+
+    def test_that_drops_all_of_a_ranks_share_is_told(self):
+        sampler = DistributedSampler(Items(), num_replicas=2, rank=0)
+        with pytest.raises(PrunedataError, match=r"Got 73 samples, 37 for each of 2 ranks, in epoch 1"):
+            prune(DataLoader(Items(), batch_size=40, sampler=sampler, drop_last=True), make_pruner())
+
+    def test_that_drops_all_is_told_at_the_epoch_if_no_sooner(self):
+        """A schedule may be changed on the way; with policy="auto" it is made on the way."""
+        pruner = make_pruner()
+        pruner.kept_in = lambda epoch: SAMPLES  # as it seems before
+        loader = prune(DataLoader(Items(), batch_size=74, shuffle=True, drop_last=True), pruner)
+        with pytest.raises(PrunedataError, match=r"Got 73 samples in epoch 1, which would"):
+            train(loader, pruner)
+
+    def test_may_belong_to_a_sampler_that_repeats(self):
+        weighted = WeightedRandomSampler(torch.ones(SAMPLES), 300, replacement=True)
+        run({"sampler": weighted, "batch_size": 80, "drop_last": True})
+
+
+class TestEndOfAUsersOwn:
+    def test_a_loop_that_counts_batches_never_asks_for_another(self):
+        pruner = make_pruner()
+        part = SubsetRandomSampler(range(48))
+        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=part), pruner)
+        pruner.begin_epoch()
+        batches = iter(loader)
+        for _ in range(6):
+            loader.observe(losses_of(next(batches)[1], 0))
+        pruner.end_epoch()
+        assert pruner.history[0]["observed"] == 48
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_loop_left_early(self, workers):
+        pruner = make_pruner()
+        loader = prune(DataLoader(Items(), batch_size=50, sampler=Backwards(), num_workers=workers), pruner)
+        pruner.begin_epoch()
+        loader.observe(losses_of(next(iter(loader))[1], 0))
+        with pytest.raises(SkippedSamples, match="did not deliver 53 of them"):
+            pruner.end_epoch()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampler": ["a", "b"]}, "Expected the sampler to yield ids from 0 to 102. Got ..a"),
+        ({"sampler": [0.0, 1.0]}, "Expected the sampler to yield ids"),
+        ({"sampler": [0, 103]}, r"ids from 0 to 102\. Got \[0, 103\]"),
+        ({"sampler": [0, -1]}, r"ids from 0 to 102\. Got \[0, -1\]"),
+        ({"batch_sampler": [0, 1]}, "Expected the batch sampler to yield lists of ids"),
+        ({"batch_sampler": [[0, 1], [2.5]]}, "Expected the batch sampler to yield lists of ids"),
+    ],
+)
+def test_what_is_no_id(options, message):
+    pruner = make_pruner()
+    loader = prune(DataLoader(Items(), **({"batch_size": 4, **options} if "sampler" in options else options)), pruner)
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=message):
+        list(loader)
+
+
+class TestLength:
+    LENGTHS = tuple(-(-len(kept) // BATCH) for kept in KEPT)
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    @pytest.mark.parametrize("drop_last", [False, True])
+    def test_is_right_before_each_epoch_and_within(self, workers, drop_last):
+        pruner = make_pruner()
+        loader = prune(
+            DataLoader(Items(), batch_size=BATCH, shuffle=True, num_workers=workers, drop_last=drop_last), pruner
+        )
+        for length in self.LENGTHS:
+            lengths = [len(loader)]
+            epoch, delivered = pruner.begin_epoch(), 0
+            for _, index in loader:
+                lengths.append(len(loader))
+                loader.observe(losses_of(index, epoch.number))
+                delivered += 1
+            lengths.append(len(loader))
+            pruner.end_epoch()
+            assert {*lengths, delivered} == {length - drop_last}
+
+    def test_can_be_told_to_a_scheduler_of_rates(self):
+        pruner = make_pruner(batch_size=BATCH)
+        loader = prune(DataLoader(Items(), batch_size=BATCH, shuffle=True), pruner)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.1)
+        total = sum(-(-pruner.kept_in(epoch) // BATCH) for epoch in range(EVERY_OTHER.epochs))
+        scheduler = OneCycleLR(optimizer, max_lr=0.1, total_steps=total + 1)
+        for epoch in pruner.epochs():
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                optimizer.step()
+                scheduler.step()
+        assert scheduler.last_epoch == total
+        assert scheduler.get_last_lr()[0] < 1e-5
+
+    @pytest.mark.parametrize("draws", [60, SAMPLES, 300])
+    @pytest.mark.parametrize("kind", [RandomSampler, WeightedRandomSampler])
+    def test_of_a_sampler_that_repeats_is_at_most(self, kind, draws):
+        first = Items() if kind is RandomSampler else torch.ones(SAMPLES)
+        pruner = make_pruner()
+        loader = prune(
+            DataLoader(Items(), batch_size=BATCH, sampler=kind(first, num_samples=draws, replacement=True)), pruner
+        )
+        for epoch in pruner.epochs():
+            most, came = len(loader), 0
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                came += 1
+            assert came <= most == -(-draws // BATCH)
+            assert epoch.pruned or came == most
+
+    def test_of_a_users_own_is_at_most(self):
+        pruner = make_pruner()
+        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=Backwards()), pruner)
+        batched = prune(DataLoader(Items(), batch_sampler=Buckets()), pruner)
+        for epoch in pruner.epochs():
+            assert (len(loader), len(batched)) == (self.LENGTHS[epoch.number], len(Buckets.sizes))
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+
+    def test_without_batches(self):
+        pruner = make_pruner()
+        loader = prune(DataLoader(Items(), batch_size=None), pruner)
+        train(loader, pruner)
+        assert len(loader) == len(KEPT[-1])

@@ -1,0 +1,320 @@
+"""Stopped at any batch and gone on with in new objects, a run is the run that was never stopped."""
+
+import io
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, SubsetRandomSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata import PrunedataError, Random, Schedule, SkippedSamples
+from prunedata.adapters.torch import prune
+from tests.adapters.torch_helpers import BATCH, Items, losses_of, make_pruner
+
+SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
+BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+@dataclass
+class Run:
+    """A model and all that is trained with it. ``log`` has the epoch, and the ids, of each batch."""
+
+    kind: type = DataLoader
+    options: dict = field(default_factory=dict)
+    pruning: dict = field(default_factory=dict)
+    items: Items = field(default_factory=Items)
+
+    def __post_init__(self):
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Dropout(0.1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.pruner = make_pruner(schedule=SCHEDULE, **self.pruning)
+        options = {"batch_size": BATCH, "shuffle": True, **self.options}
+        self.loader = prune(self.kind(self.items, **options), self.pruner)
+        self.log, self.masks, self.saved = [], {}, {}
+
+    def parts(self):
+        parts = [self.model, self.optimizer, self.pruner]
+        return [*parts, self.loader] if self.kind is StatefulDataLoader else parts
+
+    def save(self):
+        """Save a checkpoint as one does, in a form that cannot share anything with the run."""
+        file = io.BytesIO()
+        # Dropout draws from the global generator. A loader that did too would draw more when it is resumed.
+        torch.save([torch.get_rng_state(), *(part.state_dict() for part in self.parts())], file)
+        return file.getvalue()
+
+    def load(self, checkpoint):
+        generator, *states = torch.load(io.BytesIO(checkpoint), weights_only=True)
+        for part, state in zip(self.parts(), states, strict=True):
+            part.load_state_dict(state)
+        torch.set_rng_state(generator)
+        return self
+
+    def go(self, stop=None, *, after_epoch=False, saving=()):
+        """Train to the end, or to ``stop`` batches and, with ``after_epoch``, to the end of their epoch's loop.
+
+        Save a checkpoint in ``saved`` after each number of batches in ``saving``.
+        """
+        self.epochs = self.pruner.epochs()  # kept: a generator that goes would end an epoch that was seen whole
+        for epoch in self.epochs:
+            self.masks[epoch.number] = epoch.keep.tolist()
+            for features, index in self.loader:
+                self.optimizer.zero_grad()
+                losses = torch.nn.functional.cross_entropy(self.model(features), index % 5, reduction="none")
+                self.loader.observe(losses).backward()
+                self.optimizer.step()
+                self.log.append((epoch.number, index.tolist()))
+                if len(self.log) in saving:
+                    self.saved[len(self.log)] = self.save()
+                if len(self.log) == stop and not after_epoch:
+                    return self
+            if stop is not None and len(self.log) >= stop:
+                return self
+        return self
+
+    def outcome(self):
+        weights = [value.tolist() for value in self.model.state_dict().values()]
+        return weights, self.pruner.counts.tolist(), [record["mean_loss"] for record in self.pruner.history]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Two threads would wait for each other longer than they work on so small a model."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def assert_resumed(stop, checkpoint, whole=None, **options):
+    """Assert that a run that is stopped is the one that is not."""
+    whole = whole or Run(**options).go()
+    again = Run(**options).load(checkpoint).go()
+    assert again.log == whole.log[stop:]
+    assert again.outcome() == whole.outcome()
+    assert all(mask == whole.masks[epoch] for epoch, mask in again.masks.items())
+
+
+def test_the_run_prunes_by_its_losses():
+    whole = Run().go()
+    assert [sum(mask) for mask in whole.masks.values()] == [103, 73, 103, 73]
+    assert whole.masks[1] != whole.masks[3]
+    assert len(whole.log) == 13 + 10 + 13 + 10
+
+
+@BOTH
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_at_every_batch_alike(kind, drop_last):
+    options = {"kind": kind, "options": {"drop_last": drop_last}}
+    whole = Run(**options).go(saving=range(1, 47))
+    assert len(whole.saved) == 46 - 4 * drop_last
+    for stop, checkpoint in whole.saved.items():
+        assert_resumed(stop, checkpoint, whole, **options)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4},
+        {"num_workers": 2, "drop_last": True},
+        {"shuffle": False, "num_workers": 2},
+    ],
+    ids=["2 workers", "persistent", "drop last", "sequential"],
+)
+def test_with_workers_alike(kind, options):
+    whole = Run(kind, options).go(saving=(1, 12, 13, 16, 22, 41))
+    assert list(whole.saved) == [1, 12, 13, 16, 22, 41]
+    for stop, checkpoint in whole.saved.items():
+        assert_resumed(stop, checkpoint, whole, kind=kind, options=options)
+
+
+def test_with_snapshots_now_and_then():
+    options = {"kind": StatefulDataLoader, "options": {"num_workers": 2, "snapshot_every_n_steps": 4}}
+    whole = Run(**options).go(saving=(3, 4, 15, 18))
+    assert list(whole.saved) == [3, 4, 15, 18]
+    for stop, checkpoint in whole.saved.items():
+        assert_resumed(stop, checkpoint, whole, **options)
+
+
+@BOTH
+@WORKERS
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_after_an_epochs_last_batch(kind, workers, drop_last):
+    """The usual place: the loop over batches is done, the epoch is not ended yet."""
+    options = {"kind": kind, "options": {"num_workers": workers, "drop_last": drop_last}}
+    checkpoint = (run := Run(**options).go(14, after_epoch=True)).save()
+    assert run.pruner.next_epoch == 1
+    assert_resumed(len(run.log), checkpoint, **options)
+
+
+@BOTH
+@WORKERS
+def test_between_epochs_and_before_the_first(kind, workers):
+    options = {"kind": kind, "options": {"num_workers": workers}}
+    run = Run(**options)
+    before = run.save()
+    assert run.loader._iterator is None
+    run.go(14, after_epoch=True).pruner.end_epoch()
+    assert_resumed(23, run.save(), **options)
+    assert_resumed(0, before, **options)
+
+
+@BOTH
+@WORKERS
+def test_asking_for_states_changes_nothing(kind, workers):
+    options = {"kind": kind, "options": {"num_workers": workers, "persistent_workers": workers > 0}}
+    whole, run = Run(**options).go(), Run(**options)
+    for stop in (5, 13, 20, 37):
+        run.save()
+        run.go(stop, after_epoch=True)
+    run.epochs.close()  # as a loop that is left: the last epoch was seen whole, so it ends
+    assert (run.log, run.outcome()) == (whole.log, whole.outcome())
+
+
+@BOTH
+@WORKERS
+def test_stopped_twice(kind, workers):
+    options = {"kind": kind, "options": {"num_workers": workers}}
+    first = Run(**options).go(15).save()
+    assert_resumed(18, Run(**options).load(first).go(3).save(), **options)
+    assert_resumed(15, Run(**options).load(first).save(), **options)  # loaded, and saved again at once
+
+
+@BOTH
+@WORKERS
+def test_back_in_the_same_objects(kind, workers):
+    options = {"kind": kind, "options": {"num_workers": workers, "persistent_workers": workers > 0}}
+    whole, run = Run(**options).go(), Run(**options).go(15)
+    checkpoint = run.save()
+    run.go(18)
+    assert_resumed(15, run.load(checkpoint).save(), whole, **options)  # loaded, and saved again at once
+    assert run.loader._iterator is None or kind is DataLoader
+    run.go(30)
+    run.log.clear()
+    run.load(checkpoint).go()
+    assert (run.log, run.outcome()) == (whole.log[15:], whole.outcome())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 2, "in_order": False},
+        {"shuffle": False, "sampler": SubsetRandomSampler(range(103))},
+    ],
+    ids=["out of order", "a random sampler"],
+)
+@pytest.mark.parametrize("stop", [6, 13, 17])
+def test_what_no_position_tells_is_told_by_the_pruner(kind, options, stop):
+    """Its batches come in another order the second time: none twice and none missing all the same."""
+    first = Run(kind, options, items=Items(slow=True)).go(stop)
+    again = Run(kind, options, items=Items(slow=True)).load(first.save()).go()
+    for epoch, batches in itertools.groupby(first.log + again.log, key=lambda entry: entry[0]):
+        mask = again.masks.get(epoch, first.masks.get(epoch))
+        assert sorted(index for _, batch in batches for index in batch) == np.flatnonzero(mask).tolist()
+
+
+@WORKERS
+def test_without_losses_the_position_is_all_there_is(workers):
+    def run(stop=None, states=None):
+        pruner = make_pruner(schedule=SCHEDULE, policy=Random())
+        loader = StatefulDataLoader(Items(), batch_size=BATCH, shuffle=True, num_workers=workers)
+        loader, log = prune(loader, pruner), []
+        if states is not None:
+            pruner.load_state_dict(states[0])
+            loader.load_state_dict(states[1])
+        for epoch in pruner.epochs():
+            for _, index in loader:
+                log.append((epoch.number, index.tolist()))
+                if len(log) == stop:
+                    return log, (pruner.state_dict(), loader.state_dict())
+        return log, None
+
+    whole, _ = run()
+    for stop in (1, 13, 17, 23):
+        _, states = run(stop)
+        assert run(states=states)[0] == whole[stop:]
+
+
+class Noisy(Items):
+    def __getitem__(self, index):
+        return torch.rand(1), index
+
+
+def test_an_epochs_workers_draw_the_same_whenever_it_is_begun():
+    """From the epoch's own seed, as its order: augmentation goes on as in the run that was not stopped."""
+    noise, state = {}, None
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        pruner = make_pruner(schedule=SCHEDULE)
+        loader = prune(DataLoader(Noisy(), batch_size=BATCH, num_workers=2), pruner)
+        if state is not None:
+            pruner.load_state_dict(state)
+        for epoch in pruner.epochs():
+            for values, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                noise.setdefault((seed, epoch.number), []).extend(values.ravel().tolist())
+            if epoch.number == 0:
+                state = pruner.state_dict()
+    assert list(noise) == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
+    assert all(noise[1, epoch] == noise[2, epoch] for epoch in (1, 2, 3))
+    assert noise[1, 0] != noise[1, 2]
+
+
+class TestRefused:
+    def test_a_loader_before_its_pruner(self):
+        run = Run(StatefulDataLoader).go(15)
+        state = run.loader.state_dict()
+        with pytest.raises(
+            PrunedataError, match=r"state of epoch 0, .* of epoch 1: call pruner\.load_state_dict\(\) fi"
+        ):
+            Run(StatefulDataLoader).loader.load_state_dict(state)
+
+    def test_losses_before_the_epoch_is_begun_again(self):
+        run = Run().load(Run().go(15).save())
+        _, index = next(iter(run.loader))
+        with pytest.raises(PrunedataError, match=r"Expected begin_epoch\(\) before observe"):
+            run.loader.observe(losses_of(index, 1))
+
+    def test_a_position_ahead_of_the_losses_is_told_at_the_end(self):
+        """Saved between a batch and its losses: going on would leave that batch out."""
+        run = Run(StatefulDataLoader)
+        for _ in run.pruner.epochs():
+            batches = iter(run.loader)
+            run.loader.observe(losses_of(next(batches)[1], 0))
+            next(batches)
+            break
+        with pytest.raises(SkippedSamples, match=r"Got 8 that were not.* did not deliver 0 .* 8 were delivered"):
+            Run(StatefulDataLoader).load(run.save()).go()
+
+    @BOTH
+    def test_a_loop_left_early_after_a_resume_is_told_the_right_numbers(self, kind):
+        again = Run(kind).load(Run(kind).go(5).save()).go(3)
+        with pytest.raises(SkippedSamples, match=r"Got 39 that were not.* did not deliver 39 .* 0 were delivered"):
+            again.pruner.end_epoch()
+
+    def test_a_plain_loader_delivers_that_batch_again(self):
+        run = Run()
+        for _ in run.pruner.epochs():
+            batches = iter(run.loader)
+            run.loader.observe(losses_of(next(batches)[1], 0))
+            next(batches)
+            break
+        again = Run().load(run.save()).go()
+        assert again.log[0] == Run().go(2).log[1]
+
+
+def test_a_plain_loader_has_a_state_too():
+    """So that code which asks every loader for its state needs no exception for this one."""
+    whole, run = Run().go(), Run().go(15)
+    checkpoint, position = run.save(), run.loader.state_dict()
+    again = Run().load(checkpoint)
+    again.loader.load_state_dict(position)
+    assert (again.go().log, again.outcome()) == (whole.log[15:], whole.outcome())

@@ -1,0 +1,33 @@
+"""``make demo`` passes on what its user asks for."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from benchmarks.demo.report import _remarks
+from tests.programs import ROOT
+
+RESULT = {"runs": {"regular": {"seconds": 1.0}}, "batch_seconds": 0.001, "picture": "p.png"}
+
+
+def last_of(*words):
+    """The last line that ``make`` would run, its words one space apart."""
+    done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return " ".join(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+class TestMake:
+    def test_the_command_of_the_hint_makes_labels_wrong(self):
+        hint = re.search(r"`make (demo NOISE=0\.4)`", "\n".join(_remarks(RESULT)))
+        assert hint is not None
+        assert last_of(*hint[1].split()).endswith("-m benchmarks.demo --noise 0.4")
+
+    def test_all_that_can_be_given_is_passed_on(self):
+        last = last_of("demo", "FRAMEWORK=iterable", "DATA=a folder", "EPOCHS=3", "NOISE=0.2")
+        assert last.endswith('-m benchmarks.demo --framework iterable --data "a folder" --epochs 3 --noise 0.2')
+
+    def test_nothing_is_passed_on_that_was_not_given(self):
+        assert last_of("demo").endswith("-m benchmarks.demo")

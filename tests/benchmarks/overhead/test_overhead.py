@@ -1,0 +1,98 @@
+"""The benchmark of the library's own cost: that it measures what the page of results shows. No time is judged."""
+
+import json
+
+import pytest
+
+from tests.benchmarks.peer import infobatch_checkout
+from tests.programs import ROOT, run_module
+
+SIZES, BATCHES = (600, 1200), (8, 16, 64)
+REAL_SIZES, REAL_BATCHES = (50_000, 1_280_000), (32, 128, 1024)
+SMALL = ("--samples", "600", "1200", "--batch-sizes", "8", "16", "64", "--epochs", "25", "--repeats", "2")
+
+
+def overhead(*arguments, cwd):
+    return run_module("benchmarks.overhead", *arguments, cwd=cwd, options=("-W", "error"))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    checkout = infobatch_checkout(tmp_path_factory.mktemp("infobatch"))
+    folder = tmp_path_factory.mktemp("overhead")
+    told = overhead(*SMALL, "--json", "--infobatch", str(checkout), "--disk", str(folder), cwd=folder)
+    assert told.returncode == 0, told.stderr
+    assert not list(folder.iterdir()), "what was committed was not cleaned up"
+    return json.loads(told.stdout)
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_json_names_the_machine_and_describes_every_row(measured):
+    assert set(measured) == {"machine", "rows"}
+    about = {"CPU", "cores", "threads", "system", "python", "numpy", "torch", "zarr", "prunedata", "InfoBatch"}
+    assert set(measured["machine"]) == about
+    for row in measured["rows"]:
+        assert set(row) == {"part", "samples", "batch", "unit", "n", "median", "min", "max", "goal", "peers"}
+        assert row["min"] <= row["median"] <= row["max"]
+        assert row["n"] in (2, 20)
+        for peer in row["peers"].values():
+            assert set(peer) == {"median", "min", "max", "ratio"}
+            assert peer["min"] > 0
+
+
+def test_every_size_and_batch_has_its_rows(measured):
+    rows = [(row["part"], row["samples"], row["batch"]) for row in measured["rows"]]
+    assert len(set(rows)) == len(rows)
+    for samples in SIZES:
+        of_size = {part for part, size, _ in rows if size == samples}
+        assert {"Pruner.observe, arrays", "keep_mask", "keep_mask, all counts tied", "commit"} <= of_size
+        assert {"epoch_order, all kept", "epoch_order, a quarter pruned", "end of an epoch"} <= of_size
+        assert {batch for part, size, batch in rows if size == samples and "observe" in part} == set(BATCHES)
+
+
+def test_peers_stand_beside_what_they_do_too(measured):
+    for row in measured["rows"]:
+        if "observe" in row["part"]:
+            assert set(row["peers"]) == {"InfoBatch update"}
+        elif row["part"].startswith("keep_mask"):
+            assert set(row["peers"]) == {"np.argpartition", "torch.topk"}
+        elif row["part"].startswith("epoch_order"):
+            assert set(row["peers"]) == {"torch.randperm", "np.random.Generator.permutation"}
+
+
+def test_the_page_of_results_has_the_rows_that_are_measured(measured):
+    page = (ROOT / "docs" / "results.md").read_text().partition("## Overhead")[2]
+    table = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 9]
+    shown = [tuple(cells(line)[:3]) for line in table[2:]]
+    size, batch = dict(zip(SIZES, REAL_SIZES, strict=True)), dict(zip(BATCHES, REAL_BATCHES, strict=True))
+    expected = [
+        (row["part"], f"{size[row['samples']]:,}", str(batch.get(row["batch"], ""))) for row in measured["rows"]
+    ]
+    # A second table has the rows of --large.
+    heads = ("samples", "100,000,000")
+    assert [row for row in shown if row[1] not in heads and row[1].strip("-")] == expected
+    assert "InfoBatch update" in page
+
+
+def test_the_table_has_the_columns_of_the_page(tmp_path):
+    told = overhead(*SMALL, "--markdown", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    header, _, *rows = (line for line in told.stdout.splitlines() if line.startswith("|"))
+    assert cells(header) in map(cells, (ROOT / "docs" / "results.md").read_text().splitlines())
+    assert rows
+    assert all(len(cells(line)) == len(cells(header)) for line in rows)
+    assert "InfoBatch" not in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [(["--infobatch", "nowhere"], "checkout of InfoBatch"), (["--repeats", "0"], "at least 1")],
+)
+def test_a_wrong_argument_is_explained(arguments, complaint, tmp_path):
+    told = overhead(*arguments, cwd=tmp_path)
+    assert told.returncode == 2
+    assert complaint in told.stderr
+    assert "Traceback" not in told.stderr

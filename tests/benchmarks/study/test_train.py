@@ -1,0 +1,168 @@
+"""The reference trainer: recipes, resuming, arms, and what it writes."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch")
+
+from benchmarks.study import matrix
+from benchmarks.study import train as command
+from benchmarks.study.arms import ARMS
+from benchmarks.study.data import study_data
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.train import Options, chooser_of, train
+
+SMALL = Recipe(samples=300, epochs=6, batch_size=32)
+PRUNING = [name for name in ARMS if name not in ("regular", "fewer-epochs", "infobatch")]
+
+
+class Stopped(Exception):
+    """What stands for a kill between two epochs."""
+
+
+def stop_after(epoch):
+    def tick(point):
+        if point["epoch"] == epoch:
+            raise Stopped
+
+    return tick
+
+
+def without_times(facts):
+    facts = json.loads(json.dumps(facts))
+    for point in facts["curves"]:
+        del point["seconds"]
+    return {name: value for name, value in facts.items() if name not in ("seconds", "overhead_seconds")}
+
+
+@given(
+    epochs=st.integers(20, 200),
+    saving=st.floats(0.02, 0.45),
+    arm=st.sampled_from([*PRUNING, "fewer-epochs"]),
+)
+def test_every_arm_saves_the_visits_that_it_should(epochs, saving, arm):
+    recipe = Recipe(arm=arm, epochs=epochs, saving=saving)
+    if arm == "fewer-epochs":
+        assert abs(recipe.trained_epochs - epochs * (1 - saving)) <= 0.5
+        return
+    assume(saving * epochs < len(recipe.schedule.pruned_epochs))
+    saved = recipe.prune * len(recipe.schedule.pruned_epochs) / epochs
+    assert saved == pytest.approx(saving, abs=1e-4)
+    assert recipe.trained_epochs == epochs
+
+
+def test_the_rate_drops_where_the_paper_says():
+    assert Recipe(epochs=200).milestones == (60, 120, 160)
+    assert Recipe(arm="fewer-epochs", epochs=200, saving=0.5).milestones == (30, 60, 80)
+    windows = Recipe(arm="dropping-count", epochs=200, saving=0.2).schedule.windows
+    assert [first for first, _ in windows] == [0, 60, 120, 160]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"arm": "best"}, "one of the arms"),
+        ({"saving": 0.2}, "0 for regular only"),
+        ({"arm": "random"}, "0 for regular only"),
+        ({"epochs": 4}, "at least 5 epochs"),
+    ],
+)
+def test_a_recipe_refuses_what_makes_no_sense(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Recipe(**change)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("none", 0.2), ("random", 0), ("random", 1), ("other", 0.2)])
+def test_noise_refuses_what_makes_no_sense(kind, share):
+    with pytest.raises(ValueError, match="Expected"):
+        LabelNoise(kind, share)
+
+
+def test_each_recipe_of_the_matrix_has_a_name_of_its_own():
+    found = matrix.recipes(Recipe(samples=10_000, epochs=120))
+    assert len({recipe.name for recipe in found}) == len(found) > 100
+    for recipe in found:
+        if recipe.arm not in ("regular", "fewer-epochs", "infobatch"):
+            assert 0 < recipe.prune < 1
+
+
+@pytest.mark.parametrize("kind", ["random", "confusable"])
+def test_as_many_labels_are_wrong_as_asked(kind):
+    share = 0.4 if kind == "random" else 0.05
+    recipe = replace(SMALL, noise=LabelNoise(kind, share))
+    data, clean = study_data(recipe, None), study_data(SMALL, None)
+    assert data.wrong.sum() == round(share * 300)
+    assert np.array_equal(data.train.labels.numpy() != clean.train.labels.numpy(), data.wrong)
+    assert np.array_equal(study_data(recipe, None).train.labels, data.train.labels)
+
+
+@pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")  # six epochs are too few for advice
+@pytest.mark.parametrize("arm", ["regular", "fewer-epochs", *PRUNING])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(arm, tmp_path):
+    recipe = replace(SMALL, arm=arm, saving=0.0 if arm == "regular" else 0.25)
+    whole = train(recipe, Options(arrays=tmp_path / "whole.npz"))
+    options = Options(checkpoint=tmp_path / "run.pt", arrays=tmp_path / "parts.npz")
+    with pytest.raises(Stopped):
+        train(recipe, options, stop_after(2))
+    parts = train(recipe, options)
+    assert without_times(parts) == without_times(whole)
+    with np.load(tmp_path / "whole.npz") as one, np.load(tmp_path / "parts.npz") as other:
+        assert set(one) == set(other)
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_the_facts_add_up():
+    facts = train(replace(SMALL, arm="dropping-count", saving=0.25), Options())
+    visits = [point["visits"] for point in facts["curves"]]
+    assert facts["visits_saved_percent"] == pytest.approx(100 * (1 - sum(visits) / (6 * 300)), abs=0.01)
+    assert [point["visits"] < 300 for point in facts["curves"]] == [point["pruned"] for point in facts["curves"]]
+    accuracies = [100 * point["accuracy"] for point in facts["curves"]]
+    assert facts["accuracy_final"] == pytest.approx(np.mean(accuracies[-3:]), abs=0.01)
+    assert facts["accuracy_best3"] == pytest.approx(np.mean(sorted(accuracies)[-3:]), abs=0.01)
+    assert 0 < facts["overhead_seconds"] < facts["seconds"]
+
+
+def test_the_command_writes_its_result_and_no_checkpoint_stays(tmp_path, capsys):
+    amounts = ["--samples", "200", "--epochs", "5", "--prune", "0.5", "--noise", "0.2"]
+    assert command.main([*amounts, "--policy", "random", "--results", str(tmp_path)]) == 0
+    (file,) = tmp_path.glob("*.json")
+    facts = json.loads(file.read_text())
+    assert json.loads(capsys.readouterr().out)["policy"] == facts["policy"] == "random"
+    wanted = {
+        "network", "data", "policy", "seed", "epochs", "visits_saved_percent", "seconds", "overhead_seconds",
+        "accuracy_best3", "accuracy_final", "noise", "hardware", "versions", "curves",
+    }  # fmt: skip
+    assert wanted <= set(facts)
+    assert facts["noise"] == "random20"
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--policy", "random"], ["--epochs", "3"], ["--policy", "infobatch", "--saving", "0.2"]]
+)
+def test_a_wrong_argument_is_explained(arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main([*arguments, "--results", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "Expected" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif("INFOBATCH" not in os.environ, reason="INFOBATCH names no checkout of that peer")
+def test_infobatch_trains_and_saves_visits():
+    recipe = replace(SMALL, arm="infobatch", saving=0.3, epochs=8)
+    facts = train(recipe, Options(infobatch=Path(os.environ["INFOBATCH"])))
+    assert 5 < facts["visits_saved_percent"] < 45
+    assert not any(point["pruned"] for point in facts["curves"][:1])
+
+
+def test_an_arm_that_is_a_peer_needs_its_checkout():
+    with pytest.raises(ValueError, match="checkout"):
+        chooser_of(replace(SMALL, arm="infobatch", saving=0.3), study_data(SMALL, None))
