@@ -1,4 +1,4 @@
-"""What tests share beside prunedata.testing: batches in every form, and the paper's algorithms as plain loops."""
+"""What tests share: batches in every form that a user may hand in, and the paper's algorithms as plain loops."""
 
 import warnings
 from collections import Counter
@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from prunedata import NeverPrunesWarning, Pruner, Random
-from prunedata.testing import strategies as made
+from prunedata.testing import strategies as kit
 from prunedata.testing.strategies import LOSSES, SEEDS, policies, schedules
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "batches",
     "feeds",
     "in_form",
-    "largest",
+    "largest_count",
     "plain_hash",
     "plain_keep",
     "plain_mean",
@@ -38,7 +38,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 def batches(samples, max_size=10, max_batches=6):
     """A list of (ids, losses), as Python lists."""
-    return made.batches(samples, max_size, max_batches).map(lambda some: [(a.tolist(), b.tolist()) for a, b in some])
+    return kit.batches(samples, max_size, max_batches).map(lambda some: [(a.tolist(), b.tolist()) for a, b in some])
 
 
 def in_form(ids, losses, form):
@@ -111,8 +111,8 @@ def plain_keep(scores, num_pruned, seed, epoch):
     return [x not in pruned for x in range(len(scores))]
 
 
-def largest(epochs):
-    """What an array holds in which nothing is to be larger than ``epochs``."""
+def largest_count(epochs):
+    """The largest count that an array holds which is to count up to ``epochs``."""
     return 255 if epochs <= 255 else 65535
 
 
@@ -123,8 +123,8 @@ class PlainRun:
         self.samples, self.schedule, self.policy, self.kept, self.seed = samples, schedule, policy, kept, seed
         self.counts, self.hits, self.visits = Counter(), Counter(), Counter()
         self.number, self.open = 0, False
-        self.top = largest(min(schedule.longest_window, schedule.epochs))
-        self.top_of_run = largest(schedule.epochs)
+        self.top = largest_count(min(schedule.longest_window, schedule.epochs))
+        self.top_of_run = largest_count(schedule.epochs)
 
     def begin(self):
         if self.open:

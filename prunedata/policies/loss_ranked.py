@@ -60,7 +60,7 @@ class LossRanked(LastLoss):
         # Those never seen come last: nothing says that they are easy.
         losses = np.where(seen, losses, np.float32(np.inf))
         low = losses < losses[seen].mean(dtype=np.float64)
-        least = min(math.ceil(known.num_pruned / self.ratio), losses.size)
+        least = math.ceil(min(known.num_pruned / self.ratio, losses.size))
         if np.count_nonzero(low) < least:
             low = losses <= np.partition(losses, least - 1)[least - 1]
         return np.asarray(low)

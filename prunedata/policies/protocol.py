@@ -94,12 +94,15 @@ def describe(policy: Policy) -> dict[str, Any]:
     if not callable(getattr(policy, "scores", None)):
         raise PrunedataError(f"Expected {name}.scores(known), which scores each sample. Got none: see Policy.")
     real(f"{name}.tolerance", getattr(policy, "tolerance", None), 0.0)
-    if not isinstance(getattr(policy, "needs_losses", None), bool | np.bool_):
-        raise PrunedataError(f"Expected {name}.needs_losses, True or False. Got none.")
+    needs_losses = getattr(policy, "needs_losses", None)
+    if not isinstance(needs_losses, bool | np.bool_):
+        raise PrunedataError(f"Expected {name}.needs_losses to be True or False. Got {needs_losses!r}.")
     halves = [part for part in ("arrays", "update") if callable(getattr(policy, part, None))]
     if len(halves) == 1:
         raise PrunedataError(f"Expected {name}.arrays and {name}.update, both or neither. Got {halves[0]} only.")
     kept = {one.name: _plain(f"{name}.{one.name}", getattr(policy, one.name)) for one in fields(policy)}
+    if "name" in kept:
+        raise PrunedataError(f"Expected fields of {name} with other names than 'name', which is that of the policy.")
     return {"name": name} | kept
 
 

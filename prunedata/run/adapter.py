@@ -119,11 +119,11 @@ class Adapters:
 
 def _together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
     said = [one for one in deliveries if one.epoch == epoch]
-    counts = [one.delivered for one in said if one.delivered is not None]
+    counts = [int(one.delivered) for one in said if one.delivered is not None]  # plain, as they are saved with the run
     ends = [one.ended for one in said if one.ended is not None]
     return Delivery(
         epoch,
         delivered=sum(counts) if counts else None,
-        left_out=sum(one.left_out for one in said),
+        left_out=sum(int(one.left_out) for one in said),
         ended=max(ends) if ends and len(ends) == len(said) else None,
     )

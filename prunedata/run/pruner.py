@@ -300,6 +300,11 @@ class Pruner:
         return attached
 
     @property
+    def adapters(self) -> tuple[Adapter, ...]:
+        """The adapters that take part, in the order in which they were attached."""
+        return tuple(self._engine.adapters)
+
+    @property
     def charge(self) -> Overhead:
         """A context manager: what is done within counts as overhead. Nested ones count once."""
         return self._ledger.meter.overhead

@@ -57,7 +57,7 @@ class SampleArrays:
             found = repr(array)
         raise PrunedataError(
             f"Expected the array {name} of shape ({samples},) and an integer or floating dtype of up to 64 bits, in "
-            f"this machine's byte order. Got {found}."
+            f"this machine's byte order, as np.uint8 for True and False. Got {found}."
         )
 
     def begin(self) -> None:

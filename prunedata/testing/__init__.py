@@ -1,37 +1,11 @@
-"""For those who write an adapter or build on the library: its contract as checks, its values as strategies.
+"""For those who write an adapter or a policy: what each has to keep, as checks; and values for property tests.
 
-``check_adapter`` and the clauses need numpy alone. The hypothesis strategies are in
+``check_adapter`` and ``check_policy`` need numpy alone. The hypothesis strategies are in
 :mod:`prunedata.testing.strategies`, which needs hypothesis.
 """
 
-from prunedata.testing.clauses import (
-    CLAUSES,
-    check_adapter,
-    check_empty_worker,
-    check_frozen,
-    check_ids,
-    check_masks,
-    check_once,
-    check_parity,
-    check_resume,
-    check_structure,
-    check_truncation,
-)
-from prunedata.testing.passes import BrokenContract, Case, losses_of
+from prunedata.testing.case import BrokenContract, Case, losses_of
+from prunedata.testing.clauses import CLAUSES, check_adapter
+from prunedata.testing.policy import BrokenPolicy, check_policy
 
-__all__ = [
-    "CLAUSES",
-    "BrokenContract",
-    "Case",
-    "check_adapter",
-    "check_empty_worker",
-    "check_frozen",
-    "check_ids",
-    "check_masks",
-    "check_once",
-    "check_parity",
-    "check_resume",
-    "check_structure",
-    "check_truncation",
-    "losses_of",
-]
+__all__ = ["CLAUSES", "BrokenContract", "BrokenPolicy", "Case", "check_adapter", "check_policy", "losses_of"]

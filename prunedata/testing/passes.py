@@ -1,71 +1,33 @@
 """What the clauses share: a run over an adapter's loader, and what each pass of it delivered."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
-from prunedata.plan.schedule import Schedule
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.testing.case import BrokenContract, Case, losses_of
 from prunedata.types import Ids
 
-__all__ = ["BrokenContract", "Case", "Pass", "States", "losses_of", "restored", "resumed", "run", "stopped", "take"]
+__all__ = [
+    "Batch",
+    "Pass",
+    "States",
+    "passes",
+    "read_pair",
+    "restored",
+    "resumed",
+    "run",
+    "stopped",
+    "take",
+    "whole_run",
+]
 
+Batch = tuple[Ids, Ids]  # the ids that came with a batch, and the numbers of the samples in it
 States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
-# Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
-SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
-
-
-class BrokenContract(AssertionError):
-    """An adapter breaks a clause of its contract.
-
-    Attributes
-    ----------
-    clause : str
-        Which, as in :data:`CLAUSES`.
-    """
-
-    def __init__(self, clause: str, told: str) -> None:
-        super().__init__(f"Clause '{clause}' is broken. {told}")
-        self.clause = clause
-
-
-@dataclass(frozen=True)
-class Case:
-    """An adapter as the clauses see it.
-
-    Attributes
-    ----------
-    make_loader : callable
-        ``make_loader(pruner, workers)`` returns what a user iterates in each epoch of ``pruner``: an iterable of
-        ``(ids, batch)`` over a data set of ``pruner.samples`` samples, several batches an epoch, the last one
-        not dropped. If it has ``state_dict`` and ``load_state_dict``, a run is resumed by them.
-    samples : int
-        Size of that data set.
-    workers : tuple of int
-        The numbers of workers to try.
-    read : callable
-        Returns the numbers of a batch's samples, shape (n,), out of the batch: put them there.
-    plain : callable, optional
-        ``plain(workers)`` returns the user's own loader, not pruned: an iterable of batches.
-    resumes : bool
-        Whether a run can go on in the middle of an epoch. If not, it has to be refused.
-    """
-
-    make_loader: Callable[[Pruner, int], Iterable[tuple[Any, Any]]]
-    samples: int = 61
-    workers: tuple[int, ...] = (0, 2)
-    read: Callable[[Any], Any] = np.asarray
-    plain: Callable[[int], Iterable[Any]] | None = None
-    resumes: bool = True
-
-    def pruner(self, *, prune: int | None = None) -> Pruner:
-        """A new run of six epochs, of which four leave out three samples of ten, or ``prune``."""
-        return Pruner(self.samples, SCHEDULE, prune=self.samples * 3 // 10 if prune is None else prune, seed=5)
 
 
 @dataclass(frozen=True)
@@ -81,13 +43,13 @@ class Pass:
     pruner : Pruner
         The run. Every batch was observed.
     batches : list of (ids, numbers)
-        What each batch was said to hold, and what it held; two arrays of int64, shape (n,).
+        The ids that came with each batch, and the numbers of the samples in it; two arrays of int64, shape (n,).
     """
 
     epoch: Epoch
     where: str
     pruner: Pruner
-    batches: list[tuple[Ids, Ids]]
+    batches: list[Batch]
 
     @property
     def times(self) -> Ids:
@@ -96,48 +58,53 @@ class Pass:
         return np.bincount(np.concatenate(numbers), minlength=self.epoch.keep.size)
 
 
-def losses_of(ids: Any, epoch: int) -> npt.NDArray[np.float64]:
-    """A loss for each id and epoch, shape (n,): whole numbers, so that their sums are exact in any order."""
-    return (np.asarray(ids, dtype=np.int64) * 7919 + epoch * 104729).astype(np.float64) % 101
-
-
-def take(case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner) -> Iterator[tuple[Ids, Ids]]:
-    """Iterate a loader; observe each batch and yield what it was said to hold and what it held.
+def take(
+    case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner, *, observe: bool = True
+) -> Generator[Batch]:
+    """Iterate a loader; observe each batch and yield the ids that came with it and the numbers in it.
 
     The losses are those of the samples in the batch, under the ids that came with it, as in training.
     """
     try:
         for pair in loader:
-            ids, numbers = _read(case, where, pair)
-            pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
+            ids, numbers = read_pair(case, where, pair)
+            if observe:
+                pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
             yield ids, numbers
     except (BrokenContract, GeneratorExit):
         raise
     except Exception as error:
-        told = f"Expected to iterate {where}. Got {type(error).__name__}: {error}"
-        raise BrokenContract(clause, told) from error
+        message = f"Expected to iterate {where}. Got {type(error).__name__}: {error}"
+        raise BrokenContract(clause, message) from error
+
+
+def whole_run(case: Case, clause: str) -> Iterator[Pass]:
+    """Yield each pass of a whole run, for each number of workers."""
+    for workers in case.workers:
+        yield from run(case, clause, workers)
 
 
 def run(
-    case: Case, clause: str, workers: int, *, prune: int | None = None, meddle: int | None = None
+    case: Case, clause: str, workers: int, *, prune: int | None = None, observe_all: int | None = None
 ) -> Iterator[Pass]:
     """Yield each pass of a whole run, before its epoch ends. Samples that were skipped stop nothing here.
 
-    In epoch ``meddle`` the whole data set is observed after the first batch.
+    In epoch number ``observe_all`` the whole data set is observed after the first batch.
     """
     pruner = case.pruner(prune=prune)
-    return _passes(case, clause, workers, pruner, case.make_loader(pruner, workers), meddle)
+    return passes(case, clause, workers, pruner, case.make_loader(pruner, workers), observe_all)
 
 
-def _passes(
-    case: Case, clause: str, workers: int, pruner: Pruner, loader: Iterable[Any], meddle: int | None = None
+def passes(
+    case: Case, clause: str, workers: int, pruner: Pruner, loader: Iterable[Any], observe_all: int | None = None
 ) -> Iterator[Pass]:
+    """Yield each pass of the rest of a run, as :func:`run`."""
     while pruner.next_epoch < pruner.schedule.epochs:
         epoch, batches = pruner.begin_epoch(), []
         where = f"epoch {epoch.number} with {workers} workers"
         for batch in take(case, clause, where, loader, pruner):
             batches.append(batch)
-            if epoch.number == meddle and len(batches) == 1:
+            if epoch.number == observe_all and len(batches) == 1:
                 # As one who measures the data set meanwhile, and finds what is kept harder than what is pruned.
                 pruner.observe(np.arange(case.samples), epoch.keep.astype(np.float64))
         yield Pass(epoch, where, pruner, batches)
@@ -178,18 +145,19 @@ def resumed(case: Case, workers: int, stop: tuple[int, int], states: States) -> 
     try:
         pruner, loader = restored(case, workers, states)
     except PrunedataError as error:
-        told = f"Expected a run to go on in the middle of epoch {stop[0]} with {workers} workers. Got: {error}"
-        raise BrokenContract("resume", told) from error
-    yield from _passes(case, "resume", workers, pruner, loader)
+        message = f"Expected a run to go on in the middle of epoch {stop[0]} with {workers} workers. Got: {error}"
+        raise BrokenContract("resume", message) from error
+    yield from passes(case, "resume", workers, pruner, loader)
 
 
-def _read(case: Case, where: str, pair: Any) -> tuple[Ids, Ids]:
+def read_pair(case: Case, where: str, pair: Any) -> Batch:
+    """The ids that a loader gave with a batch, and the numbers of the samples in it, both int64 of shape (n,)."""
     try:
         ids, batch = pair
     except (TypeError, ValueError):
         raise BrokenContract("ids", f"Expected pairs (ids, batch) in {where}. Got {type(pair).__name__}.") from None
-    said, held = np.asarray(ids), np.asarray(case.read(batch))
-    for name, values in (("ids", said), ("numbers in the batch", held)):
+    given, held = np.asarray(ids), np.asarray(case.read(batch))
+    for name, values in (("ids", given), ("numbers in the batch", held)):
         if values.ndim != 1 or values.shape != held.shape or not np.issubdtype(values.dtype, np.integer):
             raise BrokenContract(
                 "ids",
@@ -198,4 +166,4 @@ def _read(case: Case, where: str, pair: Any) -> tuple[Ids, Ids]:
             )
     if held.size and not 0 <= held.min() <= held.max() < case.samples:
         raise ValueError(f"Expected numbers from 0 to {case.samples - 1} in each batch. Got {held}: see Case.read.")
-    return said.astype(np.int64), held.astype(np.int64)
+    return given.astype(np.int64), held.astype(np.int64)

@@ -140,6 +140,11 @@ def test_loss_ranked_draws_from_the_low_losses_and_lets_the_rest_of_them_count_f
         assert not any(math.isnan(losses[x]) for x in group)
 
 
+def test_a_ratio_near_zero_lets_all_samples_into_the_group():
+    keep, weights = select(LossRanked(5e-324), known([0.1, 0.2, 5.0, 6.0], 1), seed=0, epoch=1)
+    assert weights[keep].tolist() == pytest.approx([4 / 3] * 3)
+
+
 def test_the_weighted_sample_stands_for_all_samples():
     """Every sample counts once in the mean over seeds, whether its loss is low or high."""
     losses, seeds = [0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 5.0, 6.0, 7.0], 4000

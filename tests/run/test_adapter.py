@@ -62,6 +62,7 @@ def test_one_with_a_key_is_attached_once():
     assert run.attach(first) is first
     other = run.attach(Recorder("other", calls))
     assert run.attach(other) is other
+    assert run.adapters == (first, other)
     run.begin_epoch()
     assert [call for call in calls if call[1] == "begin"] == [("first", "begin", 0), ("other", "begin", 0)]
 
@@ -103,6 +104,17 @@ def test_deliveries_add_up_and_those_of_other_epochs_are_ignored():
     loaders[2].delivery = Delivery(0, left_out=4)
     run.end_epoch()
     assert run.history[0]["observed"] == 14
+
+
+def test_a_run_is_saved_whose_adapters_count_in_numbers_of_numpy():
+    run, again = make(), make()
+    loader = run.attach(Adapter())
+    run.begin_epoch()
+    loader.delivery = Delivery(0, delivered=np.int64(18), left_out=np.int64(2))
+    run.observe(IDS[:18], np.ones(18))
+    again.load_state_dict(run.state_dict())
+    assert again.state_dict()["state"]["excused"] == 2
+    run.end_epoch()
 
 
 class OtherRank(Adapter):

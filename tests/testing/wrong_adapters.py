@@ -1,43 +1,10 @@
-"""An adapter in plain Python that is right, and others that are each wrong in one way."""
+"""Adapters in plain Python that are each wrong in one way."""
 
 import numpy as np
 
-from prunedata import PrunedataError, keep_mask
+from prunedata import Adapter, PrunedataError, keep_mask
 from prunedata.testing import losses_of
-
-SIZE = 6
-
-
-class Right:
-    """An adapter in plain Python, as simple as one can be. Its workers read a share each, in turns.
-
-    The batch of a sample with number i holds i: ``(features, number)``.
-    """
-
-    def __init__(self, pruner, workers):
-        self.pruner, self.workers = pruner, max(1, workers)
-
-    def keep(self):
-        return self.pruner.current.remaining
-
-    def share(self, worker):
-        """What a worker gives: pairs of the id it believes in, and the number of the sample."""
-        keep = self.keep()
-        return [(number, number) for number in range(worker, self.pruner.samples, self.workers) if keep[number]]
-
-    def shares(self):
-        return [share for share in map(self.share, range(self.workers)) if share]
-
-    def batch(self, numbers):
-        return np.sin(numbers), np.array(numbers)
-
-    def __iter__(self):
-        shares = self.shares()
-        while any(shares):
-            for share in shares:
-                pairs, share[:] = share[:SIZE], share[SIZE:]
-                if pairs:
-                    yield np.array([each for each, _ in pairs]), self.batch([number for _, number in pairs])
+from tests.testing.right_adapters import SIZE, DropsLast, Endless, Reports, Right
 
 
 class StaleMask(Right):
@@ -230,6 +197,146 @@ class FailsAtEmptyWorker(Right):
         return super().shares()
 
 
+class Silent(Right):
+    """It tells the run nothing."""
+
+    def __iter__(self):
+        return self.batches()
+
+
+class CountsAhead(Right):
+    """It counts batches when it fetches them, not when it delivers them."""
+
+    def __iter__(self):
+        report, fetched = self.reports.delivery, list(self.batches())
+        report.delivered = sum(len(ids) for ids, _ in fetched)
+        yield from fetched
+
+
+class CountsTooFew(Right):
+    """It counts a batch when the next one is asked for, and so never the last."""
+
+    def __iter__(self):
+        report, before = self.reports.delivery, 0
+        report.delivered = 0
+        for ids, batch in self.batches():
+            report.delivered += before
+            before = len(ids)
+            yield ids, batch
+
+
+class DropsInSilence(DropsLast):
+    """It leaves out what the user's settings leave out, and doesn't say so."""
+
+    def dropped(self):
+        return 0
+
+
+class LeavesOutAnything(DropsLast):
+    """With such a setting, it says that it leaves out whatever is missing."""
+
+    def dropped(self):
+        return self.pruner.samples
+
+
+class LoopsForEver(Endless):
+    def batches(self):
+        numbers = (number for number in self.source() if self.keep()[number])
+        while True:
+            batch = [next(numbers) for _ in range(SIZE)]
+            yield np.array(batch), self.batch(batch)
+
+
+class EndsInSilence(Endless):
+    """It stops after as many samples as the run has, as if the source had."""
+
+    def source(self):
+        return range(self.pruner.samples - self.pruner.samples % SIZE)
+
+    def dropped(self):
+        return self.pruner.samples % SIZE
+
+
+class FailsWithoutReason(Endless):
+    def source(self):
+        raise RuntimeError("generator raised StopIteration")
+
+
+class IgnoresWeights(Right):
+    def mean(self, ids, losses):
+        return np.mean(losses)
+
+
+class RecordsWeighted(Right):
+    """The losses that it records are weighted."""
+
+    def mean(self, ids, losses):
+        weights = self.pruner.current.weights
+        weighted = losses if weights is None else weights[ids] * losses
+        self.pruner.observe(ids, weighted)
+        return np.mean(weighted)
+
+
+class StaleWeights(Right):
+    """It keeps the weights of the first epoch that has some."""
+
+    weights = None
+
+    def mean(self, ids, losses):
+        if self.weights is None:
+            self.weights = self.pruner.current.weights
+        return np.mean(losses if self.weights is None else self.weights[ids] * losses)
+
+
+class AttachesAnew(Right):
+    """Each loader has its own part in the run."""
+
+    def __init__(self, pruner, workers):
+        super().__init__(pruner, workers)
+        self.reports = pruner.attach(type("Own", (Reports,), {"key": None})())
+
+
+class Holds(Adapter):
+    """Holds losses back, for each loader that was made."""
+
+    key = "holds"
+
+    def __init__(self, pruner):
+        self.pruner, self.loaders, self.held = pruner, 0, []
+
+    def hand_over(self):
+        held, self.held = self.held, []
+        for ids in held * (self.loaders - 1):
+            self.pruner.observe(ids, losses_of(ids, self.pruner.next_epoch))
+
+
+class RecordsForEach(Right):
+    """Made twice for a run, it records twice."""
+
+    def __init__(self, pruner, workers):
+        super().__init__(pruner, workers)
+        self.holds = pruner.attach(Holds(pruner))
+        self.holds.loaders += 1
+
+    def __iter__(self):
+        for ids, batch in super().__iter__():
+            self.holds.held.append(ids)
+            yield ids, batch
+
+
+class TakesTurns(Right):
+    """The loaders of a run share the batches of an epoch."""
+
+    def __init__(self, pruner, workers):
+        super().__init__(pruner, workers)
+        self.reports.loaders = self.place = getattr(self.reports, "loaders", 0) + 1
+
+    def __iter__(self):
+        for place, pair in enumerate(super().__iter__()):
+            if place % self.reports.loaders + 1 == self.place:
+                yield pair
+
+
 class OwnSeed(Right):
     """It lets a pruner of its own, with another seed, choose."""
 
@@ -245,6 +352,11 @@ WRONG = {
     "frozen": [Lives, ChoosesItself],
     "resume": [StartsOver, ForgetsMask, FrozenLength, RefusesResume],
     "truncation": [Excuses, ObservesAhead],
+    "reports": [Excuses, Silent, CountsAhead, CountsTooFew],
+    "left out": [DropsInSilence, LeavesOutAnything],
+    "endless": [LoopsForEver, EndsInSilence, FailsWithoutReason],
+    "weights": [IgnoresWeights, RecordsWeighted, StaleWeights],
+    "attached once": [AttachesAnew, RecordsForEach, TakesTurns],
     "structure": [KeepsIds, ListsForArrays],
     "parity": [OwnSeed, ObservesTwice, ObservesAhead],
     "empty": [StopsAtEmptyWorker, FailsAtEmptyWorker],

@@ -1,0 +1,118 @@
+"""Clauses about what an adapter tells the run: loops that were left early, and what the user's settings leave out."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prunedata.errors import SkippedSamples
+from prunedata.policies.random import Random
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+from prunedata.testing.case import Case, broken, losses_of
+from prunedata.testing.passes import take
+from prunedata.types import Ids
+
+__all__ = ["check_left_out", "check_reports", "check_truncation"]
+
+
+class _Loop(NamedTuple):
+    """A training loop over the epoch that is open."""
+
+    case: Case
+    clause: str
+    loader: Iterable[Any]
+    pruner: Pruner
+    epoch: Epoch
+    where: str
+    observe: bool = True
+
+    def leave_early(self) -> Ids:
+        """Train on one batch, and expect that the epoch can't end; return the ids of the batch."""
+        pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, observe=self.observe)
+        seen = next(pairs, (np.arange(0),))[0]
+        if seen.size >= self.epoch.kept:
+            raise ValueError(f"Expected a loader of several batches in {self.where}. Got one: make them smaller.")
+        pairs.close()
+        try:
+            self.pruner.end_epoch()
+        except SkippedSamples:
+            pass
+        else:
+            broken(self.clause, f"SkippedSamples in {self.where}, left after one batch", "an epoch that ended")
+        return seen
+
+    def train(self) -> int:
+        """Train on all batches, and expect that the epoch ends; return the number of samples."""
+        pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, observe=self.observe)
+        delivered = sum(numbers.size for _, numbers in pairs)
+        try:
+            self.pruner.end_epoch()
+        except SkippedSamples as error:
+            broken(self.clause, f"{self.where} to end after all batches", f"SkippedSamples: {error}")
+        return delivered
+
+
+def check_truncation(case: Case) -> None:
+    """Clause ``truncation``: an epoch whose loop was left early can't end without SkippedSamples."""
+    for workers in case.workers:
+        pruner = case.pruner()
+        loader = case.make_loader(pruner, workers)
+        while pruner.next_epoch < 3:
+            loop = _begin(case, "truncation", loader, pruner, workers)
+            seen = loop.leave_early()
+            rest = np.setdiff1d(np.flatnonzero(loop.epoch.keep), seen)
+            pruner.observe(rest, losses_of(rest, loop.epoch.number))
+            pruner.end_epoch()
+
+
+def check_reports(case: Case) -> None:
+    """Clause ``reports``: where no losses are needed, the adapter says how much it delivered.
+
+    Under ``Random()`` an epoch whose loop was left early can't end; one whose loop was run to its end can. Not
+    checked if ``case.reports`` is false.
+    """
+    if not case.reports:
+        return
+    for workers in case.workers:
+        pruner = case.pruner(policy=Random())
+        loader = case.make_loader(pruner, workers)
+        while pruner.next_epoch < 4:
+            loop = _begin(case, "reports", loader, pruner, workers, "no losses observed", observe=False)
+            if loop.epoch.number < 3:
+                loop.leave_early()
+            loop.train()
+
+
+def check_left_out(case: Case) -> None:
+    """Clause ``left out``: what the user's own settings leave out is no error, and nothing else is excused.
+
+    Needs ``case.drop_last``.
+    """
+    if case.drop_last is None:
+        return
+    for workers in case.workers:
+        pruner = case.pruner()
+        loader, dropped = case.drop_last(pruner, workers), 0
+        while pruner.next_epoch < pruner.schedule.epochs:
+            loop = _begin(case, "left out", loader, pruner, workers, "with drop_last")
+            dropped += loop.epoch.kept - loop.train()
+        if not dropped:
+            raise ValueError("Expected Case.drop_last to leave something out. Got all samples: change their number.")
+        pruner = case.pruner()
+        _begin(case, "left out", case.drop_last(pruner, workers), pruner, workers, "with drop_last").leave_early()
+
+
+def _begin(
+    case: Case,
+    clause: str,
+    loader: Iterable[Any],
+    pruner: Pruner,
+    workers: int,
+    detail: str = "",
+    *,
+    observe: bool = True,
+) -> _Loop:
+    epoch = pruner.begin_epoch()
+    where = f"epoch {epoch.number} with {workers} workers" + (f", {detail}" if detail else "")
+    return _Loop(case, clause, loader, pruner, epoch, where, observe)
