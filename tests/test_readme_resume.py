@@ -1,14 +1,22 @@
-"""The lines of README.md that resume a run: they work on the first start, and after a kill."""
+"""The lines of README.md that resume a run: they begin it on the first start, and go on with it after a kill."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from prunedata import Pruner, Schedule
+from prunedata.adapters.torch import prune
+from prunedata.findings.inspection import inspect
 from tests.test_docs import blocks
 
 torch = pytest.importorskip("torch")
 README = Path(__file__).parents[1] / "README.md"
+EPOCHS = 4
+
+
+class Killed(BaseException):
+    """What ends the program."""
 
 
 def resume_lines():
@@ -17,40 +25,46 @@ def resume_lines():
     return found[0]
 
 
-def program(data, epochs):
-    """A program as the page has it, up to so many epochs; return its model as it was resumed, and as it was left."""
-    names = {
-        "Pruner": Pruner,
-        "DataLoader": torch.utils.data.DataLoader,
-        "prune": lambda loader, pruner: loader,  # the loader is no matter here
-        "torch": torch,
-        "train_set": data,
-        "schedule": Schedule(4, window=4, start=1, block=2, pruned_per_block=1),
-        "model": torch.nn.Linear(2, 2),
-    }
-    exec(resume_lines(), names)
-    model, pruner = names["model"], names["pruner"]
-    resumed = {name: value.clone() for name, value in model.state_dict().items()}
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for epoch in pruner.epochs():
-        for ids in epoch.batches(50):
-            images, labels = data[ids]
-            losses = torch.nn.functional.cross_entropy(model(images), labels, reduction="none")
-            pruner.observe(ids, losses.detach().numpy())
-            optimizer.zero_grad()
-            losses.mean().backward()
-            optimizer.step()
-        torch.save(model.state_dict(), f"model-{epoch.number + 1}.pt")
-        if epoch.number + 1 == epochs:
-            break
-    return resumed, model.state_dict(), pruner.next_epoch
-
-
-def test_they_work_on_the_first_start_and_after_a_kill(tmp_path, monkeypatch):
+@pytest.fixture
+def program(monkeypatch, tmp_path):
+    """The program of the page, with few samples and epochs; it may end when the model of an epoch has been saved."""
     monkeypatch.chdir(tmp_path)
     data = torch.utils.data.TensorDataset(torch.randn(300, 2), torch.randint(0, 2, (300,)))
-    _, left, epochs = program(data, 2)
-    assert epochs == 2
-    resumed, _, epochs = program(data, 4)
-    assert epochs == 4
-    assert all(torch.equal(resumed[name], left[name]) for name in left)
+    save = torch.save
+
+    def run(killed_in=None):
+        def save_or_die(state, name):
+            save(state, name)
+            if name == f"model-{killed_in}.pt":
+                raise Killed
+
+        monkeypatch.setattr(torch, "save", save_or_die)
+        model = torch.nn.Linear(2, 2)
+        names = {
+            "Pruner": Pruner,
+            "DataLoader": torch.utils.data.DataLoader,
+            "F": torch.nn.functional,
+            "prune": prune,
+            "torch": torch,
+            "train_set": data,
+            "schedule": Schedule.steady(epochs=EPOCHS),
+            "model": model,
+            "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+        }
+        loaded = []
+        model.register_load_state_dict_post_hook(lambda *_: loaded.append(True))
+        with contextlib.suppress(Killed):
+            exec(resume_lines(), names)
+        return len(loaded)
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
+def test_they_work_on_the_first_start_and_after_a_kill(program):
+    assert program(killed_in=1) == 0  # nothing to load
+    assert inspect("run.zarr")["epoch"] in (0, 1)
+    program(killed_in=3)
+    assert program() == 1
+    assert inspect("run.zarr")["epoch"] == EPOCHS
+    assert Path(f"model-{EPOCHS}.pt").exists()

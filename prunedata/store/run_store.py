@@ -3,9 +3,9 @@
 A run's state is a JSON-able description and a few per-sample arrays. The arrays are written in turn into one of
 two slots (``counts-0``, ``counts-1``, ...), and only when they are safe does the pointer, an attribute of the root
 group, change to name the slot. The pointer is one file, replaced in one step; it holds the whole description, the
-digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched,
-nothing has ever to be cleaned up, and what zarr reads without a word (a missing chunk is zeros, a swapped one is
-somebody else's data) does not pass for a state.
+digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched, and
+what it left half written is overwritten or swept by the next. What zarr reads without a word (a missing chunk is
+zeros, a swapped one is somebody else's data) does not pass for a state.
 
 A run has one writer. In a local folder the first process to open it holds a lock until it ends, and a second gets a
 :class:`StoreError`. Elsewhere, as on object stores, and between machines that share a folder, each commit compares
