@@ -30,10 +30,10 @@ from prunedata.policies.loss_ranked import LossRanked
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
 from prunedata.policies.random import Random
 from prunedata.policies.running_loss import RunningLoss
+from prunedata.policies.selection import keep_mask
 from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.run.selection import keep_mask
 
 try:
     __version__ = _version("prunedata")

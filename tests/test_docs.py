@@ -146,9 +146,9 @@ def test_the_picture_of_the_folders_shows_what_is_there():
 
 
 def test_the_picture_of_a_schedule_is_as_drawn():
-    figures = load("figures")
+    figures = load("pictures/schedule")
     paper = figures.Schedule(epochs=200, window=60, start=20, block=5, pruned_per_block=4, attenuation=2)
-    assert (ROOT / "docs" / "schedule.svg").read_text(encoding="utf-8") == figures.draw(paper)
+    assert (ROOT / "docs" / "pictures" / "schedule.svg").read_text(encoding="utf-8") == figures.draw(paper)
 
 
 PAGE = """

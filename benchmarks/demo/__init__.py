@@ -3,5 +3,5 @@
     python -m benchmarks.demo                      a table, and the loss curves as prunedata-demo.png
     python -m benchmarks.demo --framework NAME     a table: the same training on a stream, beside map-style
 
-``make demo`` runs them. docs/demo-cifar10.png is the picture of ``--data`` CIFAR-10, with ``--picture``.
+``make demo`` runs them. docs/pictures/demo-cifar10.png is the picture of ``--data`` CIFAR-10, with ``--picture``.
 """

@@ -2,7 +2,7 @@
 
 python -m benchmarks.pages                 the tables of README.md, docs/results.md, docs/paper.md; docs/study.md
 python -m benchmarks.pages.study_page      prints docs/study.md, or its tables as JSON
-python -m benchmarks.pages.pictures        docs/accuracy-*.png, curves-*, samples-*, suspects-*, and saving.png
+python -m benchmarks.pages.pictures        docs/pictures/accuracy-*.png, curves-*, samples-*, suspects-*, and saving.png
 python -m benchmarks.pages.wrong_labels    prints the tables of wrong labels found in docs/bad-data.md
-python -m benchmarks.pages.overlap         prints the table of overlap in docs/bad-data.md; docs/overlap-*.png
+python -m benchmarks.pages.overlap         prints the table of overlap in docs/bad-data.md; docs/pictures/overlap-*.png
 """

@@ -4,7 +4,7 @@
 
 Figure 1, losses and accuracy over the epochs; Figure 2, losses of single samples in two seeds, which needs runs made
 with ``--trace``; predicted against measured saving; accuracy against visits saved; with ``--sheet`` a run's most
-suspect samples. Figure 3, the schedule, is drawn by ``docs/figures.py``.
+suspect samples. Figure 3, the schedule, is drawn by ``docs/pictures/schedule.py``.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
     add("--arrays", type=Path, metavar="FOLDER", help="what the runs wrote of their samples, for Figure 2 and sheets")
     add("--data", type=Path, metavar="FOLDER", help="the images of a sheet; default: digits")
-    add("--out", type=Path, default=Path("docs"), metavar="FOLDER", help="default: %(default)s")
+    add("--out", type=Path, default=Path("docs/pictures"), metavar="FOLDER", help="default: %(default)s")
     add("--sheet", metavar="RUN", help="also the most suspect samples of the run of this name")
     add("--top", type=int, default=30, help="samples of the sheet; default: %(default)s")
     given = parser.parse_args(arguments)

@@ -7,8 +7,8 @@ from prunedata.checks import whole
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.high import High
 from prunedata.policies.protocol import Policy, Watcher, describe
-from prunedata.run.high import High
 from prunedata.run.ledger import Ledger
 from prunedata.run.plan import RunPlan, policy_of, warn_of_small_prune
 

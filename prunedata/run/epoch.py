@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known, Policy, Weigher
+from prunedata.policies.selection import keep_mask
 from prunedata.run.order import cut_batches, epoch_order
-from prunedata.run.selection import keep_mask
 from prunedata.types import Array, Mask, Weights
 
 __all__ = ["Epoch", "read_only", "select"]

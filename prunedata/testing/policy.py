@@ -10,9 +10,9 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher, describe
+from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.run.selection import keep_mask
 from prunedata.types import Array, Arrays, Ids, Losses
 
 __all__ = ["BrokenPolicy", "check_policy"]

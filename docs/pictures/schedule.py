@@ -1,4 +1,4 @@
-"""Draw docs/schedule.svg, the picture of a schedule: python docs/figures.py."""
+"""Draw docs/pictures/schedule.svg, the picture of a schedule: python docs/pictures/schedule.py."""
 
 from pathlib import Path
 
