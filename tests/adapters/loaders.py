@@ -1,7 +1,7 @@
 """Each framework's loader, pruned, as a user would build it: they give pairs (ids, batch), and a batch its numbers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,8 @@ class Framework:
     read: Callable[[Any], Any]
     workers: tuple[int, ...] = (0, 2)
     plain: bool = True
+    reports: bool = True  # whether it can know what reached the loop
+    weigh: Callable[..., float] | None = None
 
 
 class CoreBatches:
@@ -166,18 +168,24 @@ def last(batch):
     return np.asarray(batch[-1])
 
 
+def weigh(loader, ids, losses):
+    """What a loop trains on that gives its losses to a DataLoader of ours."""
+    torch = pytest.importorskip("torch")
+    return float(loader.observe(torch.tensor(losses), ids))
+
+
 FRAMEWORKS = {
-    "core": Framework(core, number, workers=(0,), plain=False),
-    "plain Python": Framework(plain_python, number, workers=(0,), plain=False),
-    "torch": Framework(torch_map, last),
-    "torch, stateful": Framework(partial(torch_map, stateful=True), last),
-    "torch stream": Framework(torch_stream, itself),
-    "torch stream, stateful": Framework(partial(torch_stream, stateful=True), itself),
-    "WebDataset": Framework(web_dataset, last),
-    "Hugging Face": Framework(hf_map, number),
-    "Hugging Face stream": Framework(partial(hf_stream, generated=True), number),
-    "Hugging Face stream of a Dataset": Framework(partial(hf_stream, generated=False), number),
-    "tf.data": Framework(tf_data, number, workers=(0,)),
+    "core": Framework(core, number, workers=(0,), plain=False, reports=False),
+    "plain Python": Framework(plain_python, number, workers=(0,), plain=False, reports=False),
+    "torch": Framework(torch_map, last, weigh=weigh),
+    "torch, stateful": Framework(partial(torch_map, stateful=True), last, weigh=weigh),
+    "torch stream": Framework(torch_stream, itself, weigh=weigh),
+    "torch stream, stateful": Framework(partial(torch_stream, stateful=True), itself, weigh=weigh),
+    "WebDataset": Framework(web_dataset, last, weigh=weigh),
+    "Hugging Face": Framework(hf_map, number, weigh=weigh),
+    "Hugging Face stream": Framework(partial(hf_stream, generated=True), number, weigh=weigh),
+    "Hugging Face stream of a Dataset": Framework(partial(hf_stream, generated=False), number, weigh=weigh),
+    "tf.data": Framework(tf_data, number, workers=(0,), reports=False),  # tf.data reads ahead of the loop
 }
 
 
@@ -191,4 +199,4 @@ def framework_of(name, folder):
     from tests.adapters.shard_helpers import write_shards
 
     index = ShardIndex.scan(write_shards(folder, SHARDS))
-    return Framework(partial(web_dataset, index=index), framework.read, framework.workers)
+    return replace(framework, make=partial(web_dataset, index=index))

@@ -20,6 +20,7 @@ class OnDataset(Adapter):
         self.dataset.keep = epoch.remaining
 
 
+DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful")
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 
 
@@ -31,7 +32,11 @@ def case(request, tmp_path_factory):
         return framework.make(pruner, workers, BATCH)
 
     plain = partial(make, None) if framework.plain else None
-    return Case(make, SAMPLES, framework.workers, framework.read, plain)
+    drop_last = partial(framework.make, size=BATCH, drop_last=True) if request.param in DROPS_LAST else None
+    return Case(
+        make, SAMPLES, framework.workers, framework.read, plain,
+        reports=framework.reports, weigh=framework.weigh, drop_last=drop_last,
+    )  # fmt: skip
 
 
 @TWO_WORKERS
