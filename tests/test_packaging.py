@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,7 @@ import pytest
 import prunedata
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ["pyproject.toml", "README.md", "LICENSE", "prunedata", "adapters"]
+SHIPPED = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "prunedata", "adapters"]
 FRAMEWORKS = {
     "jax",
     "keras",
@@ -26,12 +28,20 @@ FRAMEWORKS = {
     "webdataset",
 }
 
+# Adapters need frameworks, and strategies need hypothesis.
 PROBE = f"""
 import importlib, pkgutil, sys
 import prunedata
-for module in pkgutil.iter_modules(prunedata.__path__, "prunedata."):
-    if module.name not in ("prunedata.adapters", "prunedata.__main__"):
-        importlib.import_module(module.name)
+left = {{"prunedata.adapters", "prunedata.__main__", "prunedata.testing.strategies"}}
+
+def load(package):
+    for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if found.name not in left:
+            module = importlib.import_module(found.name)
+            if found.ispkg:
+                load(module)
+
+load(prunedata)
 print(*sorted({FRAMEWORKS!r} & sys.modules.keys()))
 """
 
@@ -65,11 +75,19 @@ def environment_with(folder: Path, *requirements: str | Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the sdist as a release is."""
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--outdir", folder / "dist", copy_tree(folder / "tree"), cwd=folder)
-    (built,) = (folder / "dist").glob("*.whl")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist, and the wheel that is built from it as a release is."""
+    folder = tmp_path_factory.mktemp("dist")
+    tree = copy_tree(folder / "tree")
+    (tree / "tests").mkdir()
+    (tree / "tests" / "test_packaging.py").touch()
+    run(sys.executable, "-m", "build", "--outdir", folder / "dist", tree, cwd=folder)
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (built,) = dist.glob("*.whl")
     return built
 
 
@@ -117,6 +135,22 @@ class TestInstalled:
     def test_types_are_announced(self, python: Path) -> None:
         code = "import importlib.resources as r; print((r.files('prunedata') / 'py.typed').is_file())"
         assert run(python, "-I", "-c", code).stdout.strip() == "True"
+
+    def test_the_sdist_has_no_tests(self, dist: Path) -> None:
+        """Those that setuptools would take by itself cannot run without the others."""
+        (built,) = dist.glob("*.tar.gz")
+        with tarfile.open(built) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        assert {"pyproject.toml", "README.md", "LICENSE", "adapters/iterable.py", "prunedata/run/pruner.py"} <= names
+        assert not [name for name in names if name.split("/")[0] == "tests"]
+
+
+def test_every_folder_is_shipped() -> None:
+    """A new folder needs its line in pyproject.toml."""
+    names = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    core = {path.parent.relative_to(ROOT) for path in (ROOT / "prunedata").glob("**/__init__.py")}
+    adapters = {"prunedata" / path.parent.relative_to(ROOT) for path in (ROOT / "adapters").glob("**/__init__.py")}
+    assert sorted(names) == sorted({".".join(folder.parts) for folder in core | adapters})
 
 
 def probe_tree(tree: Path) -> str:
