@@ -1,0 +1,79 @@
+"""The frontier as a picture: accuracy over visits, a panel for each kind of labels."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from benchmarks.frontier.curves import Curve, curves
+from benchmarks.frontier.material import KINDS
+from benchmarks.frontier.results import Facts
+from benchmarks.frontier.table import title
+from benchmarks.style import colour, marker, new_figure, save, tidy
+
+__all__ = ["draw"]
+
+DRAWN = {
+    "known-wrong": "the wrong labels known",
+    "bounded": "pruned by the average of 1 - exp(-loss)",
+    "running-loss": "pruned by RunningLoss",
+    "random": "pruned at random",
+    "regular": "regular training",
+}
+"""Arms, and what the picture calls them. One with dropout is drawn beside its own, dashed."""
+BOUNDED = "#0072b2", "v"
+TICKS = (3, 5, 10, 20, 45)
+LARGEST_TOP = 4.0
+"""Points under the lowest highest point that a panel shows at least; what is far below would press the rest flat."""
+
+
+def draw(path: Path, results: Sequence[Facts]) -> Path:
+    """Write a PNG and return its path: a line joins the means of an arm's lengths, a band has all its seeds."""
+    found = curves(results)
+    kinds = [kind for kind in KINDS if kind in found]
+    if not kinds:
+        raise ValueError("Expected a seed of which an arm has all lengths. Got none.")
+    columns = min(3, len(kinds))
+    rows = -(-len(kinds) // columns)
+    figure = new_figure(max(6.0, 3.9 * columns), 3.3 * rows + 1)
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for axes, kind in zip(panels, kinds, strict=False):
+        _panel(axes, found[kind])
+        axes.set_title(f"{kind}: {title(kind, results)}", fontsize=9)
+    for axes in list(panels)[len(kinds) :]:
+        axes.set_visible(False)
+    figure.supxlabel("visits, in epochs of all samples", fontsize=10)
+    figure.supylabel("test accuracy at the end, %", fontsize=10)
+    shown = [arm for arm in DRAWN if any(arm in arms for arms in found.values())]
+    keys = [Line2D([], [], color=_look(arm)[0], marker=_look(arm)[1]) for arm in shown]
+    keys.append(Line2D([], [], color="#404040", linestyle="--"))
+    names = [*(DRAWN[arm] for arm in shown), "the same with dropout"]
+    figure.legend(keys, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return save(figure, path)
+
+
+def _look(arm: str) -> tuple[str, str]:
+    return BOUNDED if arm == "bounded" else (colour(arm), marker(arm))
+
+
+def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
+    for arm in [arm for arm in DRAWN if arm in arms]:
+        tone, shape = _look(arm)
+        curve, dropout = arms[arm], arms.get(f"{arm}-dropout")
+        axes.fill_between(curve.visits, curve.accuracy.min(0), curve.accuracy.max(0), color=tone, alpha=0.2, lw=0)
+        axes.plot(curve.visits, curve.mean, color=tone, marker=shape, markersize=4, linewidth=1.4)
+        if dropout is not None:
+            axes.plot(dropout.visits, dropout.mean, color=tone, linestyle="--", linewidth=1.2)
+    axes.set(xscale="log", ylim=_limits(arms))
+    axes.set_xticks(TICKS, map(str, TICKS))
+    axes.xaxis.set_minor_locator(NullLocator())
+    tidy(axes)
+
+
+def _limits(arms: Mapping[str, Curve]) -> tuple[float, float]:
+    """From as far below the lowest highest point as the highest one is above it, and some more, to just above that."""
+    tops = [float(curve.mean.max()) for curve in arms.values()]
+    room = max(LARGEST_TOP, max(tops) - min(tops))
+    return min(tops) - 1.5 * room, max(tops) + 0.1 * room + 0.3
