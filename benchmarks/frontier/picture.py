@@ -25,8 +25,8 @@ DRAWN = {
 """Arms, and what the picture calls them. One with dropout is drawn beside its own, dashed."""
 BOUNDED = "#0072b2", "v"
 TICKS = (3, 5, 10, 20, 45)
-LARGEST_TOP = 4.0
-"""Points under the lowest highest point that a panel shows at least; what is far below would press the rest flat."""
+LEAST_ROOM = 4.0
+"""Points of accuracy that a panel shows at least, around the highest points of its arms."""
 
 
 def draw(path: Path, results: Sequence[Facts]) -> Path:
@@ -38,19 +38,21 @@ def draw(path: Path, results: Sequence[Facts]) -> Path:
     columns = min(3, len(kinds))
     rows = -(-len(kinds) // columns)
     figure = new_figure(max(6.0, 3.9 * columns), 3.3 * rows + 1)
-    panels = figure.subplots(rows, columns, squeeze=False).flat
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, kind in zip(panels, kinds, strict=False):
         _panel(axes, found[kind])
-        axes.set_title(f"{kind}: {title(kind, results)}", fontsize=9)
-    for axes in list(panels)[len(kinds) :]:
+        axes.set_title(f"{kind}: {title(kind, results)}", fontsize=8)
+    for axes in panels[len(kinds) :]:
         axes.set_visible(False)
-    figure.supxlabel("visits, in epochs of all samples", fontsize=10)
-    figure.supylabel("test accuracy at the end, %", fontsize=10)
+    for axes in panels[::columns]:
+        axes.set_ylabel("test accuracy at the end, %")
+    for axes in panels[len(kinds) - columns : len(kinds)]:  # the lowest of each column
+        axes.set_xlabel("visits, in epochs of all samples")
     shown = [arm for arm in DRAWN if any(arm in arms for arms in found.values())]
     keys = [Line2D([], [], color=_look(arm)[0], marker=_look(arm)[1]) for arm in shown]
     keys.append(Line2D([], [], color="#404040", linestyle="--"))
     names = [*(DRAWN[arm] for arm in shown), "the same with dropout"]
-    figure.legend(keys, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(keys, names, loc="outside lower center", ncols=min(3, columns + 1), frameon=False, fontsize=9)
     return save(figure, path)
 
 
@@ -73,7 +75,7 @@ def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
 
 
 def _limits(arms: Mapping[str, Curve]) -> tuple[float, float]:
-    """From as far below the lowest highest point as the highest one is above it, and some more, to just above that."""
+    """Leave out what lies far below every highest point: it would press the rest flat."""
     tops = [float(curve.mean.max()) for curve in arms.values()]
-    room = max(LARGEST_TOP, max(tops) - min(tops))
+    room = max(LEAST_ROOM, max(tops) - min(tops))
     return min(tops) - 1.5 * room, max(tops) + 0.1 * room + 0.3
