@@ -50,8 +50,10 @@ def draw(path: Path, results: Sequence[Facts]) -> Path:
         axes.set_xlabel("visits, in epochs of all samples")
     shown = [arm for arm in DRAWN if any(arm in arms for arms in found.values())]
     keys = [Line2D([], [], color=_look(arm)[0], marker=_look(arm)[1]) for arm in shown]
-    keys.append(Line2D([], [], color="#404040", linestyle="--"))
-    names = [*(DRAWN[arm] for arm in shown), "the same with dropout"]
+    names = [DRAWN[arm] for arm in shown]
+    if any(f"{arm}-dropout" in arms for arms in found.values() for arm in shown):
+        keys.append(Line2D([], [], color="#404040", linestyle="--"))
+        names.append("the same with dropout")
     figure.legend(keys, names, loc="outside lower center", ncols=min(3, columns + 1), frameon=False, fontsize=9)
     return save(figure, path)
 
