@@ -87,6 +87,7 @@ def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
     assert arms["bounded"].seeds == (0,)
     assert arms["regular"].seeds == (0, 1)
     assert tops_apart(arms, "bounded", "regular").points == (2.0,)
+    assert tops_apart(arms, "regular", "bounded").points == (-2.0,)
     assert "bounded" not in curves([run for run in part if run["name"] != "worse-bounded-30-seed0"])["worse"]
 
 
