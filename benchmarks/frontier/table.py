@@ -58,7 +58,8 @@ def _points(arms: Arms) -> str:
     lengths = sorted({length for curve in arms.values() for length in curve.epochs})
     rows = []
     for arm, curve in arms.items():
-        at = {length: f"{curve.mean[n]:.1f} ±{curve.spread[n]:.1f}" for n, length in enumerate(curve.epochs)}
+        spread = [f" ±{each:.1f}" if len(curve.seeds) > 1 else "" for each in curve.spread]
+        at = {length: f"{curve.mean[n]:.1f}{spread[n]}" for n, length in enumerate(curve.epochs)}
         at[curve.epochs[curve.top]] = f"**{at[curve.epochs[curve.top]]}**"
         rows.append([f"`{arm}`", str(len(curve.seeds)), _factor(curve), *(at.get(length, "") for length in lengths)])
     return markdown(["arm", "seeds", "visits", *(f"{length} epochs" for length in lengths)], rows)
@@ -122,8 +123,9 @@ def _pruned(arm: str) -> bool:
 def _range(apart: Apart | None) -> str:
     if apart is None:
         return ""
+    # Adding 0 makes -0.0 a plain one.
     mean, low, high = (f"{round(gap, 1) + 0:+.1f}" for gap in (apart.mean, min(apart.points), max(apart.points)))
-    return f"{mean} ({low} to {high})"  # the 0 makes -0.0 a plain one
+    return f"{mean} (1 seed)" if len(apart.points) == 1 else f"{mean} ({low} to {high})"
 
 
 def _missing(found: Mapping[str, Arms]) -> str:

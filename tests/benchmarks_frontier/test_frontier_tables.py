@@ -88,6 +88,9 @@ def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
     assert arms["regular"].seeds == (0, 1)
     assert tops_apart(arms, "bounded", "regular").points == (2.0,)
     assert tops_apart(arms, "regular", "bounded").points == (-2.0,)
+    assert "+2.0 (1 seed)" in tables(part)
+    assert "| 62.0" in tables(part)
+    assert "±0.0" not in tables(part)
     assert "bounded" not in curves([run for run in part if run["name"] != "worse-bounded-30-seed0"])["worse"]
 
 
