@@ -11,19 +11,21 @@ from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.material import KINDS
 from benchmarks.frontier.results import Facts
 from benchmarks.frontier.table import title
-from benchmarks.style import colour, marker, new_figure, save, tidy
+from benchmarks.style import new_figure, save, tidy
 
 __all__ = ["draw"]
 
-DRAWN = {
-    "known-wrong": "the wrong labels known",
-    "bounded": "pruned by the average of 1 - exp(-loss)",
-    "running-loss": "pruned by RunningLoss",
-    "random": "pruned at random",
-    "regular": "regular training",
+LOOKS = {
+    "known-wrong": ("#999999", "*", "the wrong labels known"),
+    "bounded": ("#0072b2", "v", "pruned by the average of 1 - exp(-loss)"),
+    "running-loss": ("#009e73", "p", "pruned by RunningLoss"),
+    "random": ("#d55e00", "D", "pruned at random"),
+    "regular": ("#404040", "o", "regular training"),
 }
-"""Arms, and what the picture calls them. One with dropout is drawn beside its own, dashed."""
-BOUNDED = "#0072b2", "v"
+"""Colour and marker of each arm that is drawn, and what the picture calls it: Okabe and Ito's, with any colour vision.
+
+One with dropout is drawn beside its own, dashed.
+"""
 TICKS = (3, 5, 10, 20, 45)
 LEAST_ROOM = 4.0
 """Points of accuracy that a panel shows at least, around the highest points of its arms."""
@@ -48,9 +50,9 @@ def draw(path: Path, results: Sequence[Facts]) -> Path:
         axes.set_ylabel("test accuracy at the end, %")
     for axes in panels[len(kinds) - columns : len(kinds)]:  # the lowest of each column
         axes.set_xlabel("visits, in epochs of all samples")
-    shown = [arm for arm in DRAWN if any(arm in arms for arms in found.values())]
-    keys = [Line2D([], [], color=_look(arm)[0], marker=_look(arm)[1]) for arm in shown]
-    names = [DRAWN[arm] for arm in shown]
+    shown = [arm for arm in LOOKS if any(arm in arms for arms in found.values())]
+    keys = [Line2D([], [], color=LOOKS[arm][0], marker=LOOKS[arm][1]) for arm in shown]
+    names = [LOOKS[arm][2] for arm in shown]
     if any(f"{arm}-dropout" in arms for arms in found.values() for arm in shown):
         keys.append(Line2D([], [], color="#404040", linestyle="--"))
         names.append("the same with dropout")
@@ -58,13 +60,9 @@ def draw(path: Path, results: Sequence[Facts]) -> Path:
     return save(figure, path)
 
 
-def _look(arm: str) -> tuple[str, str]:
-    return BOUNDED if arm == "bounded" else (colour(arm), marker(arm))
-
-
 def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
-    for arm in [arm for arm in DRAWN if arm in arms]:
-        tone, shape = _look(arm)
+    for arm in [arm for arm in LOOKS if arm in arms]:
+        tone, shape, _ = LOOKS[arm]
         curve, dropout = arms[arm], arms.get(f"{arm}-dropout")
         axes.fill_between(curve.visits, curve.accuracy.min(0), curve.accuracy.max(0), color=tone, alpha=0.2, lw=0)
         axes.plot(curve.visits, curve.mean, color=tone, marker=shape, markersize=4, linewidth=1.4)
