@@ -1,0 +1,6 @@
+"""Accuracy against visits: regular training of every length beside pruned training of every length.
+
+python -m benchmarks.frontier run         writes runs to benchmarks/frontier/results, and goes on where it stood
+python -m benchmarks.frontier table       prints the tables; with --page docs/frontier.md writes them there
+python -m benchmarks.frontier picture     draws docs/frontier-head.png
+"""

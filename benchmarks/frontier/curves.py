@@ -1,0 +1,136 @@
+"""Curves of accuracy over visits, from recorded runs: one for each kind of labels and arm."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.frontier.plan import ARMS
+
+__all__ = ["EARLY_STOP", "PATIENCE", "Curve", "curves"]
+
+EARLY_STOP = "early-stop"
+"""Regular training that the labels held out stop: read off the regular runs, so an arm without runs of its own."""
+PATIENCE = 3
+"""It stops after as many epochs without a new best, and goes back to the best."""
+
+Facts = Mapping[str, Any]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """An arm on one kind of labels, a point for each length.
+
+    Attributes
+    ----------
+    seeds, epochs : tuple of int
+        Of the runs; each seed has all lengths, in rising order.
+    visits : ndarray, shape (lengths,)
+        In epochs of all samples.
+    accuracy, validation : ndarray, shape (seeds, lengths)
+        Percent right at the end: of the test set, and of the labels held out, some of which are wrong.
+    """
+
+    seeds: tuple[int, ...]
+    epochs: tuple[int, ...]
+    visits: Floats
+    accuracy: Floats
+    validation: Floats
+
+    def __post_init__(self) -> None:
+        shape = len(self.seeds), len(self.epochs)
+        shapes = self.accuracy.shape, self.validation.shape, self.visits.shape
+        if shapes != (shape, shape, shape[1:]) or not all(shape):
+            raise ValueError(f"Expected accuracies of shape {shape}, and as many visits as lengths. Got {shapes}.")
+
+    @property
+    def mean(self) -> Floats:
+        """Mean accuracy over seeds, shape (lengths,)."""
+        return np.asarray(self.accuracy.mean(0))
+
+    @property
+    def spread(self) -> Floats:
+        """Standard deviation of the accuracy over seeds, shape (lengths,); 0 of one seed."""
+        return np.asarray(self.accuracy.std(0, ddof=1)) if len(self.seeds) > 1 else np.zeros(len(self.epochs))
+
+    @property
+    def top(self) -> int:
+        """Where its mean is highest."""
+        return int(self.mean.argmax())
+
+    @property
+    def chosen(self) -> Floats:
+        """Accuracy of each seed at the length where most of its labels held out are right, shape (seeds,)."""
+        best = self.validation.argmax(1)
+        return np.asarray(self.accuracy[np.arange(len(self.seeds)), best])
+
+    def of(self, seeds: Sequence[int]) -> "Curve":
+        """The curve of some of its seeds."""
+        rows = [self.seeds.index(seed) for seed in seeds]
+        return replace(self, seeds=tuple(seeds), accuracy=self.accuracy[rows], validation=self.validation[rows])
+
+    def at(self, visits: float) -> Floats | None:
+        """Accuracy of each seed at so many visits, between two lengths by their logarithm; None beyond its ends."""
+        if not self.visits[0] <= visits <= self.visits[-1]:
+            return None
+        ends = np.log(self.visits)
+        return np.array([np.interp(np.log(visits), ends, row) for row in self.accuracy])
+
+    def within(self, visits: float) -> Floats | None:
+        """The same, or of a shorter length that is better in the mean: the best that so many visits can buy."""
+        here = self.at(visits)
+        shorter = self.visits <= visits
+        if here is None:
+            return None
+        best = int(np.where(shorter, self.mean, -np.inf).argmax())
+        return here if here.mean() >= self.mean[best] else self.accuracy[:, best]
+
+
+def curves(results: Iterable[Facts]) -> dict[str, dict[str, Curve]]:
+    """Return the curve of each arm by kind of labels. A seed counts once it has all lengths of the arm."""
+    runs: dict[tuple[str, str], dict[tuple[int, int], Facts]] = defaultdict(dict)
+    for facts in results:
+        runs[facts["kind"], facts["arm"]][facts["seed"], facts["epochs"]] = facts
+    found: dict[str, dict[str, Curve]] = defaultdict(dict)
+    for (kind, arm), of in sorted(runs.items()):
+        epochs = sorted(ARMS[arm].lengths)
+        seeds = [seed for seed in sorted({seed for seed, _ in of}) if all((seed, length) in of for length in epochs)]
+        if not seeds:
+            continue
+        rows = [[of[seed, length] for length in epochs] for seed in seeds]
+        found[kind][arm] = _curve(seeds, epochs, rows)
+        if arm == "regular":
+            found[kind][EARLY_STOP] = _stopped(seeds, epochs, rows)
+    return dict(found)
+
+
+def _curve(seeds: list[int], epochs: list[int], rows: list[list[Facts]]) -> Curve:
+    visits = np.array([run["visits"] / run["samples"] for run in rows[0]])
+    accuracy = np.array([[run["accuracy"] for run in row] for row in rows], float)
+    validation = np.array([[run["curves"]["validation"][-1] for run in row] for row in rows], float)
+    return Curve(tuple(seeds), tuple(epochs), visits, accuracy, validation)
+
+
+def _stopped(seeds: list[int], epochs: list[int], rows: list[list[Facts]]) -> Curve:
+    """What regular runs reach if the labels held out stop them; visits are the seeds' mean, patience among them."""
+    stops = [[_stop(run["curves"]["validation"]) for run in row] for row in rows]
+    pairs = [list(zip(row, stop, strict=True)) for row, stop in zip(rows, stops, strict=True)]
+    accuracy = np.array([[run["curves"]["accuracy"][best] for run, (best, _) in row] for row in pairs], float)
+    validation = np.array([[run["curves"]["validation"][best] for run, (best, _) in row] for row in pairs], float)
+    visits = np.array([[sum(run["curves"]["visits"][:end]) / run["samples"] for run, (_, end) in row] for row in pairs])
+    return Curve(tuple(seeds), tuple(epochs), visits.mean(0), accuracy, validation)
+
+
+def _stop(validation: Sequence[float]) -> tuple[int, int]:
+    """Return the epoch to go back to, from 0, and how many were trained."""
+    best = 0
+    for at, right in enumerate(validation):
+        if right > validation[best]:
+            best = at
+        elif at - best >= PATIENCE:
+            return best, at + 1
+    return best, len(validation)

@@ -1,0 +1,81 @@
+"""How far the curves of arms lie apart: at their highest points, and at equal visits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.frontier.curves import EARLY_STOP, Curve
+from benchmarks.frontier.plan import ARMS
+
+__all__ = ["Apart", "best_rival", "equal_visits", "own_known", "own_regular", "tops_apart"]
+
+CHOOSES_NOT = ("", "random")
+"""Policies, or none, that any rule has to beat."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Accuracy of one arm less another's, in points, by seed."""
+
+    points: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise ValueError("Expected a seed that both arms have. Got none.")
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(self.points))
+
+
+def own_regular(arm: str) -> str:
+    """The regular arm that differs from ``arm`` by pruning alone."""
+    return "regular-dropout" if arm.endswith("-dropout") else "regular"
+
+
+def own_known(arm: str) -> str:
+    """The arm that knows the wrong labels and differs from ``arm`` by that alone."""
+    return "known-wrong-dropout" if arm.endswith("-dropout") else "known-wrong"
+
+
+def best_rival(arms: Mapping[str, Curve]) -> str:
+    """The arm with the highest point of those that don't choose by losses: regular ones, stopped ones and random."""
+    names = [arm for arm in arms if arm == EARLY_STOP or ARMS[arm].policy in CHOOSES_NOT]
+    return max(names, key=lambda arm: arms[arm].mean.max())
+
+
+def tops_apart(arms: Mapping[str, Curve], arm: str, other: str) -> Apart | None:
+    """One arm's highest point less the other's, paired by seed; None without the other."""
+    both = _both(arms, arm, other)
+    if both is None:
+        return None
+    return _apart(both[0].accuracy[:, both[0].top], both[1].accuracy[:, both[1].top])
+
+
+def equal_visits(arms: Mapping[str, Curve], arm: str, other: str) -> dict[int, Apart]:
+    """One arm at each of its lengths less the best of the other within as many visits, paired by seed."""
+    both = _both(arms, arm, other)
+    if both is None:
+        return {}
+    mine, theirs = both
+    within = [theirs.within(float(visits)) for visits in mine.visits]
+    return {
+        length: _apart(mine.accuracy[:, at], best)
+        for at, (length, best) in enumerate(zip(mine.epochs, within, strict=True))
+        if best is not None
+    }
+
+
+def _both(arms: Mapping[str, Curve], arm: str, other: str) -> tuple[Curve, Curve] | None:
+    """The two curves, of the seeds that both have."""
+    if arm not in arms or other not in arms:
+        return None
+    seeds = [seed for seed in arms[arm].seeds if seed in arms[other].seeds]
+    return (arms[arm].of(seeds), arms[other].of(seeds)) if seeds else None
+
+
+def _apart(mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Apart:
+    return Apart(tuple(round(float(gap), 2) for gap in mine - theirs))

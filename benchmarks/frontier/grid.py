@@ -1,0 +1,96 @@
+"""Which runs in which order, and running those that are not recorded yet."""
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.frontier.head import Settings, train
+from benchmarks.frontier.material import KINDS, Task
+from benchmarks.frontier.plan import ARMS, Plan
+from benchmarks.frontier.results import Facts, add, read
+
+__all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
+
+SEEDS = (0, 1, 2)
+FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
+DROPOUT = ("regular-dropout", "bounded-dropout")
+REST = ("regular-smoothing", "known-wrong-dropout")
+TELLING, OTHERS = KINDS[:2], KINDS[3:]
+GROUPS = (
+    ((TELLING, FIRST),),
+    ((("clean",), FIRST), (TELLING, DROPOUT)),
+    ((OTHERS, FIRST),),
+    ((KINDS[2:], DROPOUT), (KINDS, REST)),
+)
+"""What decides most first: groups of parts, kinds of labels and arms. A group is run seed by seed."""
+
+
+def plans(
+    kinds: Iterable[str] | None = None, seeds: Sequence[int] = SEEDS, arms: Iterable[str] | None = None
+) -> list[Plan]:
+    """Return all runs of some kinds, seeds and arms, or of all, what decides most first."""
+    kinds, arms = set(KINDS if kinds is None else kinds), set(ARMS if arms is None else arms)
+    found = []
+    for group, seed in product(GROUPS, seeds):
+        for kind, arm in ((kind, arm) for of, ways in group for kind, arm in product(of, ways)):
+            known = kind == "clean" and ARMS[arm].policy == "known-wrong"
+            if kind in kinds and arm in arms and not known:
+                found += [Plan(kind, arm, epochs, seed) for epochs in ARMS[arm].lengths]
+    return found
+
+
+def measure(plan: Plan, task: Task, settings: Settings, watch: Callable[[], object] = lambda: None) -> Facts:
+    """Train one run and return its facts; ``watch`` is called after each epoch.
+
+    Visits are in samples, ``saved_percent`` is of those that all samples in every epoch would be, accuracy is in
+    percent of the test set, ``validation`` of the noisy labels held out, ``found`` the percentage of the samples left
+    out that has a wrong label: each a number an epoch. Seconds are the processor's.
+    """
+    began, epochs = time.process_time(), []
+    for epoch in train(plan, task, settings):
+        epochs.append(epoch)
+        watch()
+    visits = [epoch.visits for epoch in epochs]
+    return {
+        "name": plan.name, **asdict(plan), "samples": len(task.train), "prune": plan.prune,
+        "visits": sum(visits), "saved_percent": round(100 * (1 - sum(visits) / (plan.epochs * len(task.train))), 2),
+        "accuracy": epochs[-1].accuracy, "seconds": round(time.process_time() - began, 1),
+        "hardware": _processor(), "versions": {name: version(name) for name in ("numpy", "torch")},
+        "settings": asdict(settings), "wrong_percent": round(100 * float(task.wrong.mean()), 2),
+        "curves": {
+            "visits": visits, "accuracy": [epoch.accuracy for epoch in epochs],
+            "validation": [epoch.validation for epoch in epochs], "found": [epoch.found for epoch in epochs],
+        },
+    }  # fmt: skip
+
+
+def run(plans: Sequence[Plan], task_of: Callable[[str], Task], folder: Path, settings: Settings) -> int:
+    """Run all plans that are not recorded in ``folder``, record each, and return how many were run.
+
+    ``task_of`` gives the task of a kind of labels. The computation uses as many threads as torch was told to.
+    """
+    done = {facts["name"] for facts in read(folder)}
+    todo = [plan for plan in plans if plan.name not in done]
+    print(f"{len(plans)} runs, {len(plans) - len(todo)} of them done.")
+    task: Task | None = None
+    with tqdm(total=sum(plan.epochs for plan in todo), unit=" epochs", mininterval=10) as bar:
+        for plan in todo:
+            bar.set_postfix_str(plan.name)
+            if task is None or task.kind != plan.kind:
+                task = task_of(plan.kind)
+            add(folder, measure(plan, task, settings, bar.update))
+    return len(todo)
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {torch.get_num_threads()} thread"

@@ -1,0 +1,81 @@
+"""The frontier as a picture: accuracy over visits, a panel for each kind of labels."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from benchmarks.frontier.curves import Curve, curves
+from benchmarks.frontier.material import KINDS
+from benchmarks.frontier.results import Facts
+from benchmarks.frontier.table import title
+from benchmarks.style import new_figure, save, tidy
+
+__all__ = ["draw"]
+
+LOOKS = {
+    "known-wrong": ("#999999", "*", "the wrong labels known"),
+    "bounded": ("#0072b2", "v", "pruned by the average of 1 - exp(-loss)"),
+    "running-loss": ("#009e73", "p", "pruned by RunningLoss"),
+    "random": ("#d55e00", "D", "pruned at random"),
+    "regular": ("#404040", "o", "regular training"),
+}
+"""Colour and marker of each arm that is drawn, and what the picture calls it: Okabe and Ito's, with any colour vision.
+
+One with dropout is drawn beside its own, dashed.
+"""
+TICKS = (3, 5, 10, 20, 45)
+LEAST_ROOM = 4.0
+"""Points of accuracy that a panel shows at least, around the highest points of its arms."""
+
+
+def draw(path: Path, results: Sequence[Facts]) -> Path:
+    """Write a PNG and return its path: a line joins the means of an arm's lengths, a band has all its seeds."""
+    found = curves(results)
+    kinds = [kind for kind in KINDS if kind in found]
+    if not kinds:
+        raise ValueError("Expected a seed of which an arm has all lengths. Got none.")
+    columns = min(3, len(kinds))
+    rows = -(-len(kinds) // columns)
+    figure = new_figure(max(6.0, 3.9 * columns), 3.3 * rows + 1)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes, kind in zip(panels, kinds, strict=False):
+        _panel(axes, found[kind])
+        axes.set_title(f"{kind}: {title(kind, results)}", fontsize=8)
+    for axes in panels[len(kinds) :]:
+        axes.set_visible(False)
+    for axes in panels[::columns]:
+        axes.set_ylabel("test accuracy at the end, %")
+    for axes in panels[len(kinds) - columns : len(kinds)]:  # the lowest of each column
+        axes.set_xlabel("visits, in epochs of all samples")
+    shown = [arm for arm in LOOKS if any(arm in arms for arms in found.values())]
+    keys = [Line2D([], [], color=LOOKS[arm][0], marker=LOOKS[arm][1]) for arm in shown]
+    names = [LOOKS[arm][2] for arm in shown]
+    if any(f"{arm}-dropout" in arms for arms in found.values() for arm in shown):
+        keys.append(Line2D([], [], color="#404040", linestyle="--"))
+        names.append("the same with dropout")
+    figure.legend(keys, names, loc="outside lower center", ncols=min(3, columns + 1), frameon=False, fontsize=9)
+    return save(figure, path)
+
+
+def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
+    for arm in [arm for arm in LOOKS if arm in arms]:
+        tone, shape, _ = LOOKS[arm]
+        curve, dropout = arms[arm], arms.get(f"{arm}-dropout")
+        axes.fill_between(curve.visits, curve.accuracy.min(0), curve.accuracy.max(0), color=tone, alpha=0.2, lw=0)
+        axes.plot(curve.visits, curve.mean, color=tone, marker=shape, markersize=4, linewidth=1.4)
+        if dropout is not None:
+            axes.plot(dropout.visits, dropout.mean, color=tone, linestyle="--", linewidth=1.2)
+    axes.set(xscale="log", ylim=_limits(arms))
+    axes.set_xticks(TICKS, map(str, TICKS))
+    axes.xaxis.set_minor_locator(NullLocator())
+    tidy(axes)
+
+
+def _limits(arms: Mapping[str, Curve]) -> tuple[float, float]:
+    """Leave out what lies far below every highest point: it would press the rest flat."""
+    tops = [float(curve.mean.max()) for curve in arms.values()]
+    room = max(LEAST_ROOM, max(tops) - min(tops))
+    return min(tops) - 1.5 * room, max(tops) + 0.1 * room + 0.3

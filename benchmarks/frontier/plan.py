@@ -1,0 +1,107 @@
+"""What a run is made of: labels, an arm, a length, a seed; and what each arm does."""
+
+from dataclasses import dataclass
+
+__all__ = ["ARMS", "LENGTHS", "PRUNED_LENGTHS", "SHARES", "USUAL", "Arm", "Plan"]
+
+USUAL = 30
+"""Epochs that somebody would choose who doesn't know of wrong labels: the network then knows most labels by heart."""
+LENGTHS = (3, 5, 7, 9, 12, 15, 20, 30, 45)
+"""Epochs of regular training: a tenth of the usual to one and a half of it."""
+PRUNED_LENGTHS = (5, 10, 15, 20, 25, 30)
+"""Epochs of pruned training."""
+SHARES = {"worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2}
+"""Share of the samples that a pruned epoch leaves out: as many as are wrong, and of clean labels a fifth."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A way to train.
+
+    Parameters
+    ----------
+    title : str
+        What it does, in a few words.
+    policy : str
+        How samples are chosen, by a name of :func:`benchmarks.frontier.policies.policy_of`; "" for all samples.
+    dropout : float
+        Share of the hidden units that a step leaves out.
+    smoothing : float
+        Share of each label that is spread over all classes.
+    """
+
+    title: str
+    policy: str = ""
+    dropout: float = 0.0
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing)):
+            if not 0 <= share < 1:
+                raise ValueError(f"Expected {name} from 0 to 1. Got {share}.")
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Epochs of its runs."""
+        return PRUNED_LENGTHS if self.policy else LENGTHS
+
+
+ARMS = {
+    "regular": Arm("all samples in every epoch"),
+    "random": Arm("samples left out at random", "random"),
+    "running-loss": Arm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
+    "bounded": Arm("the average of 1 - exp(-loss)", "bounded"),
+    "known-wrong": Arm("the wrong labels, as if they were known", "known-wrong"),
+    "regular-dropout": Arm("all samples, dropout 0.5", dropout=0.5),
+    "bounded-dropout": Arm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
+    "known-wrong-dropout": Arm("the wrong labels, as if they were known, dropout 0.5", "known-wrong", dropout=0.5),
+    "regular-smoothing": Arm("all samples, labels smoothed by 0.2", smoothing=0.2),
+}
+"""Every way to train, by name."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Parameters
+    ----------
+    kind : str
+        A kind of labels, of :data:`SHARES`.
+    arm : str
+        A name of :data:`ARMS`.
+    epochs : int
+        Its length; the learning rate falls to nothing over it, so each length has a schedule of its own.
+    seed : int
+        Decides weights, orders and ties.
+    """
+
+    kind: str
+    arm: str
+    epochs: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in SHARES:
+            raise ValueError(f"Expected one of the kinds of labels {', '.join(SHARES)}. Got {self.kind!r}.")
+        if self.arm not in ARMS:
+            raise ValueError(f"Expected one of the arms {', '.join(ARMS)}. Got {self.arm!r}.")
+        if self.epochs < 2:
+            raise ValueError(f"Expected at least 2 epochs. Got {self.epochs}.")
+        if self.kind == "clean" and ARMS[self.arm].policy == "known-wrong":
+            raise ValueError(f"Expected wrong labels for {self.arm}. Got clean ones.")
+
+    @property
+    def start(self) -> int:
+        """The first pruned epoch, from 0: after a fifth of the run."""
+        return max(1, round(self.epochs / 5))
+
+    @property
+    def prune(self) -> float:
+        """Share of the samples that a pruned epoch leaves out."""
+        return SHARES[self.kind] if ARMS[self.arm].policy else 0.0
+
+    @property
+    def name(self) -> str:
+        """What tells this run from every other."""
+        return f"{self.kind}-{self.arm}-{self.epochs}-seed{self.seed}"

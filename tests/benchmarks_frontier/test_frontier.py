@@ -1,0 +1,172 @@
+"""The frontier's runs: the rule that is tried, one run, and a grid of them that goes on where it stood."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch")
+
+import torch
+
+from benchmarks.frontier import material
+from benchmarks.frontier.features import PatchFeatures
+from benchmarks.frontier.grid import measure, plans, run
+from benchmarks.frontier.head import Settings, train
+from benchmarks.frontier.material import Part, Task
+from benchmarks.frontier.plan import ARMS, LENGTHS, Arm, Plan
+from benchmarks.frontier.policies import BoundedLoss, policy_of
+from benchmarks.frontier.results import read
+
+SETTINGS = Settings(hidden=64, batch_size=50, rate=0.1)
+
+
+@pytest.fixture(scope="module")
+def task():
+    """Ten clusters in more dimensions than a network needs to know 500 labels by heart, 40 % of them wrong."""
+    rng = np.random.default_rng(5)
+    centres = rng.normal(size=(10, 200))
+
+    def part(samples):
+        labels = rng.integers(0, 10, samples)
+        features = 0.12 * centres[labels] + 0.5 * rng.normal(size=(samples, 200))
+        return features.astype(np.float32), labels
+
+    features, labels = part(500)
+    wrong = rng.random(500) < 0.4
+    noisy = np.where(wrong, (labels + rng.integers(1, 10, 500)) % 10, labels)
+    held_out, test = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in (part(200), part(1000)))
+    return Task(
+        "random40", Part(torch.from_numpy(features), torch.from_numpy(noisy)), Part(*held_out), Part(*test), wrong, 10
+    )
+
+
+# -- the policy that the library doesn't have
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 30)), min_size=1, max_size=12), max_size=6),
+    st.sampled_from([0.0, 0.5, 0.8]),
+)
+def test_the_bounded_average_is_that_of_a_plain_loop(blocks, decay):
+    policy = BoundedLoss(decay)
+    arrays, expected = policy.arrays(6), np.zeros(6)
+    for block in blocks:
+        ids, losses = np.array([at for at, _ in block]), np.array([loss for _, loss in block])
+        policy.update(arrays, ids, losses, np.full(len(ids), losses.mean()))
+        for at, loss in block:
+            expected[at] = decay * expected[at] + (1 - decay) * (1 - np.exp(-loss))
+    np.testing.assert_allclose(arrays["doubt"], expected, atol=1e-6)
+    assert arrays["doubt"].dtype == np.float32
+
+
+def test_bad_values_are_explained():
+    with pytest.raises(ValueError, match="Expected decay"):
+        BoundedLoss(1.0)
+    with pytest.raises(ValueError, match="Expected one of the policies"):
+        policy_of("best", np.zeros(3, bool))
+    with pytest.raises(ValueError, match="Expected one of the arms"):
+        Plan("worse", "best", 10)
+    with pytest.raises(ValueError, match="Expected one of the kinds of labels"):
+        Plan("worst", "regular", 10)
+    with pytest.raises(ValueError, match="Expected wrong labels"):
+        Plan("clean", "known-wrong", 10)
+    with pytest.raises(ValueError, match="Expected dropout"):
+        Arm("nothing left", dropout=1.0)
+    with pytest.raises(ValueError, match="Expected features of shape"):
+        Part(torch.zeros(3, 2), torch.zeros(2))
+    with pytest.raises(ValueError, match="Expected a rate above 0"):
+        Settings(rate=0)
+    with pytest.raises(ValueError, match="Expected at least 1 patch"):
+        PatchFeatures(0)
+
+
+# -- a run
+
+
+def test_a_run_visits_what_its_plan_says_and_is_the_same_again(task):
+    plan = Plan("random40", "known-wrong", 10, seed=3)
+    epochs = list(train(plan, task, SETTINGS))
+    assert [epoch.visits for epoch in epochs] == [500] * 2 + [300] * 8
+    assert [epoch.found for epoch in epochs[:2]] == [None, None]
+    left_out = min(200, np.count_nonzero(task.wrong)) / 200
+    assert {epoch.found for epoch in epochs[2:]} == {round(100 * left_out, 1)}
+    assert list(train(plan, task, SETTINGS)) == epochs
+    assert list(train(Plan("random40", "known-wrong", 10, seed=4), task, SETTINGS)) != epochs
+
+
+def test_what_would_be_learnt_by_heart_hurts_and_leaving_it_out_helps(task):
+    ends = {
+        arm: list(train(Plan("random40", arm, 30), task, SETTINGS))[-1] for arm in ("regular", "known-wrong", "bounded")
+    }
+    assert ends["known-wrong"].accuracy > ends["regular"].accuracy + 8
+    assert ends["bounded"].accuracy > ends["regular"].accuracy + 2
+    assert ends["bounded"].found > 60
+
+
+def test_random_pruning_finds_as_many_wrong_labels_as_there_are(task):
+    found = [epoch.found for epoch in train(Plan("random40", "random", 30), task, SETTINGS)][6:]
+    assert abs(np.mean(found) - 100 * task.wrong.mean()) < 3
+
+
+# -- the grid
+
+
+def test_what_decides_most_comes_first_and_nothing_twice():
+    found = plans()
+    assert len({plan.name for plan in found}) == len(found)
+    assert {(plan.kind, plan.arm) for plan in found[:198]} == {
+        (kind, arm)
+        for kind in ("worse", "random40")
+        for arm in ("regular", "bounded", "known-wrong", "running-loss", "random")
+    }
+    assert [plan.epochs for plan in found[:9]] == list(LENGTHS)
+    assert [plan.seed for plan in found[:198:66]] == [0, 1, 2]
+    assert not [plan for plan in found if plan.kind == "clean" and "known" in plan.arm]
+    assert {(plan.kind, plan.arm) for plan in found} == {
+        (kind, arm) for kind in material.KINDS for arm in ARMS if kind != "clean" or "known" not in arm
+    }
+    assert {(plan.kind, plan.seed, plan.arm) for plan in plans(["aggre"], [7], ["random"])} == {("aggre", 7, "random")}
+
+
+def small_plans():
+    return [Plan("random40", arm, epochs) for arm in ("regular", "bounded") for epochs in (2, 3)]
+
+
+def test_a_grid_that_was_stopped_goes_on_where_it_stood(task, tmp_path):
+    asked = []
+
+    def task_of(kind):
+        asked.append(kind)
+        return task
+
+    assert run(small_plans()[:3], task_of, tmp_path, SETTINGS) == 3
+    (tmp_path / "random40.part").write_text('{"half a li')  # as a kill leaves it
+    assert run(small_plans(), task_of, tmp_path, SETTINGS) == 1
+    assert run(small_plans(), task_of, tmp_path, SETTINGS) == 0
+    assert asked == ["random40"] * 2
+    assert [facts["name"] for facts in read(tmp_path)] == sorted(plan.name for plan in small_plans())
+
+
+def test_a_run_that_is_lost_is_run_again_and_is_the_same(task, tmp_path):
+    run(small_plans(), lambda _: task, tmp_path, SETTINGS)
+    whole = read(tmp_path)
+    file = tmp_path / "random40.jsonl"
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "bounded-3" not in line))
+    assert run(small_plans(), lambda _: task, tmp_path, SETTINGS) == 1
+    assert [facts | {"seconds": 0} for facts in read(tmp_path)] == [facts | {"seconds": 0} for facts in whole]
+
+
+def test_the_facts_of_a_run(task):
+    seen = []
+    facts = measure(Plan("random40", "bounded", 5, 1), task, SETTINGS, lambda: seen.append(1))
+    assert len(seen) == 5
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["visits"] == sum(facts["curves"]["visits"]) == 500 + 4 * 300
+    assert facts["saved_percent"] == 32.0
+    assert facts["accuracy"] == facts["curves"]["accuracy"][-1]
+    assert {len(curve) for curve in facts["curves"].values()} == {5}
+    assert facts["versions"].keys() == {"numpy", "torch"}
+    assert "thread" in facts["hardware"]

@@ -1,0 +1,181 @@
+"""What is read off the frontier's runs: curves, distances, tables, the page and the picture."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+
+from matplotlib.image import imread
+
+from benchmarks.frontier import __main__ as program
+from benchmarks.frontier.curves import Curve, curves
+from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
+from benchmarks.frontier.plan import ARMS
+from benchmarks.frontier.results import RESULTS, add, read
+from benchmarks.frontier.table import BEGIN, END, as_json, fill, share_of_known, tables
+
+PAGE = Path(__file__).parents[2] / "docs" / "frontier.md"
+
+
+def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):
+    """A hand-made run; ``accuracy`` is that of its end or of each epoch."""
+    ends = list(accuracy) if isinstance(accuracy, tuple) else [accuracy] * len(validation)
+    share = 0.68 if ARMS[arm].policy else 1.0
+    visits = [round(share * 100)] * epochs
+    return {
+        "name": f"{kind}-{arm}-{epochs}-seed{seed}", "kind": kind, "arm": arm, "epochs": epochs, "seed": seed,
+        "samples": 100, "visits": sum(visits), "accuracy": ends[-1], "wrong_percent": 40.0, "hardware": "a core",
+        "versions": {"torch": "2"},
+        "curves": {"visits": visits, "accuracy": ends, "validation": list(validation)},
+    }  # fmt: skip
+
+
+REGULAR = (50.0, 56.0, 60.0, 59.0, 58.0, 57.0, 55.0, 53.0, 50.0)
+BOUNDED = (52.0, 58.0, 61.0, 62.0, 61.0, 60.0)
+KNOWN = (58.0, 62.0, 64.0, 65.0, 65.5, 66.0)
+
+
+@pytest.fixture
+def recorded():
+    """Two seeds of three arms; the second is a point better throughout, and half a point more with ``bounded``."""
+    return [
+        facts(arm, length, seed, points[at] + seed * (1.5 if arm == "bounded" else 1))
+        for arm, points in (("regular", REGULAR), ("bounded", BOUNDED), ("known-wrong", KNOWN))
+        for at, length in enumerate(ARMS[arm].lengths)
+        for seed in (0, 1)
+    ]
+
+
+def test_the_highest_points_and_what_lies_between_them(recorded):
+    arms = curves(recorded)["worse"]
+    assert set(arms) == {"regular", "early-stop", "bounded", "known-wrong"}
+    assert (arms["regular"].top, arms["regular"].epochs[arms["regular"].top]) == (2, 7)
+    assert arms["bounded"].visits.tolist() == [3.4, 6.8, 10.2, 13.6, 17.0, 20.4]
+    assert arms["regular"].spread[0] == pytest.approx(np.std([50, 51], ddof=1))
+    assert tops_apart(arms, "bounded", "regular").points == (2.0, 2.5)
+    assert tops_apart(arms, "known-wrong", "regular").points == (6.0, 6.0)
+    assert share_of_known(arms, "bounded") == pytest.approx(2.25 / 6)
+    assert share_of_known(arms, "regular") is None
+    assert tops_apart(arms, "bounded", "random") is None
+    assert best_rival(arms) == "regular"
+
+
+def test_equal_visits_are_between_lengths_or_fewer_where_that_is_better(recorded):
+    apart = equal_visits(curves(recorded)["worse"], "bounded", "regular")
+    between = 56 + 4 * np.log(6.8 / 5) / np.log(7 / 5)  # 6.8 visits, between 5 and 7 epochs
+    assert apart[10].points == pytest.approx((58 - between, 58.5 - between), abs=0.006)
+    # From 7 epochs on regular training grows worse, and would stop there.
+    assert apart[15].points == (1.0, 1.5)
+    assert apart[30].points == (0.0, 0.5)
+
+
+def test_nothing_is_said_of_visits_beyond_a_curve(recorded):
+    regular = curves(recorded)["worse"]["regular"]
+    assert regular.at(2.9) is None
+    assert regular.within(45.1) is None
+    assert regular.at(45.0).tolist() == [50.0, 51.0]
+    assert regular.within(45.0).tolist() == [60.0, 61.0]
+
+
+def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
+    part = [run for run in recorded if run["name"] != "worse-bounded-30-seed1"]
+    arms = curves(part)["worse"]
+    assert arms["bounded"].seeds == (0,)
+    assert arms["regular"].seeds == (0, 1)
+    assert tops_apart(arms, "bounded", "regular").points == (2.0,)
+    assert tops_apart(arms, "regular", "bounded").points == (-2.0,)
+    assert "+2.0 (1 seed)" in tables(part)
+    assert "| 62.0" in tables(part)
+    assert "±0.0" not in tables(part)
+    assert "bounded" not in curves([run for run in part if run["name"] != "worse-bounded-30-seed0"])["worse"]
+
+
+def test_a_run_stops_where_the_labels_held_out_say(recorded):
+    noisy = (40.0, 44.0, 43.0, 44.0, 43.0, 60.0, 61.0, 61.0, 61.0)  # no better in epochs 3 to 5: never sees the 60
+    right = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0)
+    changed = [facts("regular", 9, run["seed"], right, noisy) if run["epochs"] == 9 else run for run in recorded]
+    stopped = curves(changed)["worse"]["early-stop"]
+    at = stopped.epochs.index(9)
+    assert stopped.accuracy[:, at].tolist() == [20.0, 20.0]
+    assert stopped.visits[at] == 5.0
+
+
+def test_labels_held_out_choose_a_length_for_each_seed():
+    accuracy, validation = (
+        np.array([[50.0, 60.0, 55.0], [51.0, 58.0, 59.0]]),
+        np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]),
+    )
+    curve = Curve((0, 1), (3, 5, 7), np.array([3.0, 5.0, 7.0]), accuracy, validation)
+    assert curve.chosen.tolist() == [55.0, 51.0]
+    with pytest.raises(ValueError, match="Expected accuracies of shape"):
+        Curve((0,), (3, 5, 7), np.array([3.0, 5.0, 7.0]), accuracy, validation)
+    with pytest.raises(ValueError, match="Expected a seed"):
+        Apart(())
+
+
+def test_the_tables_say_it(recorded):
+    text = tables(recorded)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    points = next(row for row in rows if row[0] == "`regular`")
+    assert points[1:6] == ["2", "100%", "50.5 ±0.7", "56.5 ±0.7", "**60.5 ±0.7**"]
+    tops = [row for row in rows if row[0] == "`bounded`"][1]
+    assert tops[1:4] == ["62.8", "20", "13.6"]
+    assert tops[5:] == ["+2.2 (+2.0 to +2.5)", "38%", "+2.2 (+2.0 to +2.5)"]
+    assert "people's errors, the worst of three answers (40% wrong)" in text
+    assert "`worse`: `random`, `running-loss`" in text
+    assert "`clean`: everything" in text
+    assert "-0.0 " not in text
+
+
+def test_the_numbers_are_there_for_programs_too(recorded):
+    plain = json.loads(json.dumps(as_json(recorded)))["worse"]
+    assert plain["best_rival"] == "regular"
+    bounded = plain["arms"]["bounded"]
+    assert bounded["highest"] == {"epochs": 20, "accuracy": 62.75}
+    assert bounded["highest_over"]["regular"]["points"] == [2.0, 2.5]
+    assert bounded["over_regular_at_equal_visits"]["15"]["points"] == [1.0, 1.5]
+
+
+# -- the program
+
+
+def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for run in recorded:
+        add(tmp_path, run)
+    assert program.main(["table", "--results", str(tmp_path), "--page", str(page)]) == 0
+    text = page.read_text()
+    assert text == f"before\n{BEGIN}\n\n{tables(read(tmp_path))}\n{END}\nafter\n"
+    assert fill(page, read(tmp_path)) == text
+    (tmp_path / "plain.md").write_text("no markers")
+    with pytest.raises(ValueError, match="Expected the lines"):
+        fill(tmp_path / "plain.md", recorded)
+
+
+def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
+    for run in recorded:
+        add(tmp_path, run)
+        add(tmp_path, run | {"kind": "aggre", "name": run["name"].replace("worse", "aggre")})
+    for name, kinds in (("one.png", ["worse"]), ("two.png", ["worse", "aggre"])):
+        out = ["picture", "--results", str(tmp_path), "-o", str(tmp_path / name), "--kinds", *kinds]
+        assert program.main(out) == 0
+    one, two = imread(tmp_path / "one.png"), imread(tmp_path / "two.png")
+    assert two.shape[1] > one.shape[1] > 300
+    assert one.std() > 0.01
+
+
+@pytest.mark.parametrize("command", [["table"], ["picture", "-o", "p.png"]])
+def test_no_runs_are_explained(command, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        program.main([*command, "--results", str(tmp_path)])
+    assert "Expected runs recorded in" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="no page yet")
+def test_the_page_shows_what_was_recorded():
+    assert fill(PAGE, read(RESULTS)) == PAGE.read_text(encoding="utf-8")
