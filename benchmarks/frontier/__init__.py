@@ -2,5 +2,5 @@
 
 python -m benchmarks.frontier run         writes runs to benchmarks/frontier/results, and goes on where it stood
 python -m benchmarks.frontier table       prints the tables; with --page docs/frontier.md writes them there
-python -m benchmarks.frontier picture     draws docs/frontier-head.png
+python -m benchmarks.frontier picture     draws docs/pictures/frontier-head.png
 """

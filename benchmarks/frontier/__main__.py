@@ -2,7 +2,7 @@
 
 python -m benchmarks.frontier run --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--json | --page docs/frontier.md]
-python -m benchmarks.frontier picture -o docs/frontier-head.png
+python -m benchmarks.frontier picture -o docs/pictures/frontier-head.png
 """
 
 import argparse

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.frontier.features import PatchFeatures
-from benchmarks.recipe import LabelNoise, Recipe
-from benchmarks.study_data import SEED, study_data
+from benchmarks.study.data import SEED, study_data
+from benchmarks.study.recipe import LabelNoise, Recipe
 
 __all__ = ["KINDS", "Material", "Part", "Task", "load"]
 

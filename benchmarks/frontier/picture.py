@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
+from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.material import KINDS
 from benchmarks.frontier.results import Facts
 from benchmarks.frontier.table import title
-from benchmarks.style import new_figure, save, tidy
 
 __all__ = ["draw"]
 

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.markdown import markdown
 from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_visits, own_known, own_regular, tops_apart
 from benchmarks.frontier.material import KINDS
 from benchmarks.frontier.plan import ARMS
 from benchmarks.frontier.results import Facts
-from benchmarks.markdown import markdown
 
 __all__ = ["BEGIN", "END", "TITLES", "as_json", "fill", "share_of_known", "tables", "title"]
 

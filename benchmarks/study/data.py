@@ -12,7 +12,7 @@ from benchmarks.common.data import Data, ImageSet, digits, folder, with_wrong_la
 from benchmarks.study.recipe import LabelNoise, Recipe
 from benchmarks.study.training_step import Images, Trainer
 
-__all__ = ["StudyData", "study_data"]
+__all__ = ["SEED", "StudyData", "study_data"]
 
 SEED = 20180101
 WEAK_EPOCHS = 5

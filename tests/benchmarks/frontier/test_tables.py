@@ -18,7 +18,7 @@ from benchmarks.frontier.plan import ARMS
 from benchmarks.frontier.results import RESULTS, add, read
 from benchmarks.frontier.table import BEGIN, END, as_json, fill, share_of_known, tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "frontier.md"
+PAGE = Path(__file__).parents[3] / "docs" / "frontier.md"
 
 
 def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):
