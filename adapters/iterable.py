@@ -79,7 +79,7 @@ class Stream(Resumable):
         self.raw, self.mask, self._id, self._then = raw, mask, id, then
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        keep = self.mask.read()
+        keep, delivery, delivered = self.mask.read(), self.mask.begin_pass(), 0
         for came, item in enumerate(self._items()):
             if came == keep.size:
                 raise LossError(
@@ -89,7 +89,9 @@ class Stream(Resumable):
                 )
             number = self._number(item, keep.size)
             if keep[number]:
+                delivery.delivered = delivered = delivered + 1
                 yield number, item if self._then is None else self._then(item)
+        delivery.end()
 
     def _items(self) -> Iterable[Any]:
         return self.raw

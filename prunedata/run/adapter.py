@@ -35,12 +35,15 @@ class Delivery:
         Kept samples that it will not deliver by the user's own settings, as ``drop_last``.
     ended : float or None
         When it came to its end, by ``time.perf_counter``; None before. Training time stops there.
+    inner : bool
+        Said by a stream, which a loader may have inside: it counts only if no loader speaks.
     """
 
     epoch: int
     delivered: int | None = None
     left_out: int = 0
     ended: float | None = None
+    inner: bool = False
 
     def end(self) -> None:
         """Say that the loader has come to its end."""
@@ -119,6 +122,7 @@ class Adapters:
 
 def _together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
     said = [one for one in deliveries if one.epoch == epoch]
+    said = [one for one in said if not one.inner] or said
     counts = [int(one.delivered) for one in said if one.delivered is not None]  # plain, as they are saved with the run
     ends = [one.ended for one in said if one.ended is not None]
     return Delivery(

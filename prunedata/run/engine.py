@@ -146,11 +146,11 @@ class Engine:
         record["overhead"] = ledger.meter.overhead.seconds
         return advised
 
-    def end_if_complete(self, epoch: Epoch, commit: Callable[[], None]) -> None:
-        """End an epoch whose loop was left, if it was seen whole. Ranks decide nothing alone."""
+    def end_if_complete(self, epoch: Epoch) -> None:
+        """End an epoch whose loop was left, if it was seen whole, in memory. Ranks decide nothing alone."""
         alone = not self.adapters.merge and self.in_thread()
         if alone and self.phase is Phase.OPEN and self.is_open(epoch) and self.is_complete():
-            self.end(commit)
+            self.end(commit=lambda: None)
 
     def _merged(self) -> tuple[Tally, Arrays]:
         """The epoch's tally and the policy's arrays, over all processes."""
@@ -203,7 +203,7 @@ class Engine:
         if self.phase is Phase.FAILED:
             raise NotInEpoch(
                 "Expected a run whose last step succeeded. Got one whose policy raised an error while it recorded "
-                "losses: mend the policy, and go on from the last commit or checkpoint."
+                "losses: correct the policy, and go on from the last commit or checkpoint."
             )
 
     def flush(self) -> None:

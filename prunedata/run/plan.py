@@ -105,7 +105,10 @@ class RunPlan:
         if isinstance(given.window, tuple) and isinstance(stored.window, tuple):
             same = replace(given, epochs=stored.epochs, window=stored.window) == stored
             return same and given.windows[: len(stored.windows) - 1] == stored.windows[:-1]
-        return given.window == stored.window and replace(given, epochs=stored.epochs) == stored
+        # One window for the whole run may grow with it.
+        one = given.reading == "aligned" and _is_one_window(given) and _is_one_window(stored)
+        same = replace(given, epochs=stored.epochs, window=stored.window) == stored
+        return same and (one or given.window == stored.window)
 
     def lengthened(self, in_force: Schedule, stored: Schedule) -> Schedule:
         """The schedule in force of a stored run, with the epochs of the given one."""
@@ -128,6 +131,10 @@ class RunPlan:
         else:
             return
         warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=5)
+
+
+def _is_one_window(schedule: Schedule) -> bool:
+    return isinstance(schedule.window, int) and schedule.window >= schedule.epochs
 
 
 def _why_idle(schedule: Schedule) -> str:

@@ -206,7 +206,9 @@ class Pruner:
     def epochs(self) -> Iterator[Epoch]:
         """Yield the epochs of the run, from where it stands. Each is committed when the loop advances.
 
-        A loop that is left by ``break`` when an epoch has been seen whole loses nothing: the epoch ends there.
+        A loop that is left by ``break`` when an epoch has been seen whole loses nothing: the epoch ends there, in
+        memory. It is not committed, as a loop that is left by an error looks the same from here, and may not have
+        saved its model: call :meth:`commit` after the loop.
 
         Raises
         ------
@@ -228,7 +230,7 @@ class Pruner:
             try:
                 yield epoch
             except GeneratorExit:
-                engine.end_if_complete(epoch, self.commit)
+                engine.end_if_complete(epoch)
                 raise
             if engine.is_open(epoch):
                 self.end_epoch()
@@ -264,7 +266,7 @@ class Pruner:
         Raises
         ------
         SkippedSamples
-            If kept samples were not observed. The epoch stays open: observe them, or mend the loop.
+            If kept samples were not observed. The epoch stays open: observe them, or correct the loop.
         """
         advised = self._engine.end(self.commit)
         if advised and self.advice is not None and self.advice.verdict != "prune":

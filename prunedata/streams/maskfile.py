@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import NotInEpoch, PrunedataError
-from prunedata.run.adapter import Adapter
+from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
@@ -44,6 +44,13 @@ class MaskFile:
                 "as long as the pruner lives."
             ) from None
         return np.frombuffer(raw, np.bool_, offset=HEADER)
+
+    def begin_pass(self) -> Delivery:
+        """Return where a stream counts what it hands on in a pass; in other processes nobody reads it."""
+        delivery = Delivery(-1 if (epoch := self.epoch()) is None else epoch, delivered=0, inner=True)
+        if (publisher := _publishers.get(self.path)) is not None:
+            publisher.delivery = delivery
+        return delivery
 
     def epoch(self) -> int | None:
         """Return the number of the epoch last begun, None before the first."""
@@ -87,6 +94,10 @@ class Resumable:
             )
 
 
+_publishers: weakref.WeakValueDictionary[str, "MaskPublisher"] = weakref.WeakValueDictionary()
+"""Those of this process, by the paths of their files."""
+
+
 class MaskPublisher(Adapter):
     """Keeps a file with the mask of each epoch that a run begins. One for each run; deleted with it."""
 
@@ -95,6 +106,7 @@ class MaskPublisher(Adapter):
     def __init__(self) -> None:
         folder = tempfile.mkdtemp(prefix="prunedata-")
         self.file = MaskFile(os.path.join(folder, "mask"))
+        _publishers[self.file.path] = self
         weakref.finalize(self, _delete, folder, os.getpid())
 
     def begin_epoch(self, epoch: Epoch) -> None:

@@ -176,7 +176,7 @@ def weigh(loader, ids, losses):
 
 FRAMEWORKS = {
     "core": Framework(core, number, workers=(0,), plain=False, reports=False),
-    "plain Python": Framework(plain_python, number, workers=(0,), plain=False, reports=False),
+    "plain Python": Framework(plain_python, number, workers=(0,), plain=False),
     "torch": Framework(torch_map, last, weigh=weigh),
     "torch, stateful": Framework(partial(torch_map, stateful=True), last, weigh=weigh),
     "torch stream": Framework(torch_stream, itself, weigh=weigh),
