@@ -12,10 +12,10 @@ from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
-__all__ = ["Recorder"]
+__all__ = ["GraphRecorder"]
 
 
-class Recorder(Adapter):
+class GraphRecorder(Adapter):
     """The losses of an epoch in the order in which they came.
 
     No step calls Python, so that it may be compiled by XLA, and several may run in one call.

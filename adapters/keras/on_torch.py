@@ -14,7 +14,7 @@ __all__ = ["TorchRecorder"]
 
 
 class TorchRecorder(Adapter):
-    """The same as ``on_tensorflow.Recorder``, for torch."""
+    """The same as ``on_tensorflow.GraphRecorder``, for torch."""
 
     key = "keras"
 

@@ -14,9 +14,9 @@ def recorder_for(pruner: Pruner) -> Any:
     """Return a recorder for the backend that Keras runs on; raise if there is none."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        from prunedata.adapters.keras.on_tensorflow import Recorder  # noqa: PLC0415 (one backend is in use)
+        from prunedata.adapters.keras.on_tensorflow import GraphRecorder  # noqa: PLC0415 (one backend is in use)
 
-        return Recorder(pruner)
+        return GraphRecorder(pruner)
     if backend == "torch":
         from prunedata.adapters.keras.on_torch import TorchRecorder  # noqa: PLC0415
 

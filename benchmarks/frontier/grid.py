@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.frontier.head import Settings, train
-from benchmarks.frontier.material import KINDS, Task
+from benchmarks.frontier.material import KINDS, HeadTask
 from benchmarks.frontier.plan import ARMS, Plan
 from benchmarks.frontier.results import Facts, add, read
 
@@ -46,7 +46,7 @@ def plans(
     return found
 
 
-def measure(plan: Plan, task: Task, settings: Settings, watch: Callable[[], object] = lambda: None) -> Facts:
+def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], object] = lambda: None) -> Facts:
     """Train one run and return its facts; ``watch`` is called after each epoch.
 
     Visits are in samples, ``saved_percent`` is of those that all samples in every epoch would be, accuracy is in
@@ -71,7 +71,7 @@ def measure(plan: Plan, task: Task, settings: Settings, watch: Callable[[], obje
     }  # fmt: skip
 
 
-def run(plans: Sequence[Plan], task_of: Callable[[str], Task], folder: Path, settings: Settings) -> int:
+def run(plans: Sequence[Plan], task_of: Callable[[str], HeadTask], folder: Path, settings: Settings) -> int:
     """Run all plans that are not recorded in ``folder``, record each, and return how many were run.
 
     ``task_of`` gives the task of a kind of labels. The computation uses as many threads as torch was told to.
@@ -79,7 +79,7 @@ def run(plans: Sequence[Plan], task_of: Callable[[str], Task], folder: Path, set
     done = {facts["name"] for facts in read(folder)}
     todo = [plan for plan in plans if plan.name not in done]
     print(f"{len(plans)} runs, {len(plans) - len(todo)} of them done.")
-    task: Task | None = None
+    task: HeadTask | None = None
     with tqdm(total=sum(plan.epochs for plan in todo), unit=" epochs", mininterval=10) as bar:
         for plan in todo:
             bar.set_postfix_str(plan.name)

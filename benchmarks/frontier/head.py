@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.frontier.material import Part, Task
+from benchmarks.frontier.material import HeadTask, Part
 from benchmarks.frontier.plan import ARMS, Plan
 from benchmarks.frontier.policies import policy_of
 from prunedata import Pruner, Schedule
@@ -81,7 +81,7 @@ class Head(nn.Module):
         return scores
 
 
-def train(plan: Plan, task: Task, settings: Settings) -> Iterator[Epoch]:
+def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
     """Train one run, and yield how far it stands after each epoch.
 
     Equal plans, tasks and settings give equal epochs on the same machine. Features may be float32 or bfloat16.
@@ -114,7 +114,7 @@ def _step(head: Head, step: torch.optim.Optimizer, part: Part, ids: Tensor, smoo
     return losses.detach()
 
 
-def _pruner(plan: Plan, task: Task, batch_size: int) -> Pruner:
+def _pruner(plan: Plan, task: HeadTask, batch_size: int) -> Pruner:
     schedule = Schedule(plan.epochs, window=plan.epochs, start=plan.start, block=1, pruned_per_block=1)
     policy = policy_of(ARMS[plan.arm].policy, task.wrong)
     return Pruner(len(task.train), schedule, prune=plan.prune, policy=policy, seed=plan.seed, batch_size=batch_size)

@@ -17,7 +17,7 @@ from benchmarks.frontier.features import PatchFeatures
 from benchmarks.study.data import SEED, study_data
 from benchmarks.study.recipe import LabelNoise, Recipe
 
-__all__ = ["KINDS", "Material", "Part", "Task", "load"]
+__all__ = ["KINDS", "HeadTask", "Material", "Part", "load"]
 
 SAMPLES, HELD_OUT = 20_000, 2_000
 """Images to train on, and others whose labels, wrong ones among them, say when to stop."""
@@ -51,7 +51,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class HeadTask:
     """Labels of one kind to learn; ``wrong``, shape (samples,), says which of those trained on are wrong.
 
     The labels of ``held_out`` are of the kind too, those of ``test`` are true.
@@ -78,14 +78,14 @@ class Material:
     labels: Mapping[str, Tensor]
     test: Part
 
-    def task(self, kind: str) -> Task:
+    def task(self, kind: str) -> HeadTask:
         """Return the task of a kind of labels."""
         if kind not in self.labels:
             raise ValueError(f"Expected one of the kinds of labels {', '.join(self.labels)}. Got {kind!r}.")
         labels, cut = self.labels[kind], len(self.truth) - HELD_OUT
         wrong = (labels != self.truth)[:cut].numpy()
         train, held_out = Part(self.features[:cut], labels[:cut]), Part(self.features[cut:], labels[cut:])
-        return Task(kind, train, held_out, self.test, wrong, int(self.truth.max()) + 1)
+        return HeadTask(kind, train, held_out, self.test, wrong, int(self.truth.max()) + 1)
 
 
 def load(data: Path, people: Path, cache: Path) -> Material:

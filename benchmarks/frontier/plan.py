@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ARMS", "LENGTHS", "PRUNED_LENGTHS", "SHARES", "USUAL", "Arm", "Plan"]
+__all__ = ["ARMS", "LENGTHS", "PRUNED_LENGTHS", "SHARES", "USUAL", "HeadArm", "Plan"]
 
 USUAL = 30
 """Epochs that somebody would choose who doesn't know of wrong labels: the network then knows most labels by heart."""
@@ -15,7 +15,7 @@ SHARES = {"worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusabl
 
 
 @dataclass(frozen=True)
-class Arm:
+class HeadArm:
     """A way to train.
 
     Parameters
@@ -47,15 +47,15 @@ class Arm:
 
 
 ARMS = {
-    "regular": Arm("all samples in every epoch"),
-    "random": Arm("samples left out at random", "random"),
-    "running-loss": Arm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
-    "bounded": Arm("the average of 1 - exp(-loss)", "bounded"),
-    "known-wrong": Arm("the wrong labels, as if they were known", "known-wrong"),
-    "regular-dropout": Arm("all samples, dropout 0.5", dropout=0.5),
-    "bounded-dropout": Arm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
-    "known-wrong-dropout": Arm("the wrong labels, as if they were known, dropout 0.5", "known-wrong", dropout=0.5),
-    "regular-smoothing": Arm("all samples, labels smoothed by 0.2", smoothing=0.2),
+    "regular": HeadArm("all samples in every epoch"),
+    "random": HeadArm("samples left out at random", "random"),
+    "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
+    "bounded": HeadArm("the average of 1 - exp(-loss)", "bounded"),
+    "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
+    "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),
+    "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
+    "known-wrong-dropout": HeadArm("the wrong labels, as if they were known, dropout 0.5", "known-wrong", dropout=0.5),
+    "regular-smoothing": HeadArm("all samples, labels smoothed by 0.2", smoothing=0.2),
 }
 """Every way to train, by name."""
 

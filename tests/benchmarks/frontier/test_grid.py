@@ -15,8 +15,8 @@ from benchmarks.frontier import material
 from benchmarks.frontier.features import PatchFeatures
 from benchmarks.frontier.grid import measure, plans, run
 from benchmarks.frontier.head import Settings, train
-from benchmarks.frontier.material import Part, Task
-from benchmarks.frontier.plan import ARMS, LENGTHS, Arm, Plan
+from benchmarks.frontier.material import HeadTask, Part
+from benchmarks.frontier.plan import ARMS, LENGTHS, HeadArm, Plan
 from benchmarks.frontier.policies import BoundedLoss, policy_of
 from benchmarks.frontier.results import read
 
@@ -38,7 +38,7 @@ def task():
     wrong = rng.random(500) < 0.4
     noisy = np.where(wrong, (labels + rng.integers(1, 10, 500)) % 10, labels)
     held_out, test = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in (part(200), part(1000)))
-    return Task(
+    return HeadTask(
         "random40", Part(torch.from_numpy(features), torch.from_numpy(noisy)), Part(*held_out), Part(*test), wrong, 10
     )
 
@@ -74,7 +74,7 @@ def test_bad_values_are_explained():
     with pytest.raises(ValueError, match="Expected wrong labels"):
         Plan("clean", "known-wrong", 10)
     with pytest.raises(ValueError, match="Expected dropout"):
-        Arm("nothing left", dropout=1.0)
+        HeadArm("nothing left", dropout=1.0)
     with pytest.raises(ValueError, match="Expected features of shape"):
         Part(torch.zeros(3, 2), torch.zeros(2))
     with pytest.raises(ValueError, match="Expected a rate above 0"):

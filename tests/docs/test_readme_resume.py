@@ -8,10 +8,10 @@ import pytest
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
 from prunedata.findings.inspection import inspect
-from tests.test_docs import blocks
+from tests.docs.test_pages import blocks
 
 torch = pytest.importorskip("torch")
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 EPOCHS = 4
 
 
