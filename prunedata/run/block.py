@@ -77,7 +77,7 @@ class Block:
     def add(self, ids: Any, losses: Any) -> None:
         """Record one batch: ``ids`` of an integer and ``losses`` of a floating dtype, both of shape (n,)."""
         # This runs once a batch for the whole run. A memoryview copies in a third of the time of an array, and by
-        # itself refuses what is not of its own dtype, shape and length; that falls through to the slow path, which
+        # itself rejects what is not of its own dtype, shape and length; that falls through to the slow path, which
         # converts it or says what is wrong with it. A batch is there from the moment in which its end is: whatever
         # interrupts before, as Ctrl-C, leaves nothing of it.
         ends = self._ends

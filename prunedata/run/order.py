@@ -1,7 +1,7 @@
 """The order of an epoch: all samples permuted, then the kept ones in that order.
 
 Pruning removes samples from the full order and never reshuffles the rest, and an order depends on nothing but
-(samples, seed, epoch). So a run that is resumed in the middle of an epoch walks on where it stood: the order is
+(samples, seed, epoch). So a run that is resumed in the middle of an epoch goes on where it was: the order is
 drawn again and the samples already seen are left out.
 """
 

@@ -134,7 +134,7 @@ class RunState:
 
     @property
     def high(self) -> Counts | None:
-        """Visits with a loss above ``ln(classes)``, if the run was told its ``classes``."""
+        """Visits with a loss above ``ln(classes)``, if the run was given ``classes``."""
         return self.arrays.get("high")
 
     @property

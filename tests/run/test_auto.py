@@ -1,4 +1,4 @@
-"""policy="auto": a run that watches, is advised by what it saw, does as it was told, and remembers why."""
+"""policy="auto": a run that watches, is advised by what it saw, follows the advice, and remembers why."""
 
 import json
 import warnings
