@@ -54,7 +54,7 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        pruner.attach(Ranks())
+        pruner.attach(Ranks(pruner))
     return pruned
 
 

@@ -63,6 +63,8 @@ class Adapter:
 
     key: Hashable = None
     delivery: Delivery | None = None
+    processes: int = 1
+    """How many processes train together."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
@@ -72,6 +74,13 @@ class Adapter:
 
     def forget(self) -> None:
         """Drop all losses that are held back: the run was loaded from a state."""
+
+    def meet(self, excused: int, failure: Exception | None) -> int:
+        """Meet the other processes before an epoch is merged; return how many samples all of them excuse.
+
+        ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
+        """
+        return excused
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge the epoch over all processes, in place: its tally, and the arrays of policies by name."""
@@ -108,6 +117,11 @@ class Adapters:
     def merge(self) -> bool:
         """Whether the run has several processes: some adapter merges them."""
         return any(type(one).merge is not Adapter.merge for one in self._attached)
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return max((one.processes for one in self._attached), default=1)
 
     def reopen(self) -> None:
         """Take no loader to be at its end: the epoch could not end, and goes on."""

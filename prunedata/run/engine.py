@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.errors import NotInEpoch, SkippedSamples
+from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.findings.advice import Advice
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy
@@ -60,6 +60,8 @@ class Engine:
         self._everything = read_only(np.ones(samples, dtype=np.bool_))
         self._excused = 0
         self._restored: Delivery | None = None
+        self._left_by: int | None = None
+        """How many processes trained the epoch that was restored."""
 
     @property
     def current(self) -> Epoch:
@@ -81,13 +83,19 @@ class Engine:
     def begin(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open."""
         self._refuse_failed()
-        meter = self.ledger.meter
+        meter, left_by = self.ledger.meter, self._left_by
         if self.epoch is None:
             meter.overhead.clear()
+        elif left_by not in (None, self.adapters.processes):
+            raise PrunedataError(
+                f"Expected epoch {self.epoch.number} to go on with {left_by} processes, as it was left: each has saved "
+                f"what it observed. Got {self.adapters.processes}: go on with as many, or from a state saved between "
+                "two epochs, which any number can go on from."
+            )
         with meter.overhead:
             self.flush()
             with self.whole:
-                self._restored, self._excused = None, 0
+                self._restored, self._left_by, self._excused = None, None, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
                 self.block.open()
                 self.phase = Phase.OPEN
@@ -124,7 +132,7 @@ class Engine:
         """
         epoch, ledger = self.current, self.ledger
         with ledger.meter.overhead:
-            self.flush()
+            excused = self._meet()
             tally, arrays = self._merged()
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
@@ -132,7 +140,7 @@ class Engine:
             delivery = self._delivery()
             needs_losses = self.policy.needs_losses
             try:
-                check_complete(epoch, tally, delivery, self._excused, needs_losses=needs_losses)
+                check_complete(epoch, tally, delivery, excused, needs_losses=needs_losses)
             except SkippedSamples:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
@@ -151,6 +159,23 @@ class Engine:
         alone = not self.adapters.merge and self.in_thread()
         if alone and self.phase is Phase.OPEN and self.is_open(epoch) and self.is_complete():
             self.end(commit=lambda: None)
+
+    def _meet(self) -> int:
+        """Record what waits; return how many samples are excused, in all processes.
+
+        An error here must not leave the others waiting, so that they are told of it first.
+        """
+        failure: Exception | None = None
+        try:
+            self.flush()
+        except PrunedataError as error:
+            failure = error
+        excused = self._excused
+        for adapter in self.adapters:
+            excused = adapter.meet(excused, failure)
+        if failure is not None:
+            raise failure
+        return excused
 
     def _merged(self) -> tuple[Tally, Arrays]:
         """The epoch's tally and the policy's arrays, over all processes."""
@@ -179,7 +204,7 @@ class Engine:
         return record
 
     def _close(self) -> None:
-        self.epoch, self._restored, self._excused = None, None, 0
+        self.epoch, self._restored, self._left_by, self._excused = None, None, None, 0
         self.block.close()
         self.phase = Phase.BETWEEN
 
@@ -270,6 +295,7 @@ class Engine:
             meter=meter.to_dict(delivery.ended),
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
+            processes=self.adapters.processes if within else 1,
             arrays=self.ledger.state(within=within),
         )
 
@@ -286,3 +312,4 @@ class Engine:
                 self.epoch, self.phase = self._select(), Phase.RESTORED
                 ended = 0.0 if state.complete else None
                 self._restored = Delivery(state.epoch, left_out=state.excused, ended=ended)
+                self._left_by = state.processes

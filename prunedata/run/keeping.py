@@ -1,6 +1,9 @@
 """Where a run is kept: its description, its store, and the checks before it goes on from a state."""
 
+import zlib
 from typing import Any
+
+import numpy as np
 
 from prunedata.checks import whole
 from prunedata.errors import ForeignStore, PrunedataError
@@ -72,6 +75,17 @@ class Keeper:
         self.engine.flush()
         with self.engine.whole:
             return self.engine.state(self.run).to_checkpoint()
+
+    def standing(self) -> dict[str, Any]:
+        """The run's arguments, where it stands, and checksums of what it knows."""
+        engine = self.engine
+        known = engine.ledger.state(within=False)
+        return {
+            **self.run,
+            "schedule in force": engine.plan.schedule.to_dict(),
+            "next epoch": engine.ledger.next_epoch,
+            **{f"checksum of {name}": zlib.crc32(np.ascontiguousarray(array).tobytes()) for name, array in known.items()},
+        }
 
     def restore(self, state: RunState) -> None:
         """Go on from a state. One that is refused changes nothing."""

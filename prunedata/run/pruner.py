@@ -306,6 +306,13 @@ class Pruner:
         """The adapters that take part, in the order in which they were attached."""
         return tuple(self._engine.adapters)
 
+    def standing(self) -> dict[str, Any]:
+        """What has to be the same in all processes that train together: arguments, position, checksums of the counts.
+
+        Plain values, to be compared before the first epoch.
+        """
+        return self._keeper.standing()
+
     @property
     def charge(self) -> Overhead:
         """A context manager: what is done within counts as overhead. Nested ones count once."""

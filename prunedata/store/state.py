@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from prunedata.checks import whole
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.types import Array, Arrays, Counts
 
@@ -46,6 +47,8 @@ class RunState:
         A record for each finished epoch, see ``Pruner.history``.
     advice : dict or None
         What the run was advised, as ``Advice.to_dict``.
+    processes : int
+        How many processes train the open epoch together; each has a state of its own.
     arrays : dict of ndarray, shape (samples,)
         ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
         commit of a store.
@@ -61,6 +64,7 @@ class RunState:
     meter: dict[str, Any]
     history: list[dict[str, Any]]
     advice: dict[str, Any] | None = None
+    processes: int = 1
     arrays: Arrays = field(default_factory=dict)
 
     # -- as plain values
@@ -69,7 +73,9 @@ class RunState:
         """All but the arrays, as a dict that JSON can hold."""
         found = {name: getattr(self, name) for name in _KINDS}
         found["history"] = [dict(record) for record in self.history]
-        return found if self.advice is None else found | {"advice": self.advice}
+        # Named only where they say something: a state written before they were known is the same without them.
+        found |= {} if self.advice is None else {"advice": self.advice}
+        return found if self.processes == 1 else found | {"processes": self.processes}
 
     @classmethod
     def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
@@ -85,7 +91,8 @@ class RunState:
         advice = plain.get("advice")
         if advice is not None and not isinstance(advice, dict):
             raise PrunedataError(f"Expected the state of a run, advice being a dict. Got {advice!r}.")
-        return cls(**{name: plain[name] for name in _KINDS}, advice=advice, arrays=dict(arrays))
+        processes = whole("the state's processes", plain.get("processes", 1), 1)
+        return cls(**{name: plain[name] for name in _KINDS}, advice=advice, processes=processes, arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:
         """Everything in one dict of plain values; arrays as their bytes, which every format of checkpoints can hold."""

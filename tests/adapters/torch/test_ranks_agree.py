@@ -1,0 +1,147 @@
+"""Two real processes that don't agree: each is told what differs, or what went wrong on the other, and none waits."""
+
+import json
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader, DistributedSampler
+
+from prunedata import DroppingCount, LossError, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata.adapters.torch import prune
+from tests.adapters.ranks import WORLD, group, start
+from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
+
+DIFFER = {
+    "seed": {"seed": 6},
+    "tolerance": {"policy": DroppingCount(tolerance=0.5)},
+    "decay": {"policy": RunningLoss(decay=0.5)},
+    "classes": {"classes": 10},
+    "prune": {"prune": 0.2},
+    "epochs": {"schedule": Schedule(4, window=4, start=1, block=2, pruned_per_block=1)},
+}
+"""What rank 1 has and rank 0 has not."""
+
+
+def loader_of(pruner, rank):
+    sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
+    return prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
+
+
+def told(work):
+    try:
+        return work()
+    except (PrunedataError, LossError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def begins(pruner, rank):
+    loader_of(pruner, rank)
+    return f"began {pruner.begin_epoch().number}"
+
+
+def one_resumes(rank):
+    pruner = make_pruner()
+    if rank:
+        alone = make_pruner()
+        alone.begin_epoch()
+        alone.observe(np.arange(SAMPLES), np.arange(float(SAMPLES)))
+        alone.end_epoch()
+        pruner.load_state_dict(alone.state_dict())
+    return begins(pruner, rank)
+
+
+def one_excuses(rank):
+    """Rank 1 leaves a batch out, as it may have NaN losses, and says so."""
+    pruner = make_pruner()
+    loader = loader_of(pruner, rank)
+    for _ in pruner.epochs():
+        for number, (_, index) in enumerate(loader):
+            if rank and number == 2 and pruner.next_epoch == 0:
+                loader._pending.clear()
+                pruner.excuse(len(index))
+            else:
+                loader.observe(losses_of(index, pruner.next_epoch))
+        if pruner.next_epoch == 1:
+            break
+    return [record["observed"] for record in pruner.history]
+
+
+def one_fails(rank):
+    """A batch of rank 1 has NaN, which is found when the epoch ends."""
+    pruner = make_pruner()
+    loader = loader_of(pruner, rank)
+    pruner.begin_epoch()
+    for number, (_, index) in enumerate(loader):
+        losses = losses_of(index, 0)
+        loader.observe(losses.log() * float("nan") if rank and number == 2 else losses)
+    return told(pruner.end_epoch)
+
+
+def left_within_an_epoch(rank):
+    pruner = make_pruner()
+    loader = loader_of(pruner, rank)
+    pruner.begin_epoch()
+    _, index = next(iter(loader))
+    loader.observe(losses_of(index, 0))
+    alone = make_pruner()
+    alone.load_state_dict(pruner.state_dict())
+    return told(alone.begin_epoch)
+
+
+def work(rank, folder):
+    with group(rank, folder):
+        found = {
+            name: told(lambda change=change: begins(make_pruner(**(change if rank else {})), rank))
+            for name, change in DIFFER.items()
+        }
+        found["alike"] = begins(make_pruner(), rank)
+        found["one resumes"] = told(lambda: one_resumes(rank))
+        found["one excuses"] = one_excuses(rank)
+        found["one fails"] = one_fails(rank)
+        found["left within"] = left_within_an_epoch(rank)
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    return start(work, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_every_rank_names_what_differs_before_the_first_epoch(ranks, name):
+    shown = {"tolerance": "policy", "decay": "policy", "epochs": "schedule"}.get(name, name)
+    for found in ranks:
+        assert found[name].startswith("PrunedataError: Expected ranks of one run. Got ranks that differ (")
+        assert f"{shown}: rank 0 has " in found[name]
+        assert ranks[0]["alike"] == ranks[1]["alike"] == "began 0"
+
+
+def test_a_rank_that_resumes_alone_is_named(ranks):
+    for found in ranks:
+        assert "next epoch: rank 0 has 0, rank 1 has 1" in found["one resumes"]
+        assert "checksum of visits" in found["one resumes"]
+
+
+def test_what_one_rank_excuses_counts_for_all(ranks):
+    assert ranks[0]["one excuses"] == ranks[1]["one excuses"]
+    assert ranks[0]["one excuses"][0] == SAMPLES - BATCH
+    assert len(ranks[0]["one excuses"]) < EVERY_OTHER.epochs
+
+
+def test_an_error_on_one_rank_ends_the_epoch_on_all_and_names_it(ranks):
+    assert ranks[1]["one fails"].startswith("LossError: Expected finite losses")
+    assert "Got an error on rank 1" in ranks[0]["one fails"]
+
+
+def test_an_epoch_is_gone_on_with_by_as_many_ranks_as_left_it(ranks):
+    for found in ranks:
+        assert "to go on with 2 processes, as it was left" in found["left within"]
+
+
+def test_a_state_written_before_ranks_were_counted_is_one_processs():
+    run = Pruner(8, Schedule(2, 2, 1, 1, 1), prune=2)
+    run.begin_epoch()
+    state = run.state_dict()
+    assert "processes" not in state["state"]
+    run.load_state_dict(state)
+    assert run.begin_epoch().number == 0
