@@ -123,7 +123,8 @@ def _ratios(plain: list[float], other: list[float]) -> list[float]:
 
 def _open_epoch(samples: int, share: float) -> Pruner:
     """Return a pruner in an epoch that prunes so many of the samples, drawn at random."""
-    pruner = Pruner(samples, Schedule(2, 2, 1, 1, 1), prune=share or 1, policy=Random())
+    some = share or 0.5  # where nothing is to be pruned, the first epoch is looked at, which never is
+    pruner = Pruner(samples, Schedule(2, 2, 1, 1, 1), prune=some, policy=Random())
     pruner.begin_epoch()
     if share:
         pruner.observe(np.arange(samples), np.ones(samples))
