@@ -108,8 +108,8 @@ class Block:
         # The first batch of an epoch says how wide the losses are; should wider ones come, so is the block from then.
         narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
         block = self._narrow if narrow else self._wide
+        self.thread = get_ident()
         with self._whole:
-            self.thread = get_ident()
             try:
                 if alone or self._ends[-1] + ids.size > CAPACITY or block is not self._losses:
                     self.flush()
@@ -136,8 +136,10 @@ class Block:
             If batches have ids out of range or losses that are not finite. It names these batches and samples;
             they are left out and all others are recorded.
         """
+        if len(self._ends) == 1:
+            return
         with self._whole:
-            if len(self._ends) == 1:
+            if len(self._ends) == 1:  # a signal's handler came first
                 return
             taken, self._ends = self._ends, array("q", (0,))
             ends = np.array(taken)

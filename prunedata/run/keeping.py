@@ -3,8 +3,6 @@
 import zlib
 from typing import Any
 
-import numpy as np
-
 from prunedata.checks import whole
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.advice import Advice
@@ -84,7 +82,7 @@ class Keeper:
             **self.run,
             "schedule in force": engine.plan.schedule.to_dict(),
             "next epoch": engine.ledger.next_epoch,
-            **{f"checksum of {name}": zlib.crc32(np.ascontiguousarray(array).tobytes()) for name, array in known.items()},
+            **{f"checksum of {name}": zlib.crc32(array.tobytes()) for name, array in known.items()},
         }
 
     def restore(self, state: RunState) -> None:

@@ -3,6 +3,8 @@
 import signal
 import threading
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -15,6 +17,10 @@ SIGNALS = tuple(
     if hasattr(signal, name)
 )
 """Those for which programs commonly have handlers: to stop, or to save a checkpoint."""
+# The module's own functions turn numbers into enums, which takes ten times as long as what they do.
+_functions = import_module("_signal") if find_spec("_signal") else signal
+_handler_of: Callable[[int], Any] = _functions.getsignal
+_handle: Callable[[int, Handler], Any] = _functions.signal
 
 
 class Whole:
@@ -54,15 +60,15 @@ class Whole:
     def _put_off(self) -> None:
         self._came = []
         for number in SIGNALS:
-            handler = signal.getsignal(number)
+            handler = _handler_of(number)
             if callable(handler) and handler != self._note:
                 self._handlers[number] = handler  # known before it is replaced
-                signal.signal(number, self._note)
+                _handle(number, self._note)
 
     def _let_come(self) -> None:
         for number, handler in self._handlers.items():
-            if signal.getsignal(number) == self._note:
-                signal.signal(number, handler)
+            if _handler_of(number) == self._note:
+                _handle(number, handler)
         came, self._came = self._came, []
         for number, frame in came:
             self._handlers[number](number, frame)
