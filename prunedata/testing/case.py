@@ -1,4 +1,4 @@
-"""An adapter as the clauses see it, the error of one that breaks its contract, and what a clause lacks."""
+"""An adapter as the clauses see it, and what a clause raises."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

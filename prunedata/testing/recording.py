@@ -1,4 +1,4 @@
-"""Clauses about adapters that record the losses themselves: all of them, as they are, in time for what is saved."""
+"""Clauses about adapters that record the losses themselves: all, as they are, and in time."""
 
 from itertools import islice
 

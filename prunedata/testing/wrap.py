@@ -1,4 +1,4 @@
-"""Whether a policy's scores wrap around: counts are unsigned, and ``-known.hits`` of 1 is 255 or more."""
+"""Whether a policy's scores wrap around below zero, as counts are unsigned."""
 
 from dataclasses import replace
 
