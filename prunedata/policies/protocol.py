@@ -77,7 +77,10 @@ class Weigher(Protocol):
     """A policy that says how much the loss of each sample counts in a pruned epoch."""
 
     def weights(self, keep: Mask, known: Known) -> Array:
-        """The factor of each sample's loss, shape (samples,). ``keep`` is the epoch's; ``known`` is as in scores."""
+        """The factor of each sample's loss, shape (samples,). ``keep`` is the epoch's; ``known`` is as in scores.
+
+        Those of pruned samples don't matter: the run makes them 0.
+        """
 
 
 def describe(policy: Policy) -> dict[str, Any]:
@@ -89,8 +92,11 @@ def describe(policy: Policy) -> dict[str, Any]:
         If it is no policy, lacks something that a policy must have, or has a parameter that cannot be stored.
     """
     name = type(policy).__name__
-    if isinstance(policy, type) or not is_dataclass(policy):
-        raise PrunedataError(f"Expected a policy such as DroppingCount() or Random(). Got {policy!r}.")
+    if isinstance(policy, type):
+        name = policy.__name__
+        raise PrunedataError(f"Expected a policy such as DroppingCount(). Got the class {name}: call it, {name}().")
+    if not is_dataclass(policy) or not policy.__dataclass_params__.frozen:
+        raise PrunedataError(_why_not(policy))
     if not callable(getattr(policy, "scores", None)):
         raise PrunedataError(f"Expected {name}.scores(known), which scores each sample. Got none: see Policy.")
     real(f"{name}.tolerance", getattr(policy, "tolerance", None), 0.0)
@@ -104,6 +110,15 @@ def describe(policy: Policy) -> dict[str, Any]:
     if "name" in kept:
         raise PrunedataError(f"Expected fields of {name} with other names than 'name', which is that of the policy.")
     return {"name": name} | kept
+
+
+def _why_not(policy: object) -> str:
+    """The message for what is no frozen dataclass."""
+    if not hasattr(policy, "scores"):
+        return f"Expected a policy such as DroppingCount() or Random(). Got {policy!r}."
+    lack = "isn't frozen" if is_dataclass(policy) else "is not a dataclass"
+    name = type(policy).__name__
+    return f"Expected a frozen dataclass. Got {name}, which {lack}: write @dataclass(frozen=True) above its class."
 
 
 def _plain(name: str, value: object) -> Any:

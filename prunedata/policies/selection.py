@@ -64,10 +64,13 @@ def _checked_scores(counts: npt.ArrayLike) -> npt.NDArray[Any]:
     scores = np.asarray(counts)
     if scores.ndim != 1 or scores.dtype.kind not in "buif":
         raise PrunedataError(
-            f"Expected counts of shape (samples,) and a numeric dtype. Got shape {scores.shape}, dtype {scores.dtype}."
+            f"Expected scores of shape (samples,) and a numeric dtype. Got shape {scores.shape}, dtype {scores.dtype}."
         )
     if scores.dtype.kind == "f" and np.isnan(scores).any():
-        raise PrunedataError(f"Expected counts without NaN. Got {int(np.isnan(scores).sum())} NaN.")
+        raise PrunedataError(
+            f"Expected scores without NaN. Got {int(np.isnan(scores).sum())} NaN: "
+            "give samples that were never observed a number, too, such as -np.inf to prune them last."
+        )
     return scores.view(np.uint8) if scores.dtype == np.bool_ else scores
 
 

@@ -16,7 +16,7 @@ from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays
 
-__all__ = ["Adapter", "Adapters", "Delivery"]
+__all__ = ["Adapter", "Adapters", "Delivery", "together"]
 
 Some = TypeVar("Some", bound="Adapter")
 
@@ -131,11 +131,12 @@ class Adapters:
 
     def delivery(self, epoch: int) -> Delivery:
         """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
-        return _together(epoch, (one.delivery for one in self._attached if one.delivery is not None))
+        return together(epoch, (one.delivery for one in self._attached))
 
 
-def _together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
-    said = [one for one in deliveries if one.epoch == epoch]
+def together(epoch: int, deliveries: Iterable[Delivery | None]) -> Delivery:
+    """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
+    said = [one for one in deliveries if one is not None and one.epoch == epoch]
     said = [one for one in said if not one.inner] or said
     counts = [int(one.delivered) for one in said if one.delivered is not None]  # plain, as they are saved with the run
     ends = [one.ended for one in said if one.ended is not None]

@@ -39,10 +39,11 @@ def check_complete(epoch: Epoch, tally: Tally, delivery: Delivery, excused: int,
     told = ""
     if delivery.delivered is not None:
         undelivered = min(missed, undelivered)
-        told = (
-            f" The loader did not deliver {undelivered} of them (was the loop left early, or its length frozen?); "
-            f"{missed - undelivered} were delivered, but their losses not observed."
-        )
+        unobserved = missed - undelivered
+        if undelivered:
+            told += f" The loader did not deliver {undelivered} of them: was the loop left early, or its length frozen?"
+        if unobserved:
+            told += f" {unobserved} of them were delivered, but their losses not observed."
     repeated = tally.observed - int(np.count_nonzero(tally.visits))
     if repeated > 0:
         told += (

@@ -74,8 +74,9 @@ def select(policy: Policy, known: Known, *, seed: int, epoch: int) -> tuple[Mask
     keep = read_only(keep_mask(scores, known.num_pruned, seed=seed, epoch=epoch))
     if not isinstance(policy, Weigher):
         return keep, None
-    weights = _per_sample("weights", policy.weights(keep, known), known)
-    return keep, read_only(np.array(weights, dtype=np.float32))
+    weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
+    weights[~keep] = 0
+    return keep, read_only(weights)
 
 
 def _per_sample(name: str, array: Array, known: Known) -> Array:

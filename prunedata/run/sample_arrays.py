@@ -46,8 +46,14 @@ class SampleArrays:
                 self._watchers.append((watcher, list(made)))
 
     def _check(self, name: object, array: object, samples: int) -> None:
-        if not isinstance(name, str) or not name.isidentifier() or name in TAKEN or name in self.finished:
-            raise PrunedataError(f"Expected arrays with names of their own, such as 'loss'. Got {name!r}.")
+        if not isinstance(name, str) or not name.isidentifier():
+            raise PrunedataError(
+                f"Expected the name of an array to be a word of letters, digits and _, such as 'loss'. Got {name!r}."
+            )
+        if name in TAKEN or name in self.finished:
+            raise PrunedataError(
+                f"Expected arrays with names of their own. Got {name!r}, which is taken: choose another."
+            )
         if isinstance(array, np.ndarray):
             kept = array.dtype.itemsize in KINDS.get(array.dtype.kind, ()) and array.dtype.isnative
             if array.shape == (samples,) and kept:

@@ -4,8 +4,10 @@
 :mod:`prunedata.testing.strategies`, which needs hypothesis.
 """
 
-from prunedata.testing.case import BrokenContract, Case, losses_of
+from prunedata.testing.case import BrokenContract, Case, SkippedClause, losses_of
 from prunedata.testing.clauses import CLAUSES, check_adapter
 from prunedata.testing.policy import BrokenPolicy, check_policy
 
-__all__ = ["CLAUSES", "BrokenContract", "BrokenPolicy", "Case", "check_adapter", "check_policy", "losses_of"]
+__all__ = [
+    "CLAUSES", "BrokenContract", "BrokenPolicy", "Case", "SkippedClause", "check_adapter", "check_policy", "losses_of",
+]  # fmt: skip

@@ -1,8 +1,9 @@
-"""An adapter as the clauses see it, and the error of one that breaks its contract."""
+"""An adapter as the clauses see it, and what a clause raises."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
+from unittest import SkipTest
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
 from prunedata.run.pruner import Pruner
 
-__all__ = ["BrokenContract", "Case", "Loader", "broken", "losses_of", "shorten"]
+__all__ = ["BrokenContract", "Case", "Loader", "SkippedClause", "broken", "losses_of", "shorten"]
 
 Loader = Iterable[tuple[Any, Any]]
 # Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
@@ -31,6 +32,22 @@ class BrokenContract(AssertionError):
     def __init__(self, clause: str, message: str) -> None:
         super().__init__(f"Clause '{clause}' is broken. {message}")
         self.clause = clause
+
+
+class SkippedClause(SkipTest):
+    """A clause was not checked, for want of an option. pytest and unittest show the test as skipped.
+
+    Attributes
+    ----------
+    clause : str
+        Which, as in :data:`CLAUSES`.
+    why : str
+        What it lacks.
+    """
+
+    def __init__(self, clause: str, why: str) -> None:
+        super().__init__(f"Clause '{clause}' was not checked: {why}.")
+        self.clause, self.why = clause, why
 
 
 @dataclass(frozen=True)
@@ -59,6 +76,8 @@ class Case:
     weigh : callable, optional
         ``weigh(loader, ids, losses)`` returns the loss that the loop trains on, a number, for a batch whose losses
         are ``losses``, float64 of shape (n,). Leave it out if your user weighs the losses, by ``epoch.weights``.
+    records : bool
+        Whether ``weigh`` records the losses, too, so that the user need not call ``pruner.observe``.
     drop_last : callable, optional
         Like ``make_loader``, for a loader whose settings leave out some of the kept samples, as ``drop_last``.
     endless : callable, optional
@@ -73,6 +92,7 @@ class Case:
     resumes: bool = True
     reports: bool = True
     weigh: Callable[[Any, Any, Any], Any] | None = None
+    records: bool = False
     drop_last: Callable[[Pruner, int], Loader] | None = None
     endless: Callable[[Pruner, int], Loader] | None = None
 

@@ -1,8 +1,8 @@
 """What the clauses share: a run over an adapter's loader, and what each pass of it delivered."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from prunedata.types import Ids
 __all__ = [
     "Batch",
     "Pass",
+    "Record",
     "States",
     "passes",
     "read_pair",
@@ -28,6 +29,7 @@ __all__ = [
 
 Batch = tuple[Ids, Ids]  # the ids that came with a batch, and the numbers of the samples in it
 States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
+Record = Literal["observe", "weigh", "not"]  # who is given the losses
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,20 @@ class Pass:
 
 
 def take(
-    case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner, *, observe: bool = True
+    case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner, *, record: Record = "observe"
 ) -> Generator[Batch]:
-    """Iterate a loader; observe each batch and yield the ids that came with it and the numbers in it.
+    """Iterate a loader; record each batch and yield the ids that came with it and the numbers in it.
 
-    The losses are those of the samples in the batch, under the ids that came with it, as in training.
+    The losses are those of the samples in the batch, under the ids that came with it, as in training. They are given
+    to the pruner, to the case's ``weigh``, or to nobody.
     """
     try:
         for pair in loader:
             ids, numbers = read_pair(case, where, pair)
-            if observe:
+            if record == "observe":
                 pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
+            elif record == "weigh" and case.weigh is not None:
+                case.weigh(loader, pair[0], losses_of(numbers, pruner.next_epoch))
             yield ids, numbers
     except (BrokenContract, GeneratorExit):
         raise
@@ -153,9 +158,14 @@ def resumed(case: Case, workers: int, stop: tuple[int, int], states: States) -> 
 def read_pair(case: Case, where: str, pair: Any) -> Batch:
     """The ids that a loader gave with a batch, and the numbers of the samples in it, both int64 of shape (n,)."""
     try:
+        if isinstance(pair, Mapping | str):  # a dict of two would unpack into its keys
+            raise TypeError
         ids, batch = pair
     except (TypeError, ValueError):
-        raise BrokenContract("ids", f"Expected pairs (ids, batch) in {where}. Got {type(pair).__name__}.") from None
+        raise BrokenContract("ids", f"Expected pairs (ids, batch) in {where}. Got a {type(pair).__name__}.") from None
+    if case.read is np.asarray and isinstance(batch, Mapping):
+        message = f"Expected the numbers of the samples in {where}. Got a dict. Give read=: a batch is a dict."
+        raise BrokenContract("ids", message)
     given, held = np.asarray(ids), np.asarray(case.read(batch))
     for name, values in (("ids", given), ("numbers in the batch", held)):
         if values.ndim != 1 or values.shape != held.shape or not np.issubdtype(values.dtype, np.integer):

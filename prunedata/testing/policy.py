@@ -13,6 +13,7 @@ from prunedata.policies.protocol import Known, Policy, Watcher, Weigher, describ
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.testing.wrap import wraps_around
 from prunedata.types import Array, Arrays, Ids, Losses
 
 __all__ = ["BrokenPolicy", "check_policy"]
@@ -116,6 +117,9 @@ def _check_choice(policy: Policy, known: Known) -> None:
     before = {name: array.copy() for name, array in given.items()}
     scores = _numbers("scores", lambda: policy.scores(known), known)
     _check_unchanged("scores", given, before)
+    if wraps_around(policy, known, scores):
+        got = "another: unsigned integers wrap around below zero, so make them floats first"
+        _broken("scores", "the same order from scores() when the counts are signed", got)
     if not isinstance(policy, Weigher):
         return
     weigher: Weigher = policy

@@ -7,10 +7,11 @@ import numpy as np
 
 from prunedata.errors import SkippedSamples
 from prunedata.policies.random import Random
+from prunedata.run.adapter import together
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import Case, broken, losses_of
-from prunedata.testing.passes import take
+from prunedata.testing.case import Case, SkippedClause, broken, losses_of
+from prunedata.testing.passes import Record, take
 from prunedata.types import Ids
 
 __all__ = ["check_left_out", "check_reports", "check_truncation"]
@@ -25,11 +26,11 @@ class _Loop(NamedTuple):
     pruner: Pruner
     epoch: Epoch
     where: str
-    observe: bool = True
+    record: Record = "observe"
 
     def leave_early(self) -> Ids:
         """Train on one batch, and expect that the epoch can't end; return the ids of the batch."""
-        pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, observe=self.observe)
+        pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, record=self.record)
         seen = next(pairs, (np.arange(0),))[0]
         if seen.size >= self.epoch.kept:
             raise ValueError(f"Expected a loader of several batches in {self.where}. Got one: make them smaller.")
@@ -39,17 +40,25 @@ class _Loop(NamedTuple):
         except SkippedSamples:
             pass
         else:
-            broken(self.clause, f"SkippedSamples in {self.where}, left after one batch", "an epoch that ended")
+            cause = ": count a batch when the loop gets it, not when it is read ahead" if self.record == "not" else ""
+            broken(self.clause, f"SkippedSamples in {self.where}, left after one batch", f"an epoch that ended{cause}")
         return seen
 
     def train(self) -> int:
-        """Train on all batches, and expect that the epoch ends; return the number of samples."""
-        pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, observe=self.observe)
+        """Train on all batches, and expect that the epoch ends; return the number of samples.
+
+        Where nothing is observed, the adapter has to say that the pass is over.
+        """
+        pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, record=self.record)
         delivered = sum(numbers.size for _, numbers in pairs)
+        said = together(self.epoch.number, (one.delivery for one in self.pruner.adapters))
+        if self.record == "not" and said.ended is None:
+            broken(self.clause, f"delivery.end() after the last batch of {self.where}", "no such call")
         try:
             self.pruner.end_epoch()
         except SkippedSamples as error:
-            broken(self.clause, f"{self.where} to end after all batches", f"SkippedSamples: {error}")
+            told = str(error).removesuffix(".")
+            broken(self.clause, f"{self.where} to end after all batches", f"SkippedSamples: {told}")
         return delivered
 
 
@@ -73,12 +82,12 @@ def check_reports(case: Case) -> None:
     checked if ``case.reports`` is false.
     """
     if not case.reports:
-        return
+        raise SkippedClause("reports", "reports=False")
     for workers in case.workers:
         pruner = case.pruner(policy=Random())
         loader = case.make_loader(pruner, workers)
         while pruner.next_epoch < 4:
-            loop = _begin(case, "reports", loader, pruner, workers, "no losses observed", observe=False)
+            loop = _begin(case, "reports", loader, pruner, workers, "no losses observed", record="not")
             if loop.epoch.number < 3:
                 loop.leave_early()
             loop.train()
@@ -90,7 +99,7 @@ def check_left_out(case: Case) -> None:
     Needs ``case.drop_last``.
     """
     if case.drop_last is None:
-        return
+        raise SkippedClause("left out", "it needs drop_last")
     for workers in case.workers:
         pruner = case.pruner()
         loader, dropped = case.drop_last(pruner, workers), 0
@@ -98,7 +107,8 @@ def check_left_out(case: Case) -> None:
             loop = _begin(case, "left out", loader, pruner, workers, "with drop_last")
             dropped += loop.epoch.kept - loop.train()
         if not dropped:
-            raise ValueError("Expected Case.drop_last to leave something out. Got all samples: change their number.")
+            got = "all samples: pass drop_last on to the batches. If you do, take another number of samples"
+            broken("left out", f"the loader with drop_last to leave something out, with {workers} workers", got)
         pruner = case.pruner()
         _begin(case, "left out", case.drop_last(pruner, workers), pruner, workers, "with drop_last").leave_early()
 
@@ -111,8 +121,8 @@ def _begin(
     workers: int,
     detail: str = "",
     *,
-    observe: bool = True,
+    record: Record = "observe",
 ) -> _Loop:
     epoch = pruner.begin_epoch()
     where = f"epoch {epoch.number} with {workers} workers" + (f", {detail}" if detail else "")
-    return _Loop(case, clause, loader, pruner, epoch, where, observe)
+    return _Loop(case, clause, loader, pruner, epoch, where, record)

@@ -8,8 +8,9 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import BrokenContract, Case, broken, losses_of, shorten
+from prunedata.testing.case import BrokenContract, Case, SkippedClause, broken, losses_of, shorten
 from prunedata.testing.passes import Pass, States, read_pair, restored, resumed, run, stopped, whole_run
+from prunedata.testing.recording import check_held_back
 from prunedata.types import Ids
 
 __all__ = [
@@ -51,7 +52,8 @@ def check_frozen(case: Case) -> None:
 def check_resume(case: Case) -> None:
     """Clause ``resume``: a run that stopped in the middle of an epoch goes on with exactly the rest of it.
 
-    And then with the epochs after it. Or, if ``case.resumes`` is false, it is refused by a PrunedataError.
+    And then with the epochs after it. Or, if ``case.resumes`` is false, it is refused by a PrunedataError. If
+    ``case.records`` is true, what is saved has all losses, and what is held back is dropped when a state is loaded.
     """
     for workers in case.workers:
         for stop in ((0, 2), (2, 1)):
@@ -60,6 +62,8 @@ def check_resume(case: Case) -> None:
                 for each in resumed(case, workers, stop, states):
                     times = each.times + delivered if each.epoch.number == stop[0] else each.times
                     _each_once("resume", each, times, f"in a run resumed after {stop[1]} batches of epoch {stop[0]}")
+                if case.records:
+                    check_held_back(case, workers, stop)
             else:
                 _check_refused(case, workers, stop, states)
 
@@ -77,7 +81,7 @@ def check_endless(case: Case) -> None:
     Needs ``case.endless``.
     """
     if case.endless is None:
-        return
+        raise SkippedClause("endless", "it needs endless")
     for workers in case.workers:
         pruner = case.pruner()
         loader = case.endless(pruner, workers)

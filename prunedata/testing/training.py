@@ -8,7 +8,7 @@ import numpy as np
 
 from prunedata.policies.loss_ranked import LossRanked
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import Case, Loader, broken, losses_of, shorten
+from prunedata.testing.case import Case, Loader, SkippedClause, broken, losses_of, shorten
 from prunedata.testing.passes import Pass, read_pair, run
 
 __all__ = ["check_attached_once", "check_parity", "check_structure", "check_weights"]
@@ -17,7 +17,7 @@ __all__ = ["check_attached_once", "check_parity", "check_structure", "check_weig
 def check_structure(case: Case) -> None:
     """Clause ``structure``: a batch is built as the user's own loader builds it. Needs ``case.plain``."""
     if case.plain is None:
-        return
+        raise SkippedClause("structure", "it needs plain")
     for workers in case.workers:
         expected = _structure(next(iter(case.plain(workers))))
         pruner = case.pruner()
@@ -38,7 +38,7 @@ def check_weights(case: Case) -> None:
         if case.weigh is None:
             if hasattr(loader, "observe"):
                 raise ValueError("Expected Case.weigh, as the loader has observe(). Got none.")
-            return
+            raise SkippedClause("weights", "it needs weigh")
         while pruner.next_epoch < pruner.schedule.epochs:
             _check_weighted_epoch(case, case.weigh, loader, pruner, workers)
 

@@ -35,7 +35,8 @@ def case(request, tmp_path_factory):
     drop_last = partial(framework.make, size=BATCH, drop_last=True) if request.param in DROPS_LAST else None
     return Case(
         make, SAMPLES, framework.workers, framework.read, plain,
-        reports=framework.reports, weigh=framework.weigh, drop_last=drop_last,
+        reports=framework.reports, weigh=framework.weigh, records=framework.weigh is not None,
+        drop_last=drop_last,
     )  # fmt: skip
 
 

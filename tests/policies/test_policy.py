@@ -253,13 +253,20 @@ def test_a_policy_of_the_users_own_keeps_arrays():
     assert run.arrays["rise"].tolist() == [0.5, 7.0, 0.25, -2.0]
 
 
-@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "high", "a b", "open-loss", "", 3])
-def test_arrays_need_names_of_their_own(name):
+WORD, OWN = r"to be a word of letters, digits and _", r"names of their own\. Got '\w+', which is taken"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [(name, OWN) for name in ("counts", "hits", "visits", "tally", "high")]
+    + [(name, WORD) for name in ("a b", "open-loss", "", 3)],
+)
+def test_arrays_need_names_of_their_own(name, told):
     class Policy(Steep):
         def arrays(self, samples):
             return {name: np.zeros(samples)}
 
-    with pytest.raises(PrunedataError, match="Expected arrays with names of their own"):
+    with pytest.raises(PrunedataError, match=told):
         Pruner(4, Schedule(3, 3, 2, 1, 1), prune=2, policy=Policy(), classes=10)
 
 
@@ -289,3 +296,29 @@ def test_scores_and_weights_need_one_number_for_each_sample():
         run.end_epoch()
         with pytest.raises(PrunedataError, match=rf"Expected {name} of shape \(4,\) from the policy.* Got shape"):
             run.begin_epoch()
+
+
+def test_weights_of_pruned_samples_are_0_whatever_the_policy_says():
+    class Alike(Steep):
+        def weights(self, keep, known):
+            return np.full(4, 2.0)
+
+    run = Pruner(4, Schedule(3, 3, 1, 1, 1), prune=2, policy=Alike())
+    run.begin_epoch()
+    run.observe(np.arange(4), np.ones(4))
+    run.end_epoch()
+    epoch = run.begin_epoch()
+    assert epoch.weights.tolist() == (2.0 * epoch.keep).tolist()
+
+
+def test_scores_with_nan_are_refused_as_scores():
+    class Unseen(Steep):
+        def scores(self, known):
+            return np.full(4, np.nan)
+
+    run = Pruner(4, Schedule(3, 3, 1, 1, 1), prune=2, policy=Unseen())
+    run.begin_epoch()
+    run.observe(np.arange(4), np.ones(4))
+    run.end_epoch()
+    with pytest.raises(PrunedataError, match=r"Expected scores without NaN\. Got 4 NaN: .* such as -np\.inf"):
+        run.begin_epoch()

@@ -28,6 +28,13 @@ class ByHits:
         return known.hits
 
 
+class Plain:
+    tolerance, needs_losses = 0.0, True
+
+    def scores(self, known):
+        return known.hits
+
+
 def run(policy, **options):
     return Pruner(10, SCHEDULE, prune=3, policy=policy, **options)
 
@@ -58,8 +65,16 @@ def with_(**members):
         (with_(arrays=lambda self, samples: {}), r"Changed\.arrays and Changed\.update, both or neither\. Got arrays"),
         (with_(update=lambda self, *given: None), r"both or neither\. Got update only"),
         (with_(arrays={}, update=lambda self, *given: None), r"both or neither\. Got update only"),
-        (ByHits, r"Expected a policy such as DroppingCount\(\).* Got <class"),
-        (DroppingCount, r"Expected a policy such as DroppingCount\(\).* Got <class"),
+        (ByHits, r"Expected a policy such as DroppingCount\(\)\. Got the class ByHits: call it, ByHits\(\)\."),
+        (DroppingCount, r"Got the class DroppingCount: call it, DroppingCount\(\)\."),
+        (
+            Plain(),
+            r"Expected a frozen dataclass\. Got Plain, which is not a dataclass: write @dataclass\(frozen=True\)",
+        ),
+        (
+            dataclass(type("Thawed", (Plain,), {}))(),
+            r"Expected a frozen dataclass\. Got Thawed, which isn't frozen: .*frozen=True",
+        ),
         (object(), r"Expected a policy such as DroppingCount\(\)"),
         (None, r"Expected a policy such as DroppingCount\(\).* Got None"),
         (make_dataclass("Named", [("name", str, "a")], bases=(ByHits,), frozen=True)(), r"other names than 'name'"),

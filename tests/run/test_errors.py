@@ -245,7 +245,7 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
         ({"schedule": None}, "Expected a Schedule. Got None"),
         ({"schedule": (4, 4, 1, 1, 1)}, r"Expected a Schedule. Got \(4"),
         ({"policy": "random"}, "policy.*Got 'random'"),
-        ({"policy": Random}, "policy.*Got <class"),
+        ({"policy": Random}, r"policy.*Got the class Random: call it, Random\(\)"),
         ({"resume": True}, "store to resume from"),
     ],
 )

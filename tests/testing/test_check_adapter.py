@@ -1,9 +1,22 @@
 """check_adapter: what is right passes, and each wrong adapter breaks the clause that it should."""
 
+import subprocess
+import sys
+from pathlib import Path
+from unittest import SkipTest
+
 import numpy as np
 import pytest
 
-from prunedata.testing import CLAUSES, BrokenContract, Case, check_adapter, losses_of
+from prunedata.testing import CLAUSES, BrokenContract, Case, SkippedClause, check_adapter, losses_of
+from tests.testing.recorders import (
+    HandsOverAtTheEnd,
+    HoldsBack,
+    NeverForgets,
+    NeverHandsOver,
+    OneBatchOfAll,
+    RecordsNothing,
+)
 from tests.testing.right_adapters import SIZE, DropsLast, Endless, Right
 from tests.testing.wrong_adapters import (
     WRONG,
@@ -17,6 +30,14 @@ from tests.testing.wrong_adapters import (
     StopsAtEmptyWorker,
 )
 
+ROOT = Path(__file__).parents[2]
+SKIPPING = """
+from prunedata.testing import CLAUSES, Case
+
+def test_left_out():
+    CLAUSES["left out"](Case(make_loader=None))
+"""
+
 
 def number(batch):
     return batch[-1][-1] if isinstance(batch[-1], tuple) else batch[-1]
@@ -27,12 +48,13 @@ def plain(workers):
 
 
 def weigh(loader, ids, losses):
-    return loader.mean(ids, losses)
+    return loader.train(ids, losses)
 
 
 def case(adapter, **options):
     """A case with all that a case can have, in which one adapter may be wrong."""
-    given = {"read": number, "plain": plain, "weigh": weigh, "drop_last": DropsLast, "endless": Endless}
+    given = {"read": number, "plain": plain, "weigh": weigh, "records": True}
+    given |= {"drop_last": DropsLast, "endless": Endless}
     for name, kind in (("drop_last", DropsLast), ("endless", Endless)):
         if isinstance(adapter, type) and issubclass(adapter, kind):
             given[name], adapter = adapter, Right
@@ -45,9 +67,42 @@ def test_a_right_adapter_passes(clause):
 
 
 def test_a_right_adapter_passes_all_at_once():
-    check_adapter(**vars(case(Right, samples=43, workers=(0, 1, 3))))
+    assert check_adapter(**vars(case(Right, samples=43, workers=(0, 1, 3)))) == {}
+    check_adapter(**vars(case(HoldsBack)))
     check_adapter(RefusesResume, read=number, resumes=False)
     check_adapter(Silent, read=number, reports=False)
+
+
+LACKING = {
+    "reports": "reports=False",
+    "left out": "it needs drop_last",
+    "endless": "it needs endless",
+    "structure": "it needs plain",
+    "weights": "it needs weigh",
+    "records": "it needs weigh and records=True",
+}
+
+
+def test_what_could_not_be_checked_is_returned_with_what_it_lacks():
+    assert check_adapter(Right, workers=(0,), read=number, reports=False) == LACKING
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_clause_that_is_not_checked_is_skipped_in_any_test_runner(clause):
+    bare = Case(Right, workers=(0,), read=number, reports=False)
+    if clause not in LACKING:
+        CLAUSES[clause](bare)
+        return
+    with pytest.raises(SkipTest) as caught:
+        CLAUSES[clause](bare)
+    assert str(caught.value) == f"Clause '{clause}' was not checked: {LACKING[clause]}."
+
+
+def test_pytest_shows_a_clause_that_is_not_checked_as_skipped(tmp_path):
+    (tmp_path / "test_it.py").write_text(SKIPPING, encoding="utf-8")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    done = subprocess.run(run, capture_output=True, encoding="utf-8", check=False, cwd=ROOT)
+    assert "1 skipped" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -66,6 +121,7 @@ def test_a_wrong_adapter_breaks_its_clause(clause, adapter):
     "adapter",
     [
         Lives, StartsOver, KeepsIds, ObservesTwice, StopsAtEmptyWorker,
+        HandsOverAtTheEnd, NeverForgets, NeverHandsOver, OneBatchOfAll, RecordsNothing,
         *WRONG["reports"], *WRONG["left out"], *WRONG["endless"], *WRONG["weights"], *WRONG["attached once"],
     ],
 )  # fmt: skip
@@ -98,7 +154,8 @@ def test_a_stale_mask_in_a_second_worker_only_is_found():
 
 
 def test_without_a_loader_to_compare_with_the_structure_is_not_judged():
-    CLAUSES["structure"](case(KeepsIds, plain=None))
+    with pytest.raises(SkippedClause):
+        CLAUSES["structure"](case(KeepsIds, plain=None))
 
 
 def test_a_loader_that_takes_losses_has_to_be_weighed():
@@ -106,13 +163,14 @@ def test_a_loader_that_takes_losses_has_to_be_weighed():
         def observe(self, losses):
             """Like the one of our loader for PyTorch."""
 
-    CLAUSES["weights"](case(Right, weigh=None))
+    with pytest.raises(SkippedClause):
+        CLAUSES["weights"](case(Right, weigh=None))
     with pytest.raises(ValueError, match=r"Expected Case\.weigh, as the loader has observe\(\)"):
         CLAUSES["weights"](case(TakesLosses, weigh=None))
 
 
 def test_a_setting_that_leaves_out_nothing_shows_nothing():
-    with pytest.raises(ValueError, match=r"Expected Case\.drop_last to leave something out"):
+    with pytest.raises(BrokenContract, match="pass drop_last on to the batches"):
         CLAUSES["left out"](case(Right, drop_last=Right))
 
 
@@ -147,3 +205,32 @@ def test_losses_add_up_alike_in_any_order():
     ids = np.random.default_rng(0).permutation(10_000)
     assert losses_of(ids, 3).sum() == losses_of(np.sort(ids), 3).sum()
     assert np.unique(losses_of(ids, 3)).size == 101
+
+
+class Dicts(Right):
+    def __iter__(self):
+        yield from ({"ids": ids, "batch": batch} for ids, batch in super().__iter__())
+
+
+class DictBatches(Right):
+    def batch(self, numbers):
+        return {"number": np.array(numbers)}
+
+
+@pytest.mark.parametrize(
+    ("clause", "make", "options", "message"),
+    [
+        ("ids", Dicts, {}, r"Expected pairs \(ids, batch\) in .* Got a dict\."),
+        ("ids", DictBatches, {"read": np.asarray}, r"Give read=: a batch is a dict\."),
+        ("reports", WRONG["reports"][2], {}, "count a batch when the loop gets it, not when it is read ahead"),
+        ("reports", WRONG["reports"][4], {}, r"Expected delivery\.end\(\) after the last batch"),
+        ("left out", WRONG["left out"][0], {}, r"batch of the epoch\.$"),
+        ("resume", NeverHandsOver, {}, "override hand_over"),
+        ("resume", NeverForgets, {}, "override forget"),
+        ("records", RecordsNothing, {}, "all losses of epoch 0 .* Got SkippedSamples: .*[^.]\\.$"),
+        ("records", OneBatchOfAll, {}, "record each batch by a call of its own"),
+    ],
+)
+def test_a_broken_clause_says_what_to_do(clause, make, options, message):
+    with pytest.raises(BrokenContract, match=message):
+        CLAUSES[clause](case(make, **options))

@@ -50,6 +50,26 @@ def test_a_wrong_policy_breaks_its_promise(promise, policy):
     assert caught.value.promise == promise
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        lambda known: np.iinfo(known.hits.dtype).max - known.hits,
+        lambda known: ~known.hits,
+        lambda known: -known.hits.astype(np.float32) / np.maximum(known.visits, 1) * np.float32(0.1),
+        lambda known: np.subtract(9, known.hits, dtype=np.uint8),
+        lambda known: np.where(known.visits > 0, known.hits, -np.inf),
+        lambda known: known.arrays["rise"].astype(np.float32).view(np.uint32) * np.uint32(2654435761),
+    ],
+    ids=["from the top", "inverted", "rounded", "unsigned only", "infinite", "hashed"],
+)
+def test_scores_that_only_look_as_if_they_wrapped_around_pass(scores):
+    class Policy(RightPolicy):
+        pass
+
+    Policy.scores = lambda self, known: scores(known)
+    check_policy(Policy())
+
+
 def test_the_policy_that_is_checked_is_left_as_it_is():
     policy = RightPolicy()
     check_policy(policy)

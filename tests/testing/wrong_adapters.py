@@ -4,6 +4,14 @@ import numpy as np
 
 from prunedata import Adapter, PrunedataError, keep_mask
 from prunedata.testing import losses_of
+from tests.testing.recorders import (
+    HandsOverAtTheEnd,
+    NeverForgets,
+    NeverHandsOver,
+    OneBatchOfAll,
+    RecordsHalf,
+    RecordsNothing,
+)
 from tests.testing.right_adapters import SIZE, DropsLast, Endless, Reports, Right
 
 
@@ -225,6 +233,20 @@ class CountsTooFew(Right):
             yield ids, batch
 
 
+class NeverEnds(Right):
+    """It doesn't say that a pass is over."""
+
+    def __iter__(self):
+        self.reports.delivery.end = lambda: None
+        yield from super().__iter__()
+
+
+class DropsNothing(DropsLast):
+    """It ignores its own setting."""
+
+    drop_last = False
+
+
 class DropsInSilence(DropsLast):
     """It leaves out what the user's settings leave out, and doesn't say so."""
 
@@ -292,7 +314,7 @@ class AttachesAnew(Right):
     """Each loader has its own part in the run."""
 
     def __init__(self, pruner, workers):
-        super().__init__(pruner, workers)
+        self.pruner, self.workers = pruner, max(1, workers)
         self.reports = pruner.attach(type("Own", (Reports,), {"key": None})())
 
 
@@ -350,14 +372,18 @@ WRONG = {
     "masks": [StaleMask, NoMask],
     "once": [Padded, DropsTail],
     "frozen": [Lives, ChoosesItself],
-    "resume": [StartsOver, ForgetsMask, FrozenLength, RefusesResume],
+    "resume": [
+        StartsOver, ForgetsMask, FrozenLength, RefusesResume,
+        RecordsNothing, RecordsHalf, HandsOverAtTheEnd, NeverHandsOver, NeverForgets,
+    ],
     "truncation": [Excuses, ObservesAhead],
-    "reports": [Excuses, Silent, CountsAhead, CountsTooFew],
-    "left out": [DropsInSilence, LeavesOutAnything],
+    "reports": [Excuses, Silent, CountsAhead, CountsTooFew, NeverEnds],
+    "left out": [DropsInSilence, LeavesOutAnything, DropsNothing],
     "endless": [LoopsForEver, EndsInSilence, FailsWithoutReason],
     "weights": [IgnoresWeights, RecordsWeighted, StaleWeights],
+    "records": [RecordsNothing, RecordsHalf, NeverHandsOver, OneBatchOfAll, RecordsWeighted, ObservesTwice],
     "attached once": [AttachesAnew, RecordsForEach, TakesTurns],
     "structure": [KeepsIds, ListsForArrays],
     "parity": [OwnSeed, ObservesTwice, ObservesAhead],
     "empty": [StopsAtEmptyWorker, FailsAtEmptyWorker],
-}
+}  # fmt: skip

@@ -107,6 +107,16 @@ class NanLater(RightPolicy):
         return np.where(known.visits == 0, 0, np.nan)
 
 
+class WrapsAround(RightPolicy):
+    def scores(self, known):
+        return -known.hits
+
+
+class WrapsAroundBeforeFloats(RightPolicy):
+    def scores(self, known):
+        return (known.hits - known.visits) * 0.5
+
+
 class OneWeight(RightPolicy):
     def weights(self, keep, known):
         return 1.5
@@ -152,7 +162,15 @@ WRONG = {
     "fields": [ArrayField, NanField, CountsInAField, NoScores],
     "arrays": [ShortArrays, SharedArrays, ReadOnlyArrays],
     "update": [Rebinds, ChangesLosses],
-    "scores": [ShortScores, NanForTheUnseen, DrawsScores, ChangesArrays, NanLater],
+    "scores": [
+        ShortScores,
+        NanForTheUnseen,
+        DrawsScores,
+        ChangesArrays,
+        NanLater,
+        WrapsAround,
+        WrapsAroundBeforeFloats,
+    ],
     "weights": [OneWeight, InfiniteWeights, ChangesTheMask],
     "blocks": [MeanOfTheCall, CountsCalls],
     "resume": [RemembersBesides],

@@ -86,13 +86,13 @@ class TestWhatIsNotObserved:
     def test_a_loop_that_never_observes(self):
         pruner = make_pruner()
         loader = prune(loader_of(), pruner)
-        with pytest.raises(SkippedSamples, match=r"did not deliver 0 .* 103 were delivered, but their losses not"):
+        with pytest.raises(SkippedSamples, match=r"103 of them were delivered, but their losses not"):
             loop(loader, pruner, observing=False)
 
     def test_a_loop_left_early(self):
         pruner = make_pruner()
         loader = prune(loader_of(), pruner)
-        with pytest.raises(SkippedSamples, match=r"did not deliver 79 of them .* 0 were delivered"):
+        with pytest.raises(SkippedSamples, match=r"did not deliver 79 of them: .* frozen\? Call observe"):
             loop(loader, pruner, stop=3)
 
     def test_a_frozen_length(self):

@@ -291,13 +291,13 @@ class TestRefused:
             run.loader.observe(losses_of(next(batches)[1], 0))
             next(batches)
             break
-        with pytest.raises(SkippedSamples, match=r"Got 8 that were not.* did not deliver 0 .* 8 were delivered"):
+        with pytest.raises(SkippedSamples, match=r"Got 8 that were not.* 8 of them were delivered"):
             Run(StatefulDataLoader).load(run.save()).go()
 
     @BOTH
     def test_a_loop_left_early_after_a_resume_is_told_the_right_numbers(self, kind):
         again = Run(kind).load(Run(kind).go(5).save()).go(3)
-        with pytest.raises(SkippedSamples, match=r"Got 39 that were not.* did not deliver 39 .* 0 were delivered"):
+        with pytest.raises(SkippedSamples, match=r"Got 39 that were not.* did not deliver 39 of them: "):
             again.pruner.end_epoch()
 
     def test_a_plain_loader_delivers_that_batch_again(self):
