@@ -270,12 +270,12 @@ class Engine:
 
     def counts(self) -> Counts:
         """DroppingCount with the open epoch: from another thread, without what still waits."""
-        known = self.ledger.known
-        if self.epoch is None:
-            return known.counts.copy()
-        if self.in_thread():
+        if self.epoch is not None and self.block.thread in (None, threading.get_ident()):
             self.flush()
-        with self.whole:
+        with self.whole:  # within it, no other thread begins or ends an epoch
+            known = self.ledger.known
+            if self.epoch is None:
+                return known.counts.copy()
             return known.counts_with(self.ledger.tally, reset=self.plan.schedule.resets(self.ledger.next_epoch))
 
     # -- its state
