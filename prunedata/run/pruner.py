@@ -106,6 +106,7 @@ class Pruner:
         self._ledger = given.ledger(self._plan.longest_window)
         self._engine = Engine(self.samples, self.policy, self.seed, self._plan, self._ledger)
         self._keeper = Keeper(self._engine, given.describe(), store, resume)
+        self._add = self._engine.block.add  # looked up once, as it is called for every batch
 
     # -- where it stands
 
@@ -258,7 +259,7 @@ class Pruner:
         NotInEpoch
             If no epoch is open.
         """
-        self._engine.block.add(ids, losses)
+        self._add(ids, losses)
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.

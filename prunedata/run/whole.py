@@ -39,7 +39,7 @@ class Whole:
 
     def __enter__(self) -> None:
         me = threading.get_ident()
-        if self._owner != me and threading.current_thread() is threading.main_thread():
+        if self._owner != me and me == threading.main_thread().ident:
             self._put_off()
         self._lock.acquire()
         self._owner = me
@@ -54,7 +54,7 @@ class Whole:
             return
         self._owner = None
         self._lock.release()
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == threading.main_thread().ident:
             self._let_come()
 
     def _put_off(self) -> None:

@@ -116,7 +116,8 @@ def test_ci_runs_the_commands_that_the_readme_leaves_to_it():
     lines = [command for block in readme if block.kind == "console" for command, _ in commands(block)]
     shown = {line.split("#")[0].strip() for line in lines if line.startswith(RUN_BY_CI)}
     assert {"make demo", "make test"} <= shown
-    ran = {line.split("#")[0].strip() for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()}
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    ran = {line.split("#")[0].split("||")[0].strip() for line in script}  # what follows || runs if it fails
     assert shown <= ran
 
 
