@@ -27,7 +27,7 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         If Keras runs on a backend other than TensorFlow and torch. In ``fit``: if the model has no
         :class:`PruneMixin`, its epochs are not the pruner's, or several replicas train.
     SkippedSamples
-        At the end of an epoch in which kept samples were not trained on. If ``fit`` was told to stop, the epoch is
+        At the end of an epoch in which kept samples were not trained on. If a callback stopped ``fit``, the epoch is
         left open instead, and the next ``fit`` goes on with it.
     """
 

@@ -74,7 +74,7 @@ def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], 
 def run(plans: Sequence[Plan], task_of: Callable[[str], HeadTask], folder: Path, settings: Settings) -> int:
     """Run all plans that are not recorded in ``folder``, record each, and return how many were run.
 
-    ``task_of`` gives the task of a kind of labels. The computation uses as many threads as torch was told to.
+    ``task_of`` gives the task of a kind of labels. Torch computes with as many threads as it is set to.
     """
     done = {facts["name"] for facts in read(folder)}
     todo = [plan for plan in plans if plan.name not in done]

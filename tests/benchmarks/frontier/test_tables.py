@@ -176,6 +176,5 @@ def test_no_runs_are_explained(command, tmp_path, capsys):
     assert "Expected runs recorded in" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not PAGE.exists(), reason="no page yet")
 def test_the_page_shows_what_was_recorded():
     assert fill(PAGE, read(RESULTS)) == PAGE.read_text(encoding="utf-8")
