@@ -165,8 +165,9 @@ class Block:
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
         # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
         # into memory that is kept. New memory for every block would cost the system more than the sums cost us.
-        wide = losses
-        if losses.base is not self._wide:
+        if losses.base is self._wide:
+            wide = np.asarray(losses, dtype=np.float64)  # itself
+        else:
             wide = (self._wide if losses.size <= CAPACITY else np.empty(losses.size))[: losses.size]
             np.copyto(wide, losses)
         with np.errstate(invalid="ignore", over="ignore"):
