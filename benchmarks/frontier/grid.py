@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.frontier.head import Settings, train
-from benchmarks.frontier.material import KINDS, HeadTask
-from benchmarks.frontier.plan import ARMS, Plan
+from benchmarks.frontier.data.material import HeadTask
+from benchmarks.frontier.plan import ARMS, KINDS, Plan
 from benchmarks.frontier.results import Facts, add, read
+from benchmarks.frontier.train import Settings, train
 
 __all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
 

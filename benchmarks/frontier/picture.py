@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.material import KINDS
+from benchmarks.frontier.plan import KINDS
 from benchmarks.frontier.results import Facts
 from benchmarks.frontier.table import title
 
