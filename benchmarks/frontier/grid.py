@@ -63,7 +63,7 @@ def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], 
         "visits": sum(visits), "saved_percent": round(100 * (1 - sum(visits) / (plan.epochs * len(task.train))), 2),
         "accuracy": epochs[-1].accuracy, "seconds": round(time.process_time() - began, 1),
         "hardware": _processor(), "versions": {name: version(name) for name in ("numpy", "torch")},
-        "settings": asdict(settings), "wrong_percent": round(100 * float(task.wrong.mean()), 2),
+        "settings": {**asdict(settings), "hidden": list(settings.hidden)}, "wrong_percent": round(100 * float(task.wrong.mean()), 2),
         "curves": {
             "visits": visits, "accuracy": [epoch.accuracy for epoch in epochs],
             "validation": [epoch.validation for epoch in epochs], "found": [epoch.found for epoch in epochs],
