@@ -15,13 +15,13 @@ from pathlib import Path
 import torch
 
 from benchmarks.frontier.grid import SEEDS, plans, run
-from benchmarks.frontier.picture import draw
 from benchmarks.frontier.plan import ARMS, KINDS
+from benchmarks.frontier.report.picture import draw
+from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
+from benchmarks.frontier.report.summary import summary
+from benchmarks.frontier.report.table import BEGIN, all_tables, as_json, fill
 from benchmarks.frontier.results import RESULTS, Facts, read
 from benchmarks.frontier.subjects import SUBJECTS
-from benchmarks.frontier.summary import BEGIN as BEGIN_SUMMARY
-from benchmarks.frontier.summary import summary
-from benchmarks.frontier.table import BEGIN, all_tables, as_json, fill
 
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.frontier.data.cifar10 import MADE, PEOPLE, cifar10
+from benchmarks.frontier.data.cifar import MADE, PEOPLE, cifar10
 from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.letters import letters
