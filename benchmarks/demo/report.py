@@ -80,7 +80,7 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of equal length as lines, the first above a rule; numbers, which are all but the first cell, to the right."""
+    """Rows of equal length as lines, the first above a rule; all cells but the first stand to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
