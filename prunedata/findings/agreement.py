@@ -20,7 +20,7 @@ __all__ = ["SKETCHED", "agreement", "drawn", "note_left_out", "sketch"]
 SKETCHED = 4096
 """Samples in a sketch, at most: 684 characters."""
 GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 over the golden ratio: within each stretch of ids another is drawn, which keeps no step with classes or shards."""
+"""2**64 over the golden ratio: of each stretch of ids another is drawn, in no step with classes or shards."""
 
 
 def drawn(samples: int) -> Ids:

@@ -156,7 +156,7 @@ def _suspects_panel(run: RunFacts, top: int, shown: Previews | None, labels: Arr
 
 
 def _card(run: RunFacts, sample: int, seen: Preview) -> Markup:
-    named = data(seen.key) if seen.key is not None else None
+    named = data(seen.key, 80) if seen.key is not None else None
     label = join("label ", tag("strong", data(seen.label, 60))) if seen.label is not None else None
     alt = f"Sample {sample:,}" if seen.label is None else f"Sample {sample:,}, labelled {seen.label[:60]}"
     return tag(

@@ -15,7 +15,7 @@ from prunedata.reporting.wording import few, percent, plural
 
 __all__ = ["advice", "citing", "epochs"]
 
-ENDS = 100
+ENDS = 60
 """Epochs shown at each end of a run that has more than twice as many."""
 
 

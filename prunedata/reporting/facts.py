@@ -20,7 +20,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
-from prunedata.types import Floats, Ids
+from prunedata.types import Floats, Ids, Mask
 
 __all__ = ["RunFacts", "Stateful", "facts_of"]
 
@@ -101,9 +101,9 @@ class RunFacts:
         return np.where(np.isnan(self.agreement), np.nan, shares)
 
     @property
-    def pruned(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def pruned(self) -> Mask:
         """Which finished epochs left samples out, shape (epochs,)."""
-        return self.kept < self.samples
+        return np.asarray(self.kept < self.samples)
 
     def _column(self, name: str) -> Floats:
         found = np.full(self.done, np.nan)

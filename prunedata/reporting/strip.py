@@ -12,7 +12,7 @@ __all__ = ["strip"]
 WIDE, PITCH, HIGH, LOW = 1000, 30, 20, 6
 MOST_ROWS = 12
 SINGLE = 150
-"""Epochs in a row, up to which each is a bar of its own."""
+"""Epochs in a row, up to which each is a bar of its own; of more, a bar stands for several."""
 
 
 def strip(run: RunFacts) -> Markup:
@@ -55,13 +55,21 @@ def _row(run: RunFacts, at: int, row: tuple[int, int], longest: int, *, named: b
                 _bars(part, begin - first, longest, HIGH, f"pruned {state}"),
             ]
     label = tag("text", f"{first:,}", x=-8, y=HIGH - 2, class_="side") if named else None
-    inner = tag("svg", *parts, width="100%", height=HIGH, viewBox=f"0 0 {WIDE} {HIGH}", preserveAspectRatio="none")
+    inner = tag(
+        "svg",
+        *parts,
+        width="100%",
+        height=HIGH,
+        viewBox=f"0 0 {WIDE} {HIGH}",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
     return tag("g", label, inner, transform=f"translate(0 {at * PITCH})")
 
 
 def _bars(flags: tuple[bool, ...] | list[bool], first: int, longest: int, high: int, class_: str) -> Markup:
     unit, gap = WIDE / longest, 0.18 if longest <= SINGLE else 0.0
-    found = runs(flags)
+    found = runs(flags, SINGLE)
     if gap:
         found = [(one, one + 1, 1.0) for begin, end, _ in found for one in range(begin, end)]
     drawn = "".join(

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from prunedata.reporting.markup import Markup, join, tag
 from prunedata.reporting.wording import few, ticks
-from prunedata.types import Floats
+from prunedata.types import Floats, Mask
 
 __all__ = ["Chart", "bars", "binned", "columns", "line", "rows", "runs", "step_ticks"]
 
@@ -74,6 +73,7 @@ class Chart:
             viewBox=f"0 0 {WIDE} {self.height}",
             preserveAspectRatio="none",
             overflow="visible",
+            aria_hidden="true",
         )
         return tag(
             "svg",
@@ -130,13 +130,13 @@ def line(chart: Chart, across: Floats, values: Floats, class_: str, *, joined: b
     return tag("path", d="".join(parts), class_=class_) if parts else Markup()
 
 
-def runs(flags: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int, float]]:
+def runs(flags: Sequence[bool] | Mask, finest: int = FINEST) -> list[tuple[int, int, float]]:
     """Return (first, end, share) of stretches of epochs in which the flag's share is alike, of those above 0.
 
-    Up to 300 epochs each is by itself 0 or 1; of more, a stretch has the share of its bin, in quarters.
+    Up to `finest` epochs each is by itself 0 or 1; of more, a stretch has the share of its bin, in quarters.
     """
     given = np.asarray(flags, dtype=np.float64)
-    edges = np.linspace(0, given.size, min(given.size, FINEST) + 1).astype(np.int64)
+    edges = np.linspace(0, given.size, min(given.size, finest) + 1).astype(np.int64)
     found: list[tuple[int, int, float]] = []
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         share = math.ceil(4 * float(given[first:end].mean())) / 4
