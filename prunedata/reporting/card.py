@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from prunedata.reporting.drawing.markup import Markup, join, tag
+from prunedata.reporting.drawing.style import CARD
 from prunedata.reporting.facts import RunFacts, Stateful, facts_of
-from prunedata.reporting.markup import Markup, join, tag
 from prunedata.reporting.overview import standing
-from prunedata.reporting.style import CARD
 from prunedata.reporting.training import loss_panel, schedule_panel
 from prunedata.reporting.wording import percent
 

@@ -9,11 +9,11 @@ import numpy as np
 from prunedata.findings.inspection import most_pruned
 from prunedata.findings.suspects import concentration
 from prunedata.findings.top import count_top
+from prunedata.reporting.drawing.markup import Markup, data, join, tag
+from prunedata.reporting.drawing.parts import Section, figure, legend, note, panels, paragraph, split, table
+from prunedata.reporting.drawing.svg import Chart, bars, binned, line
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, data, join, tag
-from prunedata.reporting.parts import Section, figure, legend, note, panels, paragraph, split, table
 from prunedata.reporting.previews import Preview, Previews
-from prunedata.reporting.svg import Chart, bars, binned, line
 from prunedata.reporting.wording import few, percent, plural, ticks
 from prunedata.types import Array
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from prunedata.findings.advice import Advice
 from prunedata.reporting.citation import PAPER, bibtex, reference
+from prunedata.reporting.drawing.markup import Markup, data, join, tag
+from prunedata.reporting.drawing.parts import Section, panels, paragraph, table
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, data, join, tag
-from prunedata.reporting.parts import Section, panels, paragraph, table
 from prunedata.reporting.wording import few, percent, plural
 
-__all__ = ["advice", "citing", "epochs"]
+__all__ = ["advice", "advised", "citing", "epochs"]
 
 ENDS = 60
 """Epochs shown at each end of a run that has more than twice as many."""
@@ -25,15 +25,21 @@ def advice(runs: Sequence[RunFacts]) -> Section:
 
 
 def _advice_panel(run: RunFacts) -> Markup:
+    found, _ = run.advice
+    sentences = () if found is None else [tag("li", data(sentence, 600)) for sentence in found.evidence]
+    return join(advised(run), tag("h3", "Why"), tag("ul", *sentences)) if sentences else advised(run)
+
+
+def advised(run: RunFacts) -> Markup:
+    """What to do, in a box."""
     found, why_not = run.advice
     if found is None:
         return paragraph(join("Nothing can be advised. ", data(why_not, 400)))
     given = "What this run was advised, and does:" if run.state.advice is not None else "By what the run has seen:"
     if run.state.advice is None and run.done >= run.total:
         given = "For the next run on these data, as this one is finished:"
-    sentences = [tag("li", data(sentence, 600)) for sentence in found.evidence]
     boxed = tag("div", tag("p", tag("strong", _verdict(found, run)), _amount(found, run)), class_="advice")
-    return join(paragraph(given), boxed, tag("h3", "Why"), tag("ul", *sentences))
+    return join(paragraph(given), boxed)
 
 
 def _verdict(found: Advice, run: RunFacts) -> str:

@@ -9,9 +9,10 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
+from prunedata.reporting.closing import advised
+from prunedata.reporting.drawing.markup import Markup, data, join, tag
+from prunedata.reporting.drawing.parts import Section, facts, note, panels, paragraph, table
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, data, join, tag
-from prunedata.reporting.parts import Section, facts, note, panels, paragraph, table
 from prunedata.reporting.wording import duration, few, percent, plural
 
 __all__ = ["comparison", "overview", "standing", "tiles"]
@@ -30,7 +31,7 @@ def standing(run: RunFacts) -> str:
 
 def overview(runs: Sequence[RunFacts]) -> Section:
     """The figures of each run, and its settings."""
-    return Section("overview", "At a glance", panels(runs, lambda run: join(tiles(run), _settings(run))))
+    return Section("overview", "At a glance", panels(runs, lambda run: join(tiles(run), advised(run), _settings(run))))
 
 
 def tiles(run: RunFacts) -> Markup:

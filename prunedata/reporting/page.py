@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 
 from prunedata.reporting import chosen, closing, overview, training
+from prunedata.reporting.drawing.markup import Markup, data, join, shorten, tag
+from prunedata.reporting.drawing.parts import Section
+from prunedata.reporting.drawing.style import PAGE
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, data, join, shorten, tag
-from prunedata.reporting.parts import Section
 from prunedata.reporting.previews import Previews
-from prunedata.reporting.style import PAGE
 from prunedata.types import Array
 
 __all__ = ["page"]
@@ -60,7 +60,6 @@ def _steps(
     yield "overview", lambda: overview.overview(runs)
     if len(runs) == 2:
         yield "comparison", lambda: overview.comparison(runs)
-    yield "advice", lambda: closing.advice(runs)
     yield "schedule", lambda: training.schedule(runs)
     yield "losses", lambda: training.losses(runs)
     yield "times", lambda: training.times(runs)
@@ -68,6 +67,7 @@ def _steps(
     yield "agreement", lambda: chosen.agreement(runs)
     yield "left out", lambda: chosen.left_out(runs, top)
     yield "suspects", lambda: chosen.suspects(runs, top, shown, labels)
+    yield "advice", lambda: closing.advice(runs)
     yield "epochs", lambda: closing.epochs(runs)
     yield "citation", lambda: closing.citing(version)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
-from prunedata.reporting.png import as_pixels, data_uri, shrunk
+from prunedata.reporting.drawing.png import as_pixels, data_uri, shrunk
 
 __all__ = ["Preview", "Previews"]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from prunedata.checks import whole
 from prunedata.errors import PrunedataError
+from prunedata.reporting.drawing.markup import escape
 from prunedata.reporting.facts import Stateful, facts_of
-from prunedata.reporting.markup import escape
 from prunedata.reporting.page import Progress, page
 from prunedata.reporting.previews import Previews
 from prunedata.store.run_store import StoreLike

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from prunedata.reporting.drawing.markup import Markup, join
+from prunedata.reporting.drawing.parts import Section, figure, legend, note, panels, paragraph, split
+from prunedata.reporting.drawing.strip import strip
+from prunedata.reporting.drawing.svg import Chart, binned, columns, line, rows, runs
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, join
-from prunedata.reporting.parts import Section, figure, legend, note, panels, paragraph, split
-from prunedata.reporting.strip import strip
-from prunedata.reporting.svg import Chart, binned, columns, line, rows, runs
 from prunedata.reporting.wording import duration, few, percent, plural, ticks
 from prunedata.types import Floats
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata.reporting.markup import Markup, data, escape, join, shorten, tag
+from prunedata.reporting.drawing.markup import Markup, data, escape, join, shorten, tag
 from tests.reporting.reading import read
 from tests.reporting.runs import HOSTILE
 

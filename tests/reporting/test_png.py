@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-from prunedata.reporting.png import SIDE, as_pixels, data_uri, shrunk
+from prunedata.reporting.drawing.png import SIDE, as_pixels, data_uri, shrunk
 
 SHAPES = st.tuples(st.integers(1, 130), st.integers(1, 130), st.sampled_from([1, 3]))
 

@@ -16,7 +16,6 @@ from tests.store.stored_runs import contents
 
 ANCHORS = [
     "overview",
-    "advice",
     "schedule",
     "loss",
     "time",
@@ -24,6 +23,7 @@ ANCHORS = [
     "agreement",
     "left-out",
     "suspects",
+    "advice",
     "epochs",
     "cite",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from prunedata.reporting.drawing.markup import Markup, tag
+from prunedata.reporting.drawing.svg import runs, step_ticks
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, tag
-from prunedata.reporting.svg import runs, step_ticks
 from prunedata.reporting.wording import few, plural
 
 __all__ = ["strip"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prunedata.reporting.markup import Markup, join, tag
+from prunedata.reporting.drawing.markup import Markup, join, tag
 from prunedata.reporting.wording import few, ticks
 from prunedata.types import Floats, Mask
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from prunedata.reporting.drawing.markup import Markup, join, tag
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.markup import Markup, join, tag
 
 __all__ = ["Section", "facts", "figure", "legend", "note", "panels", "paragraph", "split", "table"]
 

@@ -38,6 +38,7 @@ a{color:var(--accent)}a:focus-visible,summary:focus-visible{outline:3px solid va
 section{background:var(--paper);border:1px solid var(--rule);border-radius:10px;padding:1.25rem 1.4rem;margin:0 0 1rem}
 h2{font-size:1.2rem;margin:0 0 .25rem;letter-spacing:-.01em}h3{font-size:1rem;margin:1rem 0 .3rem}
 section>h3:first-child,.panel>h3:first-child{margin-top:.2rem}p{margin:.25rem 0 .8rem;max-width:70ch}
+ul{margin:.3rem 0;padding-left:1.2rem}li{max-width:75ch}
 .note{color:var(--soft);font-size:.92rem}
 .panels,.split{display:grid;grid-template-columns:minmax(0,1fr);gap:.4rem 2rem}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.7rem;margin:.6rem 0 1rem;padding:0}
@@ -56,7 +57,7 @@ th:first-child,td:first-child{padding-left:0}thead th{color:var(--soft);white-sp
 details{margin:.5rem 0 0}summary{cursor:pointer;color:var(--accent);width:fit-content}
 .advice{border-left:4px solid var(--warm);background:var(--warmback);padding:.75rem 1rem;border-radius:6px;
 margin:.6rem 0}
-.advice strong{color:var(--warm)}.advice p{margin:0}
+.advice strong{color:var(--warm)}.advice p{margin:0;max-width:none}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.2rem,1fr));gap:.8rem;list-style:none;padding:0;
 margin:.7rem 0}.cards.texts{grid-template-columns:repeat(auto-fill,minmax(16rem,1fr))}
 .cards li{border:1px solid var(--rule);border-radius:8px;padding:.6rem;font-size:.87rem;min-width:0;overflow:hidden}
@@ -71,7 +72,9 @@ th,td{padding:.28rem .45rem}}
 @media print{:root{--ink:#000;--soft:#444;--rule:#bbb;--paper:#fff;--back:#fff;--accent:#303f9f;--pale:#dde1f6;
 --warm:#6b3a05;--warmback:#fff}body{font-size:10.5pt}nav,.skip{display:none}
 section{border:0;padding:.3rem 0;break-inside:avoid}section.long{break-inside:auto}h2,h3{break-after:avoid}
-figure,tr,.cards li{break-inside:avoid}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+figure,tr,.cards li{break-inside:avoid}
+details::details-content{content-visibility:visible;height:auto}
+*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 a{color:inherit;text-decoration:none}.table{overflow:visible}}
 """ + FIGURES  # fmt: skip
 
