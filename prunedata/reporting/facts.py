@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
+from os import PathLike
 from statistics import median
 from typing import Any, Protocol
 
@@ -43,6 +44,8 @@ def facts_of(run: StoreLike | Stateful, name: str | None = None) -> RunFacts:
 
 def _last_part(location: object) -> str:
     """The last part of a path or URL: the rest may name a machine, or hold a key."""
+    if not isinstance(location, str | PathLike):  # a zarr store, which has no name
+        return "run"
     text = str(location).partition("?")[0].replace("\\", "/").rstrip("/")
     return text.rpartition("/")[2] or "run"
 

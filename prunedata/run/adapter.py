@@ -89,7 +89,7 @@ class Adapter:
         """Look at an epoch that is about to end, observed and merged; raise if it cannot be right."""
 
     def epoch_ended(self, record: dict[str, Any]) -> None:
-        """An epoch has ended and was committed; `record` is its own of ``Pruner.history``. For loggers."""
+        """An epoch has ended, and is in the store if the run has one; `record` is its own in ``Pruner.history``."""
 
 
 class Adapters:

@@ -6,10 +6,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import zarr
 
 import prunedata
 from prunedata import NeverPrunesWarning, PrunedataError, Pruner, Random, Schedule
+from prunedata.reporting import facts
 from prunedata.reporting.facts import facts_of
+from prunedata.store.reading import read_run
 from tests.reporting.reading import read
 from tests.reporting.runs import HOSTILE, KINDS, SAMPLES, Sheet, finished, observe_only, train, unfinished
 from tests.store.stored_runs import contents
@@ -106,27 +109,27 @@ def test_what_the_page_says(kind, told, tmp_path):
 
 def test_its_figures_are_those_of_the_run(tmp_path):
     pruner = finished(tmp_path / "run.zarr")
-    facts, saved = facts_of(tmp_path / "run.zarr"), pruner.saved
-    assert facts.done == facts.total == 24
-    assert [int(kept) for kept in facts.kept] == [record["kept"] for record in pruner.history]
+    found, saved = facts_of(tmp_path / "run.zarr"), pruner.saved
+    assert found.done == found.total == 24
+    assert [int(kept) for kept in found.kept] == [record["kept"] for record in pruner.history]
     whole = np.median([record["seconds"] for record in pruner.history if not record["pruned"]])
     batches = [-(-record["kept"] // 16) for record in pruner.history]
-    assert facts.predicted.tolist() == pytest.approx([whole * number / 6 for number in batches])
-    assert sum(facts.counts.values()) == sum(facts.times_left_out.values()) == SAMPLES
-    assert sum(times * samples for times, samples in facts.times_left_out.items()) == saved["visits_saved"]
-    assert facts.visits_saved_in_all == pytest.approx(saved["visits_saved_percent"] / 100)
+    assert found.predicted.tolist() == pytest.approx([whole * number / 6 for number in batches])
+    assert sum(found.counts.values()) == sum(found.times_left_out.values()) == SAMPLES
+    assert sum(times * samples for times, samples in found.times_left_out.items()) == saved["visits_saved"]
+    assert found.visits_saved_in_all == pytest.approx(saved["visits_saved_percent"] / 100)
     text = read(prunedata.report(pruner).html).text
     assert f"{saved['visits_saved_percent']:.1f} %{saved['visits_saved']:,} visits" in text
-    chance = 1 - facts.kept[-1] / SAMPLES
+    chance = 1 - found.kept[-1] / SAMPLES
     assert f"By chance it would be {100 * chance:.1f} %." in text
 
 
 def test_what_is_still_ahead_is_planned(tmp_path):
     pruner = unfinished(tmp_path / "run.zarr")
-    facts = facts_of(pruner)
+    found = facts_of(pruner)
     left = sum(SAMPLES - pruner.kept_in(epoch) for epoch in range(30))
-    assert facts.visits_saved_in_all == pytest.approx(left / (30 * SAMPLES))
-    assert facts.planned == tuple(pruner.schedule.prunes(epoch) for epoch in range(30))
+    assert found.visits_saved_in_all == pytest.approx(left / (30 * SAMPLES))
+    assert found.planned == tuple(pruner.schedule.prunes(epoch) for epoch in range(30))
 
 
 def test_the_suspects_are_shown_with_their_classes(tmp_path):
@@ -283,8 +286,32 @@ def test_no_run_there(tmp_path):
         prunedata.report(tmp_path / "nothing.zarr")
 
 
-def test_a_key_in_an_address_is_not_shown():
-    assert prunedata.reporting.facts._last_part("s3://bucket/run.zarr?secret=1") == "run.zarr"
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("s3://key:word@bucket/run.zarr?secret=1", "run.zarr"),
+        ("/home/somebody/run.zarr/", "run.zarr"),
+        (r"C:\somebody\run.zarr", "run.zarr"),
+        ("/", "run"),
+    ],
+)
+def test_a_page_tells_no_more_of_an_address_than_its_end(location, name, monkeypatch, tmp_path):
+    observe_only(tmp_path / "run.zarr")
+    found = read_run(tmp_path / "run.zarr")
+    monkeypatch.setattr(facts, "read_run", lambda _: found)
+    assert facts_of(location).name == name
+
+
+def test_a_zarr_store_has_no_name():
+    store = zarr.storage.MemoryStore()
+    observe_only(store)
+    assert "Run run" in check(prunedata.report(store).html).text
+
+
+@pytest.mark.parametrize("run", [7, None, 1.5, []])
+def test_what_is_no_run(run):
+    with pytest.raises((TypeError, ValueError), match="Expected"):
+        prunedata.report(run)
 
 
 def test_a_run_in_a_notebook(tmp_path):
