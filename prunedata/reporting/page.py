@@ -103,7 +103,7 @@ def _document(runs: Sequence[RunFacts], sections: Sequence[Section]) -> str:
 
 def _heading(runs: Sequence[RunFacts]) -> list[object]:
     if len(runs) == 1:
-        return ["Run ", data(runs[0].name, 80)]
+        return ["Run"] if runs[0].name == "run" else ["Run ", data(runs[0].name, 80)]
     return ["Runs ", data(runs[0].name, 80), " and ", data(runs[1].name, 80)]
 
 

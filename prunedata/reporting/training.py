@@ -56,7 +56,7 @@ def loss_panel(run: RunFacts, known: Floats, epochs: int) -> Markup:
     least, most = float(known.min()), float(known.max())
     up = ticks(0.0 if 0 <= least < 0.7 * most else least, most)
     first, last = run.losses[own[0]], run.losses[own[-1]]
-    told = f"From {few(first)} in epoch {own[0]} to {few(last)} in epoch {own[-1]}."
+    told = f"From {few(first)} in epoch {own[0]:,} to {few(last)} in epoch {own[-1]:,}."
     chart = Chart("Mean loss of each epoch", told, (0, max(1, epochs)), up, centred=0.5)
     across, values = binned(run.losses)
     drawn = chart.draw(columns(chart, runs(run.pruned), "shade"), line(chart, across, values, "curve"))

@@ -305,7 +305,7 @@ def test_a_page_tells_no_more_of_an_address_than_its_end(location, name, monkeyp
 def test_a_zarr_store_has_no_name():
     store = zarr.storage.MemoryStore()
     observe_only(store)
-    assert "Run run" in check(prunedata.report(store).html).text
+    assert "Run\nFinished" in check(prunedata.report(store).html).text
 
 
 @pytest.mark.parametrize("run", [7, None, 1.5, []])

@@ -70,6 +70,8 @@ def _row(run: RunFacts, at: int, row: tuple[int, int], longest: int, *, named: b
 def _bars(flags: tuple[bool, ...] | list[bool], first: int, longest: int, high: int, class_: str) -> Markup:
     unit, gap = WIDE / longest, 0.18 if longest <= SINGLE else 0.0
     found = runs(flags, SINGLE)
+    if high == LOW:  # where a bar stands for several epochs, it says how many of them are pruned
+        found = [one for one in found if one[2] == 1]
     if gap:
         found = [(one, one + 1, 1.0) for begin, end, _ in found for one in range(begin, end)]
     drawn = "".join(
