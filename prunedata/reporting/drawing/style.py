@@ -48,7 +48,7 @@ ul{margin:.3rem 0;padding-left:1.2rem}li{max-width:75ch}
 .tiles dd small{display:block;font-size:.8rem;font-weight:400;color:var(--soft)}
 .facts{display:grid;grid-template-columns:minmax(6.5rem,max-content) minmax(0,1fr);gap:.15rem 1rem;margin:.4rem 0}
 .facts dt{color:var(--soft)}.facts dd{margin:0}
-.table{overflow-x:auto;margin:.5rem 0;overflow-wrap:break-word}
+.table{overflow-x:auto;margin:.5rem 0;overflow-wrap:break-word}td bdi{overflow-wrap:anywhere}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);font-size:.87rem;padding-bottom:.3rem}
 th,td{text-align:right;padding:.28rem .75rem;border-bottom:1px solid var(--rule);vertical-align:top}
