@@ -31,6 +31,7 @@ from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
 from prunedata.policies.random import Random
 from prunedata.policies.running_loss import RunningLoss
 from prunedata.policies.selection import keep_mask
+from prunedata.reporting.report import Report, report
 from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -60,6 +61,7 @@ __all__ = [
     "PrunedataError",
     "Pruner",
     "Random",
+    "Report",
     "RunExists",
     "RunningLoss",
     "Schedule",
@@ -71,4 +73,5 @@ __all__ = [
     "__version__",
     "advise",
     "keep_mask",
+    "report",
 ]

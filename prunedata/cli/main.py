@@ -12,6 +12,7 @@ from typing import NoReturn
 from prunedata import __version__
 from prunedata.cli.arguments import add_top
 from prunedata.cli.plan import add_plan
+from prunedata.cli.report import add_report
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
 from prunedata.cli.text import bar, marks
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     scan.add_argument("--output", default="index.json", metavar="FILE", help="where to write (index.json)")
     scan.add_argument("--json", action="store_true", help="print one JSON object")
     add_runs(commands)
+    add_report(commands)
     return parser
 
 

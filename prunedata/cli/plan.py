@@ -8,11 +8,12 @@ import sys
 from typing import Any
 
 from prunedata.cli.arguments import number
-from prunedata.cli.text import duration, marks, strip, table
+from prunedata.cli.text import marks, strip, table
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import CostModel, Prediction, count_pruned
 from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
+from prunedata.reporting.wording import duration
 
 __all__ = ["add_plan"]
 

@@ -1,4 +1,4 @@
-"""Plain text for a terminal: the strip of a schedule, aligned tables, durations."""
+"""Plain text for a terminal: the strip of a schedule, aligned tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["bar", "duration", "marks", "strip", "table"]
+__all__ = ["bar", "marks", "strip", "table"]
 
 BLOCKS, LETTERS = "░█", ".#"  # an epoch on all samples, an epoch on pruned data
 WIDTH, MOST_ROWS = 100, 40
@@ -38,21 +38,6 @@ def strip(schedule: Schedule, two: str) -> list[str]:
 def bar(share: float, two: str, width: int = 40) -> str:
     """Return a bar for a share from 0 to 1; a share above 0 shows at least one mark."""
     return two[1] * max(round(share * width), share > 0)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them: 4.27 s, 20 min 51 s, 3 h 24 min, 2 d 5 h."""
-    if abs(seconds) < 60:
-        return f"{seconds:.3g} s"
-    sign, left = "-" if seconds < 0 else "", round(abs(seconds))
-    for large, small, big_name, small_name in (
-        (86400, 3600, "d", "h"),
-        (3600, 60, "h", "min"),
-        (60, 1, "min", "s"),
-    ):
-        if left >= large:
-            return f"{sign}{left // large} {big_name} {left % large // small} {small_name}"
-    return f"{sign}{left} s"
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:

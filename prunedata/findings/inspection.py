@@ -8,9 +8,10 @@ from prunedata.findings.savings import savings
 from prunedata.findings.top import count_top
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
-from prunedata.store.state import COUNTING
+from prunedata.store.state import COUNTING, RunState
+from prunedata.types import Ids
 
-__all__ = ["inspect"]
+__all__ = ["inspect", "most_pruned", "times_pruned"]
 
 
 def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
@@ -43,10 +44,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     """
     found = read_run(location)
     state, run, history = found.state, found.state.run, found.state.history
-    counts, hits, visits = (state.counted(name) for name in COUNTING)
-    pruned = np.maximum(len(history) - visits.astype(np.int64), 0)
-    most = np.lexsort((-hits.astype(np.int64), -pruned))[: count_top(top, state.samples)]
-    values, numbers = np.unique(counts, return_counts=True)
+    values, numbers = np.unique(state.counted("counts"), return_counts=True)
     observe_only = run.get("observe_only", False)
     would_prune = sum(record.get("would_prune", 0) for record in history)
     return {
@@ -63,14 +61,30 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(state.arrays.items())],
         "history": history,
         "counts_histogram": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
-        "most_pruned": [
-            {
-                "id": int(i),
-                "pruned": int(pruned[i]),
-                "hits": int(hits[i]),
-                "visits": int(visits[i]),
-                "count": int(counts[i]),
-            }
-            for i in most[pruned[most] > 0]
-        ],
+        "most_pruned": most_pruned(state, top),
     }
+
+
+def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
+    """The `top` samples left out most often, or what fraction of all: their ``id``, and how often they were ``pruned``.
+
+    With it ``hits`` and ``visits`` of the run, and the ``count`` of the window. Of equals the more hits come first.
+    """
+    counts, hits, visits = (state.counted(name) for name in COUNTING)
+    pruned = times_pruned(state)
+    most = np.lexsort((-hits.astype(np.int64), -pruned))[: count_top(top, state.samples)]
+    return [
+        {
+            "id": int(i),
+            "pruned": int(pruned[i]),
+            "hits": int(hits[i]),
+            "visits": int(visits[i]),
+            "count": int(counts[i]),
+        }
+        for i in most[pruned[most] > 0]
+    ]
+
+
+def times_pruned(state: RunState) -> Ids:
+    """In how many finished epochs each sample was not observed, shape (samples,)."""
+    return np.maximum(len(state.history) - state.visits.astype(np.int64), 0)

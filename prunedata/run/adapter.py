@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prunedata.errors import PrunedataError
 from prunedata.run.counts import Tally
@@ -87,6 +87,9 @@ class Adapter:
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Look at an epoch that is about to end, observed and merged; raise if it cannot be right."""
+
+    def epoch_ended(self, record: dict[str, Any]) -> None:
+        """An epoch has ended, and is in the store if the run has one; `record` is its own in ``Pruner.history``."""
 
 
 class Adapters:

@@ -10,6 +10,7 @@ import numpy as np
 
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.findings.advice import Advice
+from prunedata.findings.agreement import note_left_out
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
@@ -152,6 +153,8 @@ class Engine:
                 ledger.known = ledger.known.widened(self.plan.longest_window)
             commit()
         record["overhead"] = ledger.meter.overhead.seconds
+        for adapter in self.adapters:
+            adapter.epoch_ended(record)
         return advised
 
     def end_if_complete(self, epoch: Epoch) -> None:
@@ -201,6 +204,8 @@ class Engine:
         }
         if self.plan.observe_only:
             record["would_prune"] = self.plan.num_pruned if self.plan.would_prune(epoch.number) else 0
+        if epoch.kept < epoch.keep.size:
+            record |= note_left_out(epoch.keep, self.ledger.history)
         return record
 
     def _close(self) -> None:

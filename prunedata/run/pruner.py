@@ -12,6 +12,7 @@ from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
+from prunedata.reporting.card import card
 from prunedata.run.adapter import Adapter
 from prunedata.run.arguments import RunArguments
 from prunedata.run.engine import Engine, Phase
@@ -134,7 +135,9 @@ class Pruner:
     def history(self) -> list[dict[str, Any]]:
         """A record of each finished epoch: ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of
         training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
-        ``would_prune``, the samples that would have been pruned.
+        ``would_prune``, the samples that would have been pruned. From the second on, pruned epochs have
+        ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
+        epoch has a ``sketch`` of what it left out.
         """  # noqa: D205 (the keys are the summary)
         return self._ledger.history
 
@@ -318,6 +321,13 @@ class Pruner:
     def charge(self) -> Overhead:
         """A context manager: what is done within counts as overhead. Nested ones count once."""
         return self._ledger.meter.overhead
+
+    def _repr_html_(self) -> str | None:
+        """The run as a notebook shows it. None, which shows the plain text, where it cannot be asked right now."""
+        try:
+            return card(self)
+        except PrunedataError:
+            return None
 
     # -- persistence
 

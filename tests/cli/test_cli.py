@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import prunedata
 from prunedata.cli.summary import summary
-from prunedata.cli.text import bar, duration, marks, strip, table
+from prunedata.cli.text import bar, marks, strip, table
 from prunedata.plan.cost import CostModel
 from prunedata.plan.schedule import Schedule
+from prunedata.reporting.wording import duration
 from prunedata.run.pruner import Pruner
 
 RUN = "plan --samples 50000 --epochs 200 --batch-size 128"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from prunedata import Adapter, Delivery, LossRanked, PrunedataError, Pruner, Schedule, SkippedSamples
+from prunedata.store.reading import read_run
 
 SCHEDULE = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
 IDS = np.arange(20)
@@ -52,6 +53,34 @@ def test_they_are_called_in_the_order_in_which_they_were_attached():
         ("first", "end", 0, 20),
         ("second", "end", 0, 20),
     ]
+
+
+class Logger(Adapter):
+    """Looks at the run when an epoch has ended."""
+
+    def __init__(self, run, place):
+        self.run, self.place, self.seen = run, place, []
+
+    def epoch_ended(self, record):
+        assert record is self.run.history[-1]
+        stored = read_run(self.place).state
+        self.seen.append((record["number"], self.run.next_epoch, len(stored.history), int(self.run.visits.sum())))
+        if record["number"] == 1:
+            raise RuntimeError("disk full")
+
+
+def test_a_logger_is_told_when_an_epoch_has_ended_and_is_stored(tmp_path):
+    run = make(store=tmp_path / "run.zarr")
+    logger = run.attach(Logger(run, tmp_path / "run.zarr"))
+    for _ in range(4):
+        epoch = run.begin_epoch()
+        run.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+        if epoch.number == 1:
+            with pytest.raises(RuntimeError, match="disk full"):
+                run.end_epoch()
+        else:
+            run.end_epoch()
+    assert logger.seen == [(0, 1, 1, 20), (1, 2, 2, 35), (2, 3, 3, 50), (3, 4, 4, 65)]
 
 
 def test_one_with_a_key_is_attached_once():

@@ -1,0 +1,1 @@
+"""Live loggers: what each epoch of a run comes to, for TensorBoard and for Weights & Biases."""

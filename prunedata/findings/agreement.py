@@ -1,0 +1,64 @@
+"""How far successive pruned epochs leave out the same samples.
+
+A run keeps no masks of its past epochs. The record of the last pruned epoch has a *sketch* of what it left out: one bit
+for each of at most 4,096 samples, always the same ones. When the next pruned epoch ends, both sketches are compared,
+and the older one is dropped. So the number is the same in a run that was stopped and resumed, and up to 4,096 samples
+it is exact. Of a million samples, a fifth pruned, its standard error is below 2 points.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.types import Ids, Mask
+
+__all__ = ["SKETCHED", "agreement", "drawn", "note_left_out", "sketch"]
+
+SKETCHED = 4096
+"""Samples in a sketch, at most: 684 characters."""
+GOLDEN = 0x9E3779B97F4A7C15
+"""2**64 over the golden ratio: of each stretch of ids another is drawn, in no step with classes or shards."""
+
+
+@lru_cache(maxsize=8)
+def drawn(samples: int) -> Ids:
+    """The ids that a sketch looks at, shape (n,): all of them, or one of each of 4,096 stretches. Don't change it."""
+    if samples <= SKETCHED:
+        return np.arange(samples)
+    edges = np.arange(SKETCHED + 1) * samples // SKETCHED
+    within = (np.arange(SKETCHED, dtype=np.uint64) * np.uint64(GOLDEN) >> np.uint64(11)) * 2.0**-53
+    return edges[:-1] + (within * np.diff(edges)).astype(np.int64)
+
+
+def sketch(keep: Mask) -> str:
+    """Which of the drawn samples a mask of shape (samples,) leaves out, as text that JSON can hold."""
+    return b64encode(np.packbits(~keep[drawn(keep.size)]).tobytes()).decode("ascii")
+
+
+def agreement(before: str, now: str) -> float | None:
+    """Share of the samples left out now that were left out before too, 0 to 1; None if the sketches don't tell."""
+    try:
+        first, second = (np.frombuffer(b64decode(text, validate=True), dtype=np.uint8) for text in (before, now))
+    except (Error, TypeError, ValueError):  # of a store that something else has written
+        return None
+    out = _ones(second) if first.size == second.size else 0
+    return _ones(first & second) / out if out else None
+
+
+def _ones(bits: npt.NDArray[np.uint8]) -> int:
+    return int(np.unpackbits(bits).sum())
+
+
+def note_left_out(keep: Mask, history: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the record of a pruned epoch says of its mask: ``agreement``, where there is one, and ``sketch``.
+
+    The sketch of the pruned epoch before is taken out of `history`: only the last is of use.
+    """
+    now = sketch(keep)
+    before = next((record.pop("sketch") for record in reversed(history) if "sketch" in record), None)
+    share = None if before is None else agreement(before, now)
+    return {"sketch": now} if share is None else {"agreement": share, "sketch": now}

@@ -1,0 +1,232 @@
+"""What a page tells of one run, worked out once from the state of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from os import PathLike
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+
+from prunedata.errors import PrunedataError
+from prunedata.findings.advice import Advice, advise
+from prunedata.findings.inspection import times_pruned
+from prunedata.findings.savings import savings
+from prunedata.findings.suspects import most_suspect, rates
+from prunedata.plan.cost import count_kept
+from prunedata.plan.schedule import Schedule
+from prunedata.store.reading import read_run
+from prunedata.store.run_store import StoreLike
+from prunedata.store.state import RunState
+from prunedata.types import Floats, Ids, Mask
+
+__all__ = ["RunFacts", "Stateful", "facts_of"]
+
+
+class Stateful(Protocol):
+    """A live run, as a :class:`prunedata.Pruner`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands."""
+        ...
+
+
+def facts_of(run: StoreLike | Stateful, name: str | None = None) -> RunFacts:
+    """Return the facts of a run, live or in a store; `name` is what the page calls it."""
+    state_of: Callable[[], dict[str, Any]] | None = getattr(run, "state_dict", None)
+    if state_of is not None:
+        return RunFacts(name or "run", RunState.from_checkpoint(state_of()))
+    return RunFacts(name or _last_part(run), read_run(run).state)  # type: ignore[arg-type]  # it has no state_dict
+
+
+def _last_part(location: object) -> str:
+    """The last part of a path or URL: the rest may name a machine, or hold a key."""
+    if not isinstance(location, str | PathLike):  # a zarr store, which has no name
+        return "run"
+    text = str(location).partition("?")[0].replace("\\", "/").rstrip("/")
+    return text.rpartition("/")[2] or "run"
+
+
+class RunFacts:
+    """The facts of one run.
+
+    Parameters
+    ----------
+    name : str
+        What the page calls it.
+    state : RunState
+    """
+
+    def __init__(self, name: str, state: RunState) -> None:
+        self.name, self.state = name, state
+        self.samples, self.history = state.samples, state.history
+        self.schedule = Schedule.from_dict(state.schedule)
+        self.total = self.schedule.epochs
+        self.done = len(state.history)
+
+    # -- its epochs
+
+    @cached_property
+    def kept(self) -> Floats:
+        """Samples that each finished epoch trained on, shape (epochs,)."""
+        return self._column("kept")
+
+    @cached_property
+    def losses(self) -> Floats:
+        """Mean loss of each finished epoch, shape (epochs,); NaN where none was observed."""
+        return self._column("mean_loss")
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Seconds of training of each finished epoch, shape (epochs,)."""
+        return self._column("seconds")
+
+    @cached_property
+    def overhead(self) -> Floats:
+        """Seconds spent in this library in each finished epoch, shape (epochs,)."""
+        return self._column("overhead")
+
+    @cached_property
+    def agreement(self) -> Floats:
+        """Share of those left out that the pruned epoch before left out too, shape (epochs,); NaN if not known."""
+        return self._column("agreement")
+
+    @cached_property
+    def agreement_by_chance(self) -> Floats:
+        """What two sets of these sizes would agree by chance, shape (epochs,); NaN where there is no agreement."""
+        shares = np.full(self.done, np.nan)
+        before = np.nan
+        for epoch in np.flatnonzero(self.pruned):
+            shares[epoch], before = before, 1 - self.kept[epoch] / self.samples
+        return np.where(np.isnan(self.agreement), np.nan, shares)
+
+    @property
+    def pruned(self) -> Mask:
+        """Which finished epochs left samples out, shape (epochs,)."""
+        return np.asarray(self.kept < self.samples)
+
+    def _column(self, name: str) -> Floats:
+        found = np.full(self.done, np.nan)
+        for at, record in enumerate(self.history):
+            value = record.get(name)
+            if isinstance(value, int | float) and math.isfinite(value):
+                found[at] = value
+        return found
+
+    @cached_property
+    def planned(self) -> tuple[bool, ...]:
+        """For each epoch of the whole run whether it left samples out, or will."""
+        would = not self.observe_only and self.verdict in (None, "prune") and self.left_out > 0
+        ahead = (would and self.schedule.prunes(epoch) for epoch in range(self.done, self.total))
+        return (*map(bool, self.pruned), *ahead)
+
+    @property
+    def left_out(self) -> int:
+        """Samples that a pruned epoch leaves out, whole batches kept."""
+        prune = int(self.state.run["prune"])
+        if self.state.advice is not None:
+            prune = min(prune, int(self.state.advice.get("prune", prune)))
+        return self.samples - count_kept(self.samples, prune, self.batch_size)
+
+    # -- what it was given
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples of a batch, if the run was told."""
+        size: int | None = self.state.run.get("batch_size")
+        return size
+
+    @property
+    def observe_only(self) -> bool:
+        """Whether the run only watches."""
+        return bool(self.state.run.get("observe_only", False))
+
+    @property
+    def auto(self) -> bool:
+        """Whether the run does what it is advised."""
+        return bool(self.state.run["policy"].get("name") == "auto")
+
+    @property
+    def verdict(self) -> str | None:
+        """What a run with the policy auto was advised."""
+        return None if self.state.advice is None else str(self.state.advice.get("verdict"))
+
+    @property
+    def policy(self) -> str:
+        """The policy with its settings, as it would be written."""
+        settings = dict(self.state.run["policy"])
+        name = settings.pop("name", "?")
+        return name if self.auto else f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"
+
+    # -- what it has come to
+
+    @cached_property
+    def saved(self) -> dict[str, Any]:
+        """As :func:`prunedata.findings.savings.savings`."""
+        return savings(self.history, self.samples, self.batch_size)
+
+    @property
+    def visits_saved_in_all(self) -> float:
+        """Share of the sample visits that the whole run saves, what is still ahead as planned."""
+        ahead = sum(self.planned[self.done :]) * self.left_out
+        return float(self.saved["visits_saved"] + ahead) / (self.total * self.samples)
+
+    @property
+    def would_save(self) -> float:
+        """Share of the visits so far that pruning would have saved in a run that only watched."""
+        would = sum(int(record.get("would_prune", 0)) for record in self.history)
+        return would / max(1, self.done * self.samples)
+
+    @cached_property
+    def predicted(self) -> Floats | None:
+        """Seconds that each finished epoch should take by its batches, shape (epochs,); None if there is no measure.
+
+        The measure is the median of the epochs on all samples: the first warms up, and the median does not mind.
+        """
+        whole = self.seconds[~self.pruned]
+        whole = whole[np.isfinite(whole)]
+        if not whole.size:
+            return None
+        size = self.batch_size or 1
+        return np.asarray(median(whole.tolist()) * np.ceil(self.kept / size) / math.ceil(self.samples / size))
+
+    @cached_property
+    def observed(self) -> bool:
+        """Whether any losses were observed."""
+        return bool(self.state.visits.any())
+
+    @cached_property
+    def times_left_out(self) -> dict[int, int]:
+        """How many samples were left out in so many epochs."""
+        values, numbers = np.unique(times_pruned(self.state), return_counts=True)
+        return dict(zip(values.tolist(), numbers.tolist(), strict=True))
+
+    @cached_property
+    def counts(self) -> dict[int, int]:
+        """How many samples have each count of the window."""
+        values, numbers = np.unique(self.state.counted("counts"), return_counts=True)
+        return dict(zip(values.tolist(), numbers.tolist(), strict=True))
+
+    @cached_property
+    def rates(self) -> Floats:
+        """How suspect each sample looks, shape (samples,)."""
+        return rates(self.state.hits, self.state.visits, self.state.high)
+
+    def suspects(self, top: int) -> Ids:
+        """Ids of the most suspect samples, the worst first."""
+        return most_suspect(self.rates, self.state.visits, top)
+
+    @cached_property
+    def advice(self) -> tuple[Advice | None, str]:
+        """What the run was advised, or would be now, and else why there is none."""
+        try:
+            if self.state.advice is not None:
+                return Advice.from_dict(self.state.advice), ""
+            prune = int(self.state.run["prune"])
+            known = (self.state.hits, self.state.visits, self.state.high, self.done)
+            return advise(*known, self.schedule, self.samples, tolerance=self.state.tolerance, prune=prune), ""
+        except PrunedataError as error:
+            return None, str(error)

@@ -1,0 +1,91 @@
+"""A run in TensorBoard, read back from the files that it writes."""
+
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from prunedata import PrunedataError, Pruner, Schedule
+from prunedata.adapters.logging import tensorboard
+
+
+@pytest.fixture
+def writer(tmp_path, monkeypatch):
+    if "tensorflow" not in sys.modules:  # without it TensorBoard loads it, for remote file systems
+        monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(tmp_path) as opened:
+        yield opened
+
+
+def train(pruner, stop=None):
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(32):
+            pruner.observe(ids, np.cos(ids) + 2)
+        if epoch.number + 1 == stop:
+            break
+    return pruner
+
+
+def read(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "histograms": 0})
+    found.Reload()
+    return found
+
+
+def test_every_epoch_is_written(writer, tmp_path):
+    pruner = Pruner(200, Schedule(8, 8, 3, 2, 1), prune="20%")
+    tensorboard.log(pruner, writer)
+    tensorboard.log(pruner, writer)
+    train(pruner)
+    writer.flush()
+    found = read(tmp_path)
+    for name in ("kept", "mean_loss", "seconds", "agreement"):
+        wanted = [(record["number"], record[name]) for record in pruner.history if name in record]
+        got = [(event.step, event.value) for event in found.Scalars(f"prunedata/{name}")]
+        assert [step for step, _ in got] == [step for step, _ in wanted]
+        assert [value for _, value in got] == pytest.approx([value for _, value in wanted], rel=1e-6)
+    last = found.Scalars("prunedata/visits_saved_percent")[-1].value
+    assert last == pytest.approx(pruner.saved["visits_saved_percent"])
+    for name, values in (("counts", pruner.counts), ("visits", pruner.visits)):
+        shown = found.Histograms(f"prunedata/{name}")
+        assert [event.step for event in shown] == list(range(8))
+        last = shown[-1].histogram_value
+        assert last.num == 200
+        wanted = np.histogram(values, bins=[-np.inf, *last.bucket_limit])[0]
+        assert last.bucket == wanted.tolist()
+
+
+def test_a_run_that_goes_on_goes_on_there(writer, tmp_path):
+    for resume in (False, True):
+        pruner = Pruner(40, Schedule.steady(6), prune=0.2, store=tmp_path / "run.zarr", resume=resume)
+        tensorboard.log(pruner, writer)
+        train(pruner, stop=None if resume else 3)
+        pruner.commit()
+        del pruner
+    writer.flush()
+    assert [event.step for event in read(tmp_path).Scalars("prunedata/kept")] == list(range(6))
+
+
+def test_a_run_without_losses(writer, tmp_path):
+    from prunedata import Random
+
+    pruner = Pruner(40, Schedule.steady(3), prune=0.2, policy=Random())
+    tensorboard.log(pruner, writer)
+    for epoch in pruner.epochs():
+        pruner.excuse(epoch.kept)
+    writer.flush()
+    tags = read(tmp_path).Tags()["scalars"]
+    assert "prunedata/mean_loss" not in tags
+    assert "prunedata/kept" in tags
+
+
+def test_what_is_refused(writer):
+    with pytest.raises(PrunedataError, match="Expected a SummaryWriter"):
+        tensorboard.log(Pruner(10, Schedule.steady(12), prune=0.2), "runs")
+    with pytest.raises(PrunedataError, match=r"Expected a Pruner to log\. Got str"):
+        tensorboard.log("run.zarr", writer)

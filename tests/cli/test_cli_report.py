@@ -1,0 +1,123 @@
+"""prunedata report: the page it writes, of real stores, and what it refuses."""
+
+import sys
+import webbrowser
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.reporting.reading import read
+from tests.reporting.runs import KINDS, SAMPLES
+
+DATA = """
+import numpy as np
+
+class Texts(list):
+    classes = ("<b>good", "bad")
+    targets = np.arange({samples}) % 2
+
+def train_set():
+    return Texts((f"text {{i}} <script>", i % 2) for i in range({samples}))
+
+ready = train_set()
+
+def broken():
+    raise RuntimeError("no such disk")
+
+number = 7
+"""
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    KINDS["observe_only"](tmp_path / "run.zarr")
+    yield "run.zarr"
+    for name in [one for one in sys.modules if one.startswith("texts_of_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def module(store, tmp_path, request):
+    """A module of the user's in the current folder; each test has its own name for it."""
+    name = f"texts_of_{zlib.crc32(request.node.name.encode())}"
+    (tmp_path / f"{name}.py").write_text(DATA.format(samples=SAMPLES), encoding="utf-8")
+    return name
+
+
+def test_the_page_is_written(say, store, tmp_path):
+    status, out, err = say(f"report {store}")
+    assert (status, err) == (0, "")
+    size = (tmp_path / "report.html").stat().st_size
+    assert out == f"{size / 1000:,.0f} kB -> report.html\n"
+    assert "Run run.zarr" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
+
+
+@pytest.mark.parametrize("name", ["train_set", "ready"])
+def test_with_a_data_set(say, store, module, name, tmp_path):
+    status, _, err = say(f"report {store} -o page.html --dataset {module}:{name} --top 3")
+    assert (status, err) == (0, "")
+    page = read((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "text 18 <script>" in page.text
+    assert "label <b>good" in page.text
+    assert "Where they gather" in page.text
+
+
+def test_with_labels_from_a_file(say, store, tmp_path):
+    np.save("labels.npy", np.arange(SAMPLES) % 3)
+    assert say(f"report {store} --labels labels.npy")[0] == 0
+    assert "Where they gather" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
+
+
+def test_beside_another_run(say, store, tmp_path):
+    KINDS["unfinished"](tmp_path / "other.zarr")
+    assert say(f"report {store} --compare other.zarr")[0] == 0
+    assert "Runs run.zarr and other.zarr" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
+
+
+def test_it_is_opened(say, store, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(webbrowser, "open", asked.append)
+    assert say(f"report {store} --open")[0] == 0
+    assert asked == [(tmp_path / "report.html").as_uri()]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--dataset train_set", "Expected --dataset as module:function, such as data:train_set. Got train_set."),
+        ("--dataset texts_of_nobody:train_set", "Got ModuleNotFoundError: No module named 'texts_of_nobody'"),
+        ("--label-column x", "Expected --labels beside --label-column"),
+        ("--top 0", "Expected top to be at least 1. Got 0."),
+        ("--compare nothing.zarr", "nothing.zarr. Got nothing."),
+        ("-o no/such/folder/report.html", "No such file or directory"),
+    ],
+)
+def test_what_is_refused(say, store, options, told):
+    status, out, err = say(f"report {store} {options}")
+    assert (status, out) == (2, "")
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("broken", "Got RuntimeError: no such disk."),
+        ("nothing", "has no attribute 'nothing'"),
+        ("number", "Expected a data set with dataset[id] and len(dataset), to show samples. Got int."),
+    ],
+)
+def test_a_data_set_that_is_none(say, store, module, name, told):
+    status, _, err = say(f"report {store} --dataset {module}:{name}")
+    assert status == 2
+    assert told in err
+
+
+def test_progress_on_a_terminal_only(say, store, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    _, out, err = say(f"report {store}")
+    assert "suspects" in err
+    assert err.endswith("\r\x1b[K")
+    assert "\x1b" not in out

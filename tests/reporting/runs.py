@@ -1,0 +1,115 @@
+"""Runs of every kind that a report may be asked for."""
+
+import numpy as np
+
+from prunedata import Pruner, Random, RunningLoss, Schedule
+
+__all__ = ["HOSTILE", "KINDS", "Sheet", "train"]
+
+SAMPLES = 90
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "</style><b>&lt;",
+    "\u202etxt.exe\u2066 \u200f",
+    "nul\x00esc\x1b[31m\x7f\x85",
+    "lone \ud800 surrogate",
+    "line\u2028and\u2029paragraph",
+    "long " * 10_000,
+    "W" * 5_000,
+    "javascript:alert(1)",
+    "{{7*7}} ${7*7}",
+)
+"""Names and texts as somebody's data may have them."""
+
+
+def train(pruner, stop=None, observe=True):
+    """Train on losses that fall, but for those of every ninth sample."""
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(32):
+            if observe:
+                pruner.observe(ids, np.where(ids % 9 == 0, 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)))
+        if not observe:
+            pruner.excuse(epoch.kept)
+        if epoch.number + 1 == stop:
+            break
+    pruner.commit()
+    return pruner
+
+
+def steady(place, **options):
+    return Pruner(SAMPLES, Schedule.steady(24), prune=0.2, store=place, **options)
+
+
+def never_begun(place):
+    return steady(place)
+
+
+def random_without_losses(place):
+    return train(steady(place, policy=Random()), observe=False)
+
+
+def observe_only(place):
+    return train(steady(place, observe_only=True, classes=10))
+
+
+def finished(place):
+    return train(steady(place, policy=RunningLoss(), batch_size=16, classes=10))
+
+
+def unfinished(place):
+    return train(Pruner(SAMPLES, Schedule(30, 10, 3, 3, 2, 2), prune=0.2, store=place), stop=14)
+
+
+def within_an_epoch(place):
+    pruner = train(steady(place), stop=7)
+    pruner.observe(next(pruner.begin_epoch().batches(8)), np.ones(8))
+    pruner.commit()
+    return pruner
+
+
+def auto(place):
+    return train(steady(place, policy="auto", classes=4))
+
+
+def auto_before_advice(place):
+    return train(steady(place, policy="auto", classes=4), stop=3)
+
+
+def never_pruned(place):
+    return train(steady(place), stop=3)
+
+
+def all_pruned_but_one(place):
+    return train(Pruner(SAMPLES, Schedule(6, 6, 1, 1, 1), prune=0.5, store=place))
+
+
+def one_epoch(place):
+    return train(Pruner(SAMPLES, Schedule(1, 1, 1, 1, 1), prune=0.5, store=place, observe_only=True))
+
+
+KINDS = {
+    one.__name__: one
+    for one in (
+        never_begun, random_without_losses, observe_only, finished, unfinished, within_an_epoch, auto,
+        auto_before_advice, never_pruned, all_pruned_but_one, one_epoch,
+    )
+}  # fmt: skip
+
+
+class Sheet:
+    """A data set of small images or of texts, with class names and keys that mean harm."""
+
+    classes = HOSTILE
+
+    def __init__(self, samples=SAMPLES, texts=False):
+        self.targets = np.arange(samples) % len(HOSTILE)
+        self.texts = texts
+
+    def __len__(self):
+        return self.targets.size
+
+    def __getitem__(self, index):
+        label = int(self.targets[index])
+        image = np.random.default_rng(index).random((3, 40, 30), dtype=np.float32)
+        return {"__key__": HOSTILE[label], "data": HOSTILE[-label] if self.texts else image, "label": label}

@@ -1,0 +1,192 @@
+"""The page in a real browser: nothing is loaded, nothing complains, every picture is drawn, and nothing sticks out."""
+
+import shutil
+from importlib.util import find_spec
+
+import pytest
+
+import prunedata
+from tests.reporting.runs import KINDS, Sheet
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome is on the path"),
+    pytest.mark.skipif(find_spec("playwright") is None, reason="playwright is not installed"),
+]
+
+LIGHT, DARK = "light", "dark"
+WHOLE = ("images", "two")
+"""Pages that are photographed from top to bottom, which takes a while."""
+UNDRAWN = """() => [...document.querySelectorAll('svg[role=img], main img, svg path, svg rect')].filter(one => {
+  if (one.closest('details:not([open])')) return false;
+  const box = one.getBoundingClientRect();
+  return one.tagName === 'IMG' ? !(one.complete && one.naturalWidth > 0 && box.width > 0)
+       : one.tagName === 'path' ? !(box.width > 0 || box.height > 0 || one.getTotalLength() >= 0)
+       : !(box.width > 0 && box.height > 0);
+}).map(one => one.outerHTML.slice(0, 200))"""
+STICKING_OUT = """() => {
+  const wide = document.documentElement.clientWidth;
+  const out = [...document.querySelectorAll('svg text, h1, h2, h3, p, li, dd, svg[role=img]')].filter(one => {
+    if (one.closest('.table, details:not([open]), pre')) return false;
+    const box = one.getBoundingClientRect();
+    return box.width > 0 && (box.left < -0.5 || box.right > wide + 0.5);
+  }).map(one => one.textContent.slice(0, 60));
+  return document.documentElement.scrollWidth > wide ? ['the page itself', ...out] : out;
+}"""
+CONTRAST = """() => {
+  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const colour = parts(getComputedStyle(one).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = {};
+  const every = 'h1, h2, p, td, th, dt, dd, small, a, summary, li, strong, svg text, pre';
+  for (const one of document.querySelectorAll(every)) {
+    const style = getComputedStyle(one);
+    const pair = [light(parts(one.closest('svg') ? style.fill : style.color)), light(behind(one))];
+    const [a, b] = pair.sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) found[one.tagName + '.' + one.getAttribute('class')] = ratio;
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A page of each kind of run, with pictures where it makes sense, and one of two runs."""
+    folder = tmp_path_factory.mktemp("pages")
+    made = {}
+    for kind in ("never_begun", "random_without_losses", "observe_only", "unfinished", "finished"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *_, **__: None)
+            KINDS[kind](folder / f"{kind}.zarr")
+        made[kind] = folder / f"{kind}.html"
+        prunedata.report(folder / f"{kind}.zarr", made[kind])
+    for name, options in {
+        "images": {"dataset": Sheet()},
+        "texts": {"dataset": Sheet(texts=True)},
+        "two": {"compare": folder / "unfinished.zarr"},
+    }.items():
+        made[name] = folder / f"{name}.html"
+        prunedata.report(folder / "finished.zarr", made[name], **options)
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # CI runs as root, where Chromium's own sandbox does not.
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def opened(browser, address, width, scheme, scripts=True):
+    """The page in a new window, and all that it said or asked for."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts
+    )
+    page, heard = context.new_page(), []
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: heard.append(request.url))
+    page.goto(address)
+    asked = [one for one in heard if one != address and not one.startswith("data:")]
+    return page, asked
+
+
+class TestInABrowser:
+    """A class, so that one worker opens the browser and makes the pages once."""
+
+    @pytest.mark.parametrize("width", [380, 1280])
+    @pytest.mark.parametrize("scheme", [LIGHT, DARK])
+    def test_every_page_is_drawn_and_nothing_is_asked_for(self, browser, pages, width, scheme, tmp_path):
+        backgrounds = set()
+        for name, path in pages.items():
+            page, heard = opened(browser, path.as_uri(), width, scheme)
+            assert heard == [], name
+            assert page.evaluate(UNDRAWN) == [], name
+            assert page.evaluate(STICKING_OUT) == [], name
+            assert page.evaluate(CONTRAST) == {}, name
+            backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            picture = tmp_path / f"{name}-{width}-{scheme}.png"
+            page.screenshot(path=picture, full_page=name in WHOLE)
+            assert picture.stat().st_size > 5_000
+            page.context.close()
+        assert backgrounds == {"rgb(245, 246, 249)" if scheme == LIGHT else "rgb(15, 18, 26)"}
+
+    def test_it_is_read_without_a_script(self, browser, pages):
+        page, heard = opened(browser, pages["finished"].as_uri(), 1280, LIGHT, scripts=False)
+        assert heard == []
+        assert "sample visits saved" in page.inner_text("main")
+        page.click("text=Settings of the run")
+        assert page.is_visible("text=batch size")
+
+    def test_a_page_that_loads_something_is_noticed(self, browser, pages, tmp_path):
+        """The check can fail: the page's own rule keeps the browser from loading it, and the console says so."""
+        bad = tmp_path / "bad.html"
+        text = pages["finished"].read_text(encoding="utf-8")
+        bad.write_text(
+            text.replace(
+                "<main", '<img src="https://example.org/x.png"><script>document.title = "ran"</script><main', 1
+            ),
+            encoding="utf-8",
+        )
+        page, heard = opened(browser, bad.as_uri(), 1280, LIGHT)
+        assert any("Content Security Policy" in one for one in heard)
+        assert page.title() != "ran"
+        assert page.evaluate(UNDRAWN.replace("main img", "img")) != []
+
+    def test_headings_and_pictures_have_names_for_a_screen_reader(self, browser, pages):
+        page, _ = opened(browser, pages["two"].as_uri(), 1280, LIGHT)
+        snapshot = page.locator("body").aria_snapshot()
+        for told in (
+            "banner:",
+            "main:",
+            "contentinfo:",
+            'navigation "Sections":',
+            'region "Schedule":',
+            'heading "Run',
+        ):
+            assert told in snapshot, snapshot
+        assert 'img "Mean loss of each epoch"' in snapshot
+        assert "- img\n" not in snapshot
+
+    def test_on_paper_it_keeps_its_pictures(self, browser, pages, tmp_path):
+        page, _ = opened(browser, pages["finished"].as_uri(), 1280, DARK)
+        page.emulate_media(media="print")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate(UNDRAWN) == []
+        page.pdf(path=tmp_path / "report.pdf")
+        assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+    def test_in_a_notebook_it_stands_in_a_frame(self, browser, pages, tmp_path):
+        found = prunedata.report(pages["finished"].with_suffix(".zarr"))
+        frame = tmp_path / "frame.html"
+        frame.write_text(f"<!doctype html><body>{found._repr_html_()}", encoding="utf-8")
+        page, heard = opened(browser, frame.as_uri(), 1280, LIGHT)
+        assert [one for one in heard if one != "about:srcdoc"] == []
+        assert page.frame_locator("iframe").locator("h1").inner_text() == "Run finished.zarr"
+
+    def test_a_run_shows_itself_in_a_notebook(self, browser, tmp_path):
+        pruner = KINDS["unfinished"](tmp_path / "run.zarr")
+        for paper, ink in (("#fff", "#111"), ("#111", "#eee")):
+            cell = tmp_path / "cell.html"
+            cell.write_text(
+                f"<!doctype html><body style='background:{paper};color:{ink}'>{pruner._repr_html_()}", encoding="utf-8"
+            )
+            page, heard = opened(browser, cell.as_uri(), 800, LIGHT)
+            assert heard == []
+            assert page.evaluate(UNDRAWN) == []
+            assert page.evaluate("getComputedStyle(document.querySelector('svg .curve')).strokeWidth") == "2px"
+            page.screenshot(path=tmp_path / f"cell-{ink[1:]}.png")

@@ -1,0 +1,105 @@
+"""What samples look like, of the data sets that people have."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from prunedata import PrunedataError
+from prunedata.reporting.previews import Preview, Previews
+
+
+class Rows(list):
+    """A list that can have more than a list has."""
+
+
+def shown(*items, **more):
+    rows = Rows(items)
+    for name, value in more.items():
+        setattr(rows, name, value)
+    return Previews(rows, len(items)).of(0)
+
+
+GREY = np.full((4, 4), 0.5)
+
+
+@pytest.mark.parametrize("image", [GREY, Image.new("L", (4, 4)), Image.new("P", (4, 4)), Image.new("RGBA", (4, 4))])
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x, 3), lambda x: [x, 3], lambda x: {"img": x, "label": 3}])
+def test_images(image, form):
+    assert shown(form(image)).image.startswith("data:image/png;base64,")
+
+
+def test_tensors():
+    torch = pytest.importorskip("torch")
+    found = shown((torch.zeros(3, 5, 5, requires_grad=True), torch.tensor(1)), classes=["cat", "dog"])
+    assert found.image is not None
+    assert found.label == "dog"
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ("a text", Preview(text="a text")),
+        (("a text", 1), Preview(text="a text", label="dog")),
+        (("a text", np.int64(0)), Preview(text="a text", label="cat")),
+        (("a text", 5), Preview(text="a text", label="5")),
+        (("a text", -1), Preview(text="a text", label="-1")),
+        (("a text", "bird"), Preview(text="a text", label="bird")),
+        (("a text", 0.5), Preview(text="a text", label="0.5")),
+        (("a text", [0, 1]), Preview(text="a text")),
+        ({"__key__": "000/17", "txt": "a text", "cls": 1}, Preview(text="a text", label="dog", key="000/17")),
+        ({"id": 7, "text": "a text"}, Preview(text="a text", key="7")),
+        (np.zeros(64), Preview(text="ndarray of shape (64,)")),
+        (b"bytes", Preview(text="bytes")),
+        ([], Preview(text="list")),
+        ({}, Preview()),
+        (None, Preview(text="NoneType")),
+    ],
+)
+def test_what_is_shown_of_an_item(item, expected):
+    assert shown(item, classes=["cat", "dog"]) == expected
+
+
+def test_an_item_that_cannot_be_read():
+    class Broken(Rows):
+        def __getitem__(self, index):
+            raise OSError("no such file")
+
+    assert Previews(Broken([1]), 1).of(0).text == "could not be read: OSError: no such file"
+
+
+def test_a_hugging_face_data_set():
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "<pos>"])}
+    )
+    rows = datasets.Dataset.from_dict({"text": ["good", "bad"], "label": [1, 0]}, features=features)
+    previews = Previews(rows, 2)
+    assert previews.of(0) == Preview(text="good", label="<pos>")
+    assert previews.labels().tolist() == ["<pos>", "neg"]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"targets": [0, 1, 1], "classes": ["cat", "dog"]}, ["cat", "dog", "dog"]),
+        ({"labels": np.array([0, 1, 2]), "classes": ["cat", "dog"]}, [0, 1, 2]),
+        ({"targets": ["x", "y", "x"]}, ["x", "y", "x"]),
+        ({"targets": [0, 1]}, None),
+        ({"targets": [0.5, 1.5, 2.5]}, None),
+        ({"labels": lambda: [1, 2, 3]}, None),
+        ({}, None),
+    ],
+)
+def test_all_labels(more, expected):
+    rows = Rows("abc")
+    for name, value in more.items():
+        setattr(rows, name, value)
+    found = Previews(rows, 3).labels()
+    assert (None if found is None else found.tolist()) == expected
+
+
+def test_another_data_set():
+    with pytest.raises(PrunedataError, match=r"of 5 samples\. Got 3"):
+        Previews("abc", 5)
+    with pytest.raises(PrunedataError, match="Got generator"):
+        Previews((one for one in "abc"), 3)
