@@ -26,6 +26,9 @@ from prunedata.types import Ids
 
 __all__ = ["add_runs"]
 
+MOST_EPOCHS = 1_000_000
+"""Of a run to advise on: all of them are looked at, and a store may name any number."""
+
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the program."""
@@ -57,7 +60,7 @@ def _suspects(args: argparse.Namespace) -> None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
     run = read_run(args.store).state
     top = count_top(args.top, run.samples)
-    if not run.visits.any():
+    if not run.arrays or not run.visits.any():
         raise PrunedataError(
             f"Expected samples that were observed in {args.store}. Got none in {len(run.history)} epochs."
         )
@@ -122,8 +125,16 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
     return ["", "where they gather", *table([head, *rows], left=names)]
 
 
+def _read(store: str) -> RunState:
+    """Read a run that was committed with its counts: before, it may name any number of samples."""
+    state = read_run(store).state
+    if not state.arrays:
+        raise PrunedataError(f"Expected finished epochs in {store}. Got none yet.")
+    return state
+
+
 def _compare(args: argparse.Namespace) -> None:
-    first, second = (read_run(store).state for store in args.stores)
+    first, second = (_read(store) for store in args.stores)
     # Of one kind in both: two runs would differ by what was counted, too.
     high = first.high is not None and second.high is not None
     one, other = ((rates(run.hits, run.visits, run.high if high else None), run.visits) for run in (first, second))
@@ -147,8 +158,10 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 
 def _advise(args: argparse.Namespace) -> None:
-    run = read_run(args.store).state
+    run = _read(args.store)
     schedule = Schedule.from_dict(run.schedule)
+    if schedule.epochs > MOST_EPOCHS:
+        raise PrunedataError(f"Expected a run of at most {MOST_EPOCHS:,} epochs. Got one of {schedule.epochs:,}.")
     found = advise(
         run.hits,
         run.visits,
