@@ -26,8 +26,8 @@ from prunedata.types import Ids
 
 __all__ = ["add_runs"]
 
-MOST_EPOCHS = 1_000_000
-"""Of a run to advise on: all of them are looked at, and a store may name any number."""
+MOST_EPOCHS, MOST_SAMPLES = 1_000_000, 100_000_000
+"""Of a run to advise on: all of them are looked at."""
 
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
@@ -125,16 +125,10 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
     return ["", "where they gather", *table([head, *rows], left=names)]
 
 
-def _read(store: str) -> RunState:
-    """Read a run that was committed with its counts: before, it may name any number of samples."""
-    state = read_run(store).state
-    if not state.arrays:
-        raise PrunedataError(f"Expected finished epochs in {store}. Got none yet.")
-    return state
-
-
 def _compare(args: argparse.Namespace) -> None:
-    first, second = (_read(store) for store in args.stores)
+    first, second = (read_run(store).state for store in args.stores)
+    if not (first.arrays and second.arrays):
+        raise PrunedataError("Expected samples that were visited in both runs. Got none.")
     # Of one kind in both: two runs would differ by what was counted, too.
     high = first.high is not None and second.high is not None
     one, other = ((rates(run.hits, run.visits, run.high if high else None), run.visits) for run in (first, second))
@@ -158,10 +152,14 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 
 def _advise(args: argparse.Namespace) -> None:
-    run = _read(args.store)
+    run = read_run(args.store).state
     schedule = Schedule.from_dict(run.schedule)
-    if schedule.epochs > MOST_EPOCHS:
-        raise PrunedataError(f"Expected a run of at most {MOST_EPOCHS:,} epochs. Got one of {schedule.epochs:,}.")
+    # Of what no file bears out, a store may name any number.
+    if schedule.epochs > MOST_EPOCHS or (run.samples > MOST_SAMPLES and not run.arrays):
+        raise PrunedataError(
+            f"Expected a run of at most {MOST_EPOCHS:,} epochs, and if none is done {MOST_SAMPLES:,} samples. "
+            f"Got {schedule.epochs:,} epochs, {run.samples:,} samples."
+        )
     found = advise(
         run.hits,
         run.visits,

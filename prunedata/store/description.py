@@ -112,7 +112,7 @@ def _check_history(history: list[Any], done: int, samples: int) -> None:
 
 
 def _is_record(record: dict[str, Any], number: int, samples: int) -> bool:
-    mean = record.get("mean_loss")
+    mean = record.get("mean_loss", "")
     return (
         type(record.get("number")) is int
         and record["number"] == number

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.errors import NotInEpoch, PrunedataError
+from prunedata.errors import DamagedStore, NotInEpoch, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
 __all__ = ["MaskFile", "MaskPublisher", "Resumable", "publish"]
 
-HEADER = 8
+HEADER, NUMBER = 16, 8
 
 
 class MaskFile:
     """The reading side; a path and nothing else, so it can be pickled.
 
-    The file holds the epoch's number as a little-endian int64 and then one byte a sample.
+    The file holds the epoch's number and the number of samples, as little-endian int64, and then one byte a sample.
     """
 
     def __init__(self, path: str) -> None:
@@ -41,9 +41,15 @@ class MaskFile:
         except FileNotFoundError:
             raise NotInEpoch(
                 "Expected an open epoch. Got none yet: iterate inside `for epoch in pruner.epochs():`, "
-                "as long as the pruner lives."
+                f"as long as the pruner lives, and let nobody clear {os.path.dirname(self.path)} meanwhile."
             ) from None
-        return np.frombuffer(raw, np.bool_, offset=HEADER)
+        mask = np.frombuffer(raw[HEADER:], np.uint8)
+        if len(raw) < HEADER or mask.size != _number(raw[NUMBER:HEADER]) or mask.max(initial=0) > 1:
+            raise DamagedStore(
+                f"Expected the mask of an epoch in {self.path}. Got {len(raw):,} bytes that are none: something else "
+                "has written to it, or cut it short. Begin the epoch again, by load_state_dict() or resume=True."
+            )
+        return mask.view(np.bool_)
 
     def begin_pass(self) -> Delivery:
         """Return where a stream counts what it hands on in a pass; in other processes nobody reads it."""
@@ -56,7 +62,7 @@ class MaskFile:
         """Return the number of the epoch last begun, None before the first."""
         try:
             with open(self.path, "rb") as file:
-                return int.from_bytes(file.read(HEADER), "little")
+                return _number(file.read(NUMBER))
         except FileNotFoundError:
             return None
 
@@ -64,7 +70,8 @@ class MaskFile:
         """Replace the file by the mask of ``epoch``."""
         part = f"{self.path}.{os.getpid()}.partial"
         with open(part, "wb") as file:
-            file.write(epoch.number.to_bytes(HEADER, "little"))
+            for number in (epoch.number, epoch.remaining.size):
+                file.write(number.to_bytes(NUMBER, "little"))
             file.write(epoch.remaining.data)
         os.replace(part, self.path)
 
@@ -112,6 +119,10 @@ class MaskPublisher(Adapter):
     def begin_epoch(self, epoch: Epoch) -> None:
         """Replace the file by the mask of ``epoch``."""
         self.file.write(epoch)
+
+
+def _number(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
 
 
 def publish(pruner: Pruner) -> MaskFile:

@@ -60,7 +60,7 @@ def test_a_reader_never_sees_half_a_mask(tmp_path):
         pruner.observe(np.arange(20), np.arange(20.0))
         pruner.end_epoch()
         mask.write(pruner.begin_epoch())
-        assert old.read() == bytes(8) + b"\1" * 20
+        assert old.read() == bytes(8) + (20).to_bytes(8, "little") + b"\1" * 20
     assert not mask.read().all()
     assert [path.name for path in tmp_path.iterdir()] == ["mask"]
 
