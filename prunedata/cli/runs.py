@@ -26,8 +26,8 @@ from prunedata.types import Ids
 
 __all__ = ["add_runs"]
 
-MOST_EPOCHS, MOST_SAMPLES = 1_000_000, 100_000_000
-"""Of a run to advise on: all of them are looked at."""
+MOST_SAMPLES = 100_000_000
+"""Of a run to advise on that has no arrays yet: all of them are looked at, and the store may name any number."""
 
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
@@ -154,12 +154,8 @@ def _compare_lines(found: Comparison) -> list[str]:
 def _advise(args: argparse.Namespace) -> None:
     run = read_run(args.store).state
     schedule = Schedule.from_dict(run.schedule)
-    # Of what no file bears out, a store may name any number.
-    if schedule.epochs > MOST_EPOCHS or (run.samples > MOST_SAMPLES and not run.arrays):
-        raise PrunedataError(
-            f"Expected a run of at most {MOST_EPOCHS:,} epochs, and if none is done {MOST_SAMPLES:,} samples. "
-            f"Got {schedule.epochs:,} epochs, {run.samples:,} samples."
-        )
+    if run.samples > MOST_SAMPLES and not run.arrays:
+        raise PrunedataError(f"Expected a run with finished epochs. Got one of {run.samples:,} samples with none.")
     found = advise(
         run.hits,
         run.visits,

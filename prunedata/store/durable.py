@@ -133,9 +133,7 @@ def read_bytes(store: Store, key: str, most: int) -> bytes | None:
     if isinstance(store, DurableStore):  # the way through zarr's thread takes longer than the file
         raw = _read_file(store.root / key, most)
     else:
-        request = RangeByteRequest(0, most + 1)
-        buffer = sync(store.get(key, prototype=default_buffer_prototype(), byte_range=request))
-        raw = None if buffer is None else buffer.to_bytes()
+        raw = sync(_get(store, key, most))
     if raw is not None and len(raw) > most:
         raise DamagedStore(f"Expected at most {most:,} bytes in {key}. Got more.")
     return raw
@@ -184,6 +182,12 @@ def overwrite_bytes(store: Store, key: str, value: bytes) -> None:
 def is_missing(store: Store, key: str) -> bool:
     """Whether a local file that was written is gone. Other stores are not asked, as each question takes a request."""
     return isinstance(store, DurableStore) and not (store.root / key).is_file()
+
+
+async def _get(store: Store, key: str, most: int) -> bytes | None:
+    await store._ensure_open()
+    found = await store.get(key, default_buffer_prototype(), byte_range=RangeByteRequest(0, most + 1))
+    return None if found is None else found.to_bytes()
 
 
 def _read_file(path: Path, most: int) -> bytes | None:

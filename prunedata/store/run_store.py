@@ -50,7 +50,8 @@ class RunStore:
 
     def __init__(self, location: StoreLike, mode: Literal["a", "r"] = "a") -> None:
         self.location = str(location)
-        self._store = open_location(location, read_only=mode == "r")
+        with told(self.location, "read" if mode == "r" else "write"):
+            self._store = open_location(location, read_only=mode == "r")
         self._lock: WriteLock | None = None
         self._process = os.getpid()
         self._writer = secrets.token_hex(8)

@@ -363,6 +363,8 @@ def test_no_store_eats_memory_or_time(pattern, tmp_path):
         assert statuses[1:] == ["2"] * 3 or name in taken, name
         assert set(statuses) <= {"0", "2"}
     assert "Traceback" not in done.stderr
+    assert "MemoryError" not in done.stderr  # it was not even tried
+    assert "this machine's memory" not in done.stderr
 
 
 def test_a_run_goes_nowhere_but_in_its_own_folder(place, tmp_path):
