@@ -84,7 +84,11 @@ def _progress(urls: Iterable[str]) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv`, by default the command line's; return its exit status, 2 on an error."""
     try:
-        args = _parser().parse_args(argv)
+        try:
+            args = _parser().parse_args(argv)
+        except SystemExit:  # after --help
+            sys.stdout.flush()
+            raise
         args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:

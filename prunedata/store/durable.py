@@ -130,10 +130,8 @@ def read_bytes(store: Store, key: str, most: int) -> bytes | None:
     DamagedStore
         If it holds more than ``most`` bytes, or no plain file.
     """
-    if isinstance(store, DurableStore):  # the way through zarr's thread takes longer than the file
-        raw = _read_file(store.root / key, most)
-    else:
-        raw = sync(_get(store, key, most))
+    # The way through zarr's thread takes longer than the file.
+    raw = _read_file(store.root / key, most) if isinstance(store, DurableStore) else sync(_get(store, key, most))
     if raw is not None and len(raw) > most:
         raise DamagedStore(f"Expected at most {most:,} bytes in {key}. Got more.")
     return raw
