@@ -10,7 +10,7 @@ from typing import Any
 from zarr.abc.store import RangeByteRequest, Store
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore
+from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from prunedata.errors import DamagedStore, ForeignStore, StoreError
 
@@ -183,8 +183,8 @@ def is_missing(store: Store, key: str) -> bool:
 
 
 async def _get(store: Store, key: str, most: int) -> bytes | None:
-    await store._ensure_open()
-    found = await store.get(key, default_buffer_prototype(), byte_range=RangeByteRequest(0, most + 1))
+    place = await StorePath.open(store, key)  # opens the store, if nobody has
+    found = await place.get(default_buffer_prototype(), byte_range=RangeByteRequest(0, most + 1))
     return None if found is None else found.to_bytes()
 
 
