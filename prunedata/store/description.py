@@ -58,6 +58,8 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     whole("the state's processes", state.get("processes", 1), 1)
     whole("the state's excused samples", state["excused"], 0)
     whole("the state's observed samples", state["observed"], 0)
+    if not all(isinstance(record, dict) for record in state["history"]):
+        raise PrunedataError("Expected the state of a run, each record of its history being a dict. Got others.")
     samples, epochs = _check_run(state["run"], state["schedule"])
     done = whole("the state's epoch", state["epoch"], 0, epochs - state["open"])
     _check_history(state["history"], done, samples)
@@ -101,11 +103,11 @@ def _schedule(found: object) -> Schedule:
     return Schedule.from_dict(found)
 
 
-def _check_history(history: list[Any], done: int, samples: int) -> None:
+def _check_history(history: list[dict[str, Any]], done: int, samples: int) -> None:
     if len(history) != done:
         raise PrunedataError(f"Expected a record of each of {done:,} finished epochs. Got {len(history):,}.")
     for number, record in enumerate(history):
-        if not isinstance(record, dict) or not _is_record(record, number, samples):
+        if not _is_record(record, number, samples):
             raise PrunedataError(
                 f"Expected a record of epoch {number}, each figure a number in its range. Got {shown(record)}."
             )
