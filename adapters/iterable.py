@@ -79,7 +79,7 @@ class Stream(Resumable):
         self.raw, self.mask, self._id, self._then = raw, mask, id, then
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        keep, delivery, delivered = self.mask.read(), self.mask.begin_pass(), 0
+        keep, delivery, delivered = self.mask.read(self._reader()), self.mask.begin_pass(), 0
         for came, item in enumerate(self._items()):
             if came == keep.size:
                 raise LossError(
@@ -95,6 +95,10 @@ class Stream(Resumable):
 
     def _items(self) -> Iterable[Any]:
         return self.raw
+
+    def _reader(self) -> int:
+        """Which of several workers this is."""
+        return 0
 
     def _number(self, item: Any, samples: int) -> int:
         number = self._value_of(item) if isinstance(self._id, str) else self._id(item)

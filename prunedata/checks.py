@@ -1,16 +1,17 @@
-"""Numbers as callers give them: turned plain, or refused with what was expected and what came."""
+"""Values as callers and files give them: turned plain, or refused with what was expected and what came."""
 
 from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from typing import SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["real", "whole"]
+__all__ = ["LARGEST", "printable", "real", "shown", "whole"]
 
 LARGEST = 2**53  # above it a float, and so JSON and the division by attenuation, skips integers
 
@@ -22,7 +23,7 @@ def whole(name: str, value: object, low: int, high: int = LARGEST, error: type[P
             raise TypeError
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
-        raise error(f"Expected {name} to be an integer. Got {value!r}.") from None
+        raise error(f"Expected {name} to be an integer. Got {shown(value)}.") from None
     if not low <= number <= high:
         bound = f"at least {low}" if high == LARGEST and number < low else f"from {low} to {high}"
         raise error(f"Expected {name} to be {bound}. Got {number}.")
@@ -39,5 +40,22 @@ def real(
         number = math.nan
     if not (low < number < math.inf if above else low <= number < math.inf):
         bound = f"above {low:g}" if above else f"of at least {low:g}"
-        raise error(f"Expected {name} to be a finite number {bound}. Got {value!r}.")
+        raise error(f"Expected {name} to be a finite number {bound}. Got {shown(value)}.")
     return number
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: on one line, cut where it is long or deep, without control characters."""
+    return _short.repr(value)
+
+
+def printable(text: str) -> str:
+    """Return `text` on one line, with whatever a terminal may take for a command written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxdict, _short.maxlist, _short.maxtuple = 4, 12, 12, 12
+_short.maxstring = _short.maxother = _short.maxlong = 120

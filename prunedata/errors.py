@@ -2,6 +2,7 @@
 
 __all__ = [
     "DamagedStore",
+    "DeniedStore",
     "FinishedWarning",
     "ForeignStore",
     "LossError",
@@ -12,6 +13,7 @@ __all__ = [
     "ScheduleError",
     "SkippedSamples",
     "StoreError",
+    "UnwritableStore",
 ]
 
 
@@ -49,6 +51,14 @@ class ForeignStore(StoreError):
 
 class DamagedStore(StoreError):
     """The store holds a run, but a part of it is missing or does not match its digest."""
+
+
+class UnwritableStore(StoreError, OSError):
+    """The system refused to read or write the store, as where a disk is full; ``errno`` says why."""
+
+
+class DeniedStore(UnwritableStore, PermissionError):
+    """The store may not be read or written by this user, as a folder that is read-only."""
 
 
 class NeverPrunesWarning(UserWarning):

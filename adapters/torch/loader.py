@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import torch
@@ -69,6 +69,10 @@ class PrunedLoader:
     """The ids of batches whose losses have not come."""
     _delivered: int
     """Samples delivered in the epoch that is iterated, or was last."""
+    _pass: tuple[int, int]
+    """Which begin of an epoch the pass is of, see :class:`TorchRun`, and batches observed in earlier passes of it."""
+    _observed: int
+    """Batches observed in this pass."""
     _running: int | None
     """The number of the epoch that is iterated."""
     _restored: int | None
@@ -84,6 +88,19 @@ class PrunedLoader:
         self._with_ids, self._reseeded = with_ids, reseeded
         self._pending = deque()
         self._delivered, self._running, self._restored = 0, None, None
+        self._pass, self._observed = (-1, 0), 0
+
+    def __copy__(self) -> Any:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "Expected a pruned loader to stay with its Pruner, in one process. Got a copy or a pickle of it: send the "
+            "loader that was given to prune(), and wrap it there; to save where it stands, save its state_dict() and "
+            "the Pruner's."
+        )
 
     def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
@@ -110,6 +127,9 @@ class PrunedLoader:
                 if len(self._pending) != 1:
                     raise LossError(self._ambiguous())
                 ids = self._pending[0]
+            if self._pass[1]:
+                raise LossError(self._twice())
+            self._observed += 1
             try:
                 self._recorder.add(ids, losses)
             finally:  # a loop that leaves a bad batch out goes on with the next
@@ -118,6 +138,13 @@ class PrunedLoader:
             if weights is not None:
                 losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
         return losses.mean()
+
+    def _twice(self) -> str:
+        return (
+            f"Expected one pass over the loader in epoch {self._running}. Got a second one after {self._pass[1]} "
+            "batches of the first had been observed, which would count twice. To go on where a loop was left, begin "
+            "the epoch again, by begin_epoch() or pruner.epochs(): the loader then delivers what remains."
+        )
 
     def _ambiguous(self) -> str:
         if self._with_ids:
@@ -151,6 +178,9 @@ class PrunedLoader:
         observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
         self._pending.clear()
         self._running = epoch.number
+        begins, earlier = self._pass
+        self._pass = self._run.begins, earlier + self._observed if begins == self._run.begins else 0
+        self._observed = 0
         if self._reseeded:
             # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
             # and every random number of the model after it would be another.

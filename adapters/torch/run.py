@@ -31,10 +31,12 @@ class TorchRun(Adapter):
         self.recorder = Recorder(pruner)
         self.weights: Weights | None = None
         self._begun: int | None = None
+        self.begins = 0
+        """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the loader begins anew."""
-        self.weights = epoch.weights
+        self.weights, self.begins = epoch.weights, self.begins + 1
         self._begun, self.delivery = epoch.number, None
 
     def hand_over(self) -> None:

@@ -17,6 +17,10 @@ class TorchStream(Stream, IterableDataset[Any]):
     The raw iterable splits its samples between workers; of one that has places, as a list, each worker reads a share.
     """
 
+    def _reader(self) -> int:
+        worker = get_worker_info()
+        return 0 if worker is None else worker.id
+
     def _items(self) -> Iterable[Any]:
         worker = get_worker_info()
         raw = self.raw

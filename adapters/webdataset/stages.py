@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import webdataset as wds
 from webdataset import filters
+from webdataset.utils import pytorch_worker_info
 
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile
@@ -40,7 +41,7 @@ class Keep:
 
     def __call__(self, samples: Iterable[dict[str, Any]]) -> Pairs:
         """Yield the samples that are kept, each with its id."""
-        keep = self.mask.read()
+        keep = self.mask.read(pytorch_worker_info()[2])
         url, ids = None, dict[str, int]()
         for sample in samples:
             if sample["__url__"] != url:

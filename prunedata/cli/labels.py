@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 
 __all__ = ["read_labels"]
 
 COLUMN = "label"
 """The column that is taken if none is named."""
+LONGEST_NAME, LONGEST_LINE = 256, 1 << 20
+"""Characters of a label, each of which takes four bytes for each sample, and of a line."""
 
 
 def read_labels(path: str, samples: int, column: str | None = None) -> npt.NDArray[Any]:
@@ -32,23 +37,29 @@ def read_labels(path: str, samples: int, column: str | None = None) -> npt.NDArr
     Raises
     ------
     PrunedataError
-        If it holds anything else.
+        If it holds anything else, or a name of more than 256 characters.
     """
     labels = _from_numpy(path) if Path(path).suffix == ".npy" else _from_text(path, samples, column)
-    if labels.shape != (samples,) or labels.dtype.kind not in "iuU":
+    long = labels.dtype.kind == "U" and labels.dtype.itemsize > 4 * LONGEST_NAME
+    if labels.shape != (samples,) or labels.dtype.kind not in "iuU" or long:
         raise PrunedataError(
-            f"Expected labels of shape ({samples},), integers or text, in {path}. "
-            f"Got shape {labels.shape}, {labels.dtype}."
+            f"Expected labels of shape ({samples},), integers or text of up to {LONGEST_NAME} characters, in {path}. "
+            f"Got shape {labels.shape}, {shown(labels.dtype)}."
         )
-    return labels
+    return np.array(labels)
 
 
 def _from_numpy(path: str) -> npt.NDArray[Any]:
     try:
-        labels = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got {error}.") from error
+        # Mapped, so that nothing is read or made before shape and dtype are known to be right.
+        with np.errstate(all="ignore"):
+            labels = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # numpy raises what its parsers of headers raise
+        raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got {shown(error)}.") from error
     if not isinstance(labels, np.ndarray):
+        labels.close()
         raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got several arrays.")
     return labels
 
@@ -56,38 +67,53 @@ def _from_numpy(path: str) -> npt.NDArray[Any]:
 def _from_text(path: str, samples: int, column: str | None) -> npt.NDArray[Any]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = [row for row in csv.reader(file) if row]
+            rows = (row for row in csv.reader(_lines(file, path)) if row)
+            first = next(rows, [])
+            head = [name.strip() for name in first]
+            if column is not None or COLUMN in head or len(head) > 1:
+                found = _of_column(path, rows, head, column or COLUMN)
+            else:
+                found = (row[0].strip() for row in chain([first], rows) if row)
+            labels = list(islice(found, samples))
+            more = sum(1 for _ in found)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise PrunedataError(f"Expected labels in {path}, as text with one a line. Got {error}.") from error
-    head = [name.strip() for name in rows[0]] if rows else []
-    if column is not None or COLUMN in head or len(head) > 1:
-        found = _of_column(path, rows[1:], head, column or COLUMN)
-    else:
-        found = [row[0].strip() for row in rows]
-    if len(found) != samples:
+        raise PrunedataError(f"Expected labels in {path}, as text with one a line. Got {shown(error)}.") from error
+    if len(labels) + more != samples:
         raise PrunedataError(
-            f"Expected {samples} labels in {path}, one for each sample. Got {len(found)}. "
+            f"Expected {samples} labels in {path}, one for each sample. Got {len(labels) + more}. "
             "If the first line names a column, say which with --label-column."
         )
-    return _plain(found)
+    return _plain(labels, path)
 
 
-def _of_column(path: str, rows: list[list[str]], head: list[str], column: str) -> list[str]:
+def _lines(file: IO[str], path: str) -> Iterator[str]:
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise PrunedataError(f"Expected lines of at most {LONGEST_LINE:,} characters in {path}. Got a longer one.")
+        yield line
+
+
+def _of_column(path: str, rows: Iterator[list[str]], head: list[str], column: str) -> Iterator[str]:
     if column not in head:
         raise PrunedataError(
-            f"Expected a column {column} in the first line of {path}. Got {', '.join(head) or 'nothing'}: "
+            f"Expected a column {column} in the first line of {path}. Got {', '.join(head)[:200] or 'nothing'}: "
             "name the column with --label-column."
         )
     at = head.index(column)
-    short = next((line for line, row in enumerate(rows, 2) if len(row) <= at), None)
-    if short is not None:
-        raise PrunedataError(f"Expected a column {column} in every row of {path}. Got none in row {short}.")
-    return [row[at].strip() for row in rows]
+    for line, row in enumerate(rows, 2):
+        if len(row) <= at:
+            raise PrunedataError(f"Expected a column {column} in every row of {path}. Got none in row {line}.")
+        yield row[at].strip()
 
 
-def _plain(labels: list[str]) -> npt.NDArray[Any]:
+def _plain(labels: list[str], path: str) -> npt.NDArray[Any]:
     """As integers if all of them are."""
     try:
         return np.array([int(label) for label in labels], dtype=np.int64)
     except (ValueError, OverflowError):
+        long = max(labels, key=len)
+        if len(long) > LONGEST_NAME:
+            raise PrunedataError(
+                f"Expected labels of at most {LONGEST_NAME} characters in {path}. Got one of {len(long):,}."
+            ) from None
         return np.array(labels, dtype=np.str_)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from prunedata import __version__
+from prunedata.checks import printable
 from prunedata.cli.arguments import add_top
 from prunedata.cli.plan import add_plan
 from prunedata.cli.report import add_report
@@ -22,7 +23,9 @@ from prunedata.streams.shards import ShardIndex, expand
 
 __all__ = ["main"]
 
-STATUSES = "Exit status: 0 when all went well, 2 on an error, which is told in one line on standard error."
+STATUSES = (
+    "Exit status: 0 when all went well, 2 on an error, which is told in one line on standard error, 130 after Ctrl-C."
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,14 +86,33 @@ def _progress(urls: Iterable[str]) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv`, by default the command line's; return its exit status, 2 on an error."""
     try:
-        args = _parser().parse_args(argv)
+        try:
+            args = _parser().parse_args(argv)
+        except SystemExit:  # after --help
+            sys.stdout.flush()
+            raise
         args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read us, as head does, has enough; Python must not complain of it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()  # whoever read us, as head does, has enough
         return 0
+    except KeyboardInterrupt:
+        _close_output()
+        print("prunedata: stopped", file=sys.stderr)
+        return 130  # as shells say it of a program that Ctrl-C has ended
     except (PrunedataError, OSError) as error:
-        print(f"prunedata: error: {error}", file=sys.stderr)
+        _close_output()
+        print(f"prunedata: error: {printable(str(error))}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print("prunedata: error: Expected data that fit into memory. Got more.", file=sys.stderr)
         return 2
     return 0
+
+
+def _close_output() -> None:
+    """Drop what cannot be written: else Python tries again at exit, and complains."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -57,7 +57,7 @@ def _suspects(args: argparse.Namespace) -> None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
     run = read_run(args.store).state
     top = count_top(args.top, run.samples)
-    if not run.visits.any():
+    if not run.arrays or not run.visits.any():
         raise PrunedataError(
             f"Expected samples that were observed in {args.store}. Got none in {len(run.history)} epochs."
         )
@@ -124,6 +124,8 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> None:
     first, second = (read_run(store).state for store in args.stores)
+    if not (first.arrays and second.arrays):
+        raise PrunedataError("Expected samples that were visited in both runs. Got none.")
     # Of one kind in both: two runs would differ by what was counted, too.
     high = first.high is not None and second.high is not None
     one, other = ((rates(run.hits, run.visits, run.high if high else None), run.visits) for run in (first, second))
@@ -149,6 +151,7 @@ def _compare_lines(found: Comparison) -> list[str]:
 def _advise(args: argparse.Namespace) -> None:
     run = read_run(args.store).state
     schedule = Schedule.from_dict(run.schedule)
+    run.check_size()
     found = advise(
         run.hits,
         run.visits,

@@ -10,7 +10,7 @@ from prunedata.reporting.wording import duration
 
 __all__ = ["summary"]
 
-EPOCHS_SHOWN = 10
+EPOCHS_SHOWN, COUNTS_SHOWN = 10, 300
 
 
 def summary(found: Mapping[str, Any], two: str) -> list[str]:
@@ -117,5 +117,6 @@ def _figure(value: float | None, form: str) -> str:
 def _histogram(samples_of: Mapping[int | str, int], two: str) -> list[str]:
     counts = sorted((int(count), samples) for count, samples in samples_of.items())
     most = max((samples for _, samples in counts), default=0)
-    rows = [[str(count), f"{samples:,}", bar(samples / most, two)] for count, samples in counts]
-    return _section("samples of each count in this window", ("count", "samples", ""), rows, (2,))
+    rows = [[str(count), f"{samples:,}", bar(samples / most, two)] for count, samples in counts[:COUNTS_SHOWN]]
+    more = "" if len(rows) == len(counts) else f" (the lowest {len(rows)} of {len(counts):,})"
+    return _section(f"samples of each count in this window{more}", ("count", "samples", ""), rows, (2,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prunedata.checks import printable
 from prunedata.plan.schedule import Schedule
 
 __all__ = ["bar", "marks", "strip", "table"]
@@ -41,7 +42,11 @@ def bar(share: float, two: str, width: int = 40) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """Return rows of equal length as lines with aligned columns: those in `left` left, others right."""
+    """Return rows of equal length as lines with aligned columns: those in `left` left, others right.
+
+    Names may be from a file: what a terminal would take for a command is shown as an escape.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from prunedata.checks import real, shown, whole
 from prunedata.errors import PrunedataError
 from prunedata.findings.suspects import check_counts
 from prunedata.findings.wrong_labels import Estimate, by_high, by_hits
@@ -98,16 +99,32 @@ class Advice:
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
         if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
-            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {plain!r}.")
-        return cls(
-            **{
-                **plain,
-                "policy": None if plain["policy"] is None else from_description(plain["policy"]),
-                "schedule": None if plain["schedule"] is None else Schedule.from_dict(plain["schedule"]),
-                "wrong_labels_range": plain["wrong_labels_range"] and tuple(plain["wrong_labels_range"]),
-                "evidence": tuple(plain["evidence"]),
-            }
-        )
+            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
+        try:
+            policy, schedule, limits = plain["policy"], plain["schedule"], plain["wrong_labels_range"]
+            found = cls(
+                verdict=plain["verdict"],
+                policy=None if policy is None else from_description(policy),
+                prune=whole("prune", plain["prune"], 0),
+                schedule=None if schedule is None else Schedule.from_dict(schedule),
+                saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
+                wrong_labels=None if plain["wrong_labels"] is None else _share(plain["wrong_labels"]),
+                wrong_labels_range=None if limits is None else (_share(limits[0]), _share(limits[1])),
+                epochs=whole("epochs", plain["epochs"], 1),
+                watch_epochs=whole("watch_epochs", plain["watch_epochs"], 0),
+                evidence=tuple(plain["evidence"]),
+            )
+        except (LookupError, TypeError, RecursionError) as error:
+            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
+        prunes = (found.policy, found.schedule, found.wrong_labels)
+        agrees = found.verdict in ("watch", "fewer epochs") or (found.verdict == "prune" and None not in prunes)
+        if not agrees or not all(isinstance(sentence, str) for sentence in found.evidence):
+            raise PrunedataError(f"Expected advice with one of three verdicts, and evidence. Got {shown(plain)}.")
+        return found
+
+
+def _share(value: object) -> float:
+    return min(real("a share of labels", value, 0.0), 1.0)
 
 
 def advise(

@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from prunedata.errors import DamagedStore, PrunedataError
+from prunedata.findings.advice import Advice
 from prunedata.findings.savings import savings
 from prunedata.findings.top import count_top
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState
-from prunedata.types import Ids
+from prunedata.types import Array, Ids
 
 __all__ = ["inspect", "most_pruned", "times_pruned"]
 
@@ -44,7 +46,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     """
     found = read_run(location)
     state, run, history = found.state, found.state.run, found.state.history
-    values, numbers = np.unique(state.counted("counts"), return_counts=True)
+    _check_advice(state, location)
     observe_only = run.get("observe_only", False)
     would_prune = sum(record.get("would_prune", 0) for record in history)
     return {
@@ -60,7 +62,8 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "generation": found.generation,
         "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(state.arrays.items())],
         "history": history,
-        "counts_histogram": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
+        # A store that has no arrays yet may name any number of samples.
+        "counts_histogram": _histogram(state.counted("counts")) if state.arrays else {0: state.samples},
         "most_pruned": most_pruned(state, top),
     }
 
@@ -70,21 +73,29 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 
     With it ``hits`` and ``visits`` of the run, and the ``count`` of the window. Of equals the more hits come first.
     """
+    wanted = count_top(top, state.samples)
+    if not state.arrays:
+        return []
     counts, hits, visits = (state.counted(name) for name in COUNTING)
     pruned = times_pruned(state)
-    most = np.lexsort((-hits.astype(np.int64), -pruned))[: count_top(top, state.samples)]
-    return [
-        {
-            "id": int(i),
-            "pruned": int(pruned[i]),
-            "hits": int(hits[i]),
-            "visits": int(visits[i]),
-            "count": int(counts[i]),
-        }
-        for i in most[pruned[most] > 0]
-    ]
+    most = np.lexsort((-hits.astype(np.int64), -pruned))[:wanted]
+    arrays = {"pruned": pruned, "hits": hits, "visits": visits, "count": counts}
+    return [{"id": int(i)} | {name: int(array[i]) for name, array in arrays.items()} for i in most[pruned[most] > 0]]
 
 
 def times_pruned(state: RunState) -> Ids:
     """In how many finished epochs each sample was not observed, shape (samples,)."""
     return np.maximum(len(state.history) - state.visits.astype(np.int64), 0)
+
+
+def _check_advice(state: RunState, location: StoreLike) -> None:
+    try:
+        if state.advice is not None:
+            Advice.from_dict(state.advice)
+    except PrunedataError as error:
+        raise DamagedStore(f"Expected a run with advice at {location}. {error}") from error
+
+
+def _histogram(counts: Array) -> dict[int, int]:
+    values, numbers = np.unique(counts, return_counts=True)
+    return dict(zip(values.tolist(), numbers.tolist(), strict=True))

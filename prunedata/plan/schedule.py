@@ -290,5 +290,5 @@ class Schedule:
         """Return the schedule that :meth:`to_dict` gave; anything else raises :class:`ScheduleError`."""
         names = {field.name for field in fields(cls)}
         if not isinstance(stored, Mapping) or {*stored, "anneal"} != names:
-            raise ScheduleError(f"Expected a mapping with the keys {sorted(names)}. Got {stored!r}.")
+            raise ScheduleError(f"Expected a mapping with the keys {sorted(names)}. Got {checks.shown(stored)}.")
         return cls(**stored)

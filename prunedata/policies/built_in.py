@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.easy_pruning import EasyPruning
@@ -28,9 +29,9 @@ def from_description(described: object) -> Policy:
     """
     name = described.get("name") if isinstance(described, Mapping) else None
     if not isinstance(described, Mapping) or not isinstance(name, str) or name not in BUILT_IN:
-        raise PrunedataError(f"Expected the description of one of {', '.join(BUILT_IN)}. Got {described!r}.")
+        raise PrunedataError(f"Expected the description of one of {', '.join(BUILT_IN)}. Got {shown(described)}.")
     parameters: dict[str, Any] = {key: value for key, value in described.items() if key != "name"}
     try:
         return BUILT_IN[name](**parameters)
     except TypeError as error:  # as for a parameter of another version
-        raise PrunedataError(f"Expected the parameters of {name}. Got {parameters}: {error}.") from error
+        raise PrunedataError(f"Expected the parameters of {name}. Got {shown(parameters)}: {error}.") from error

@@ -61,6 +61,7 @@ class RunFacts:
     """
 
     def __init__(self, name: str, state: RunState) -> None:
+        state.check_size()
         self.name, self.state = name, state
         self.samples, self.history = state.samples, state.history
         self.schedule = Schedule.from_dict(state.schedule)

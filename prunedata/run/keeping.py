@@ -8,6 +8,7 @@ from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.advice import Advice
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
+from prunedata.store.description import check_state
 from prunedata.store.run_store import RunStore, StoreLike
 from prunedata.store.state import RunState
 
@@ -44,7 +45,7 @@ class Keeper:
             raise
 
     def _begin(self, store: RunStore, resume: bool) -> RunStore:
-        found = store.read() if resume else None
+        found = store.read(check_state) if resume else None
         if found is None:
             store.create(self.engine.state(self.run).to_json())
             return store

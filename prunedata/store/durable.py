@@ -3,19 +3,22 @@
 import asyncio
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import Any
 
-from zarr.abc.store import Store
+from zarr.abc.store import RangeByteRequest, Store
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore
+from zarr.storage import FsspecStore, LocalStore, StorePath
 
-from prunedata.errors import ForeignStore, StoreError
+from prunedata.errors import DamagedStore, ForeignStore, StoreError
 
 __all__ = [
     "DurableStore",
     "StoreLike",
+    "check_own_folder",
+    "check_sizes",
     "is_missing",
     "list_names",
     "open_location",
@@ -40,6 +43,11 @@ def open_location(location: StoreLike, *, read_only: bool) -> Store:
     if isinstance(location, Store):
         if location.read_only and not read_only:
             raise StoreError(f"Expected a store that can be written. Got {location}, which is read-only.")
+        if not (read_only or location.supports_deletes):
+            raise StoreError(
+                f"Expected a store in which a value can be replaced. Got {type(location).__name__}, which only adds to "
+                "what it has: name a folder, and pack it when the run is done."
+            )
         if type(location) is not LocalStore:
             return location
         location = location.root
@@ -76,8 +84,9 @@ class DurableStore(LocalStore):
 
     def sweep(self) -> None:
         """Remove what writers left that were killed while they wrote a file. Only for who holds the lock."""
-        for pattern in (f"*{PARTIAL}", f"*-[01]/*{PARTIAL}", f"*-[01]/c/*{PARTIAL}"):
-            for left in self.root.glob(pattern):
+        slots = [folder for slot in self.root.glob("*-[01]") for folder in (slot, slot / "c")]
+        for folder in [self.root, *(folder for folder in slots if _is_own(self.root, folder))]:
+            for left in folder.glob(f"*{PARTIAL}"):
                 left.unlink(missing_ok=True)
 
     async def set(self, key: str, value: Buffer) -> None:
@@ -101,6 +110,8 @@ class DurableStore(LocalStore):
 
 def list_names(store: Store) -> list[str]:
     """What lies in a store at its root, as it stands now, sorted."""
+    if isinstance(store, DurableStore):
+        return sorted(os.listdir(store.root)) if store.root.is_dir() else []
 
     async def names() -> list[str]:
         return [name async for name in store.list_dir("")]
@@ -111,14 +122,42 @@ def list_names(store: Store) -> list[str]:
     return sorted(filter(None, sync(names())))
 
 
-def read_bytes(store: Store, key: str) -> bytes | None:
-    """What a store holds under a key, or None. It is opened if it was not."""
-    prototype = default_buffer_prototype()
-    if isinstance(store, DurableStore) and store._is_open:  # the way through zarr's thread takes longer than the file
-        buffer = store.get_sync(key, prototype=prototype)
-    else:
-        buffer = sync(store.get(key, prototype=prototype))
-    return None if buffer is None else buffer.to_bytes()
+def read_bytes(store: Store, key: str, most: int) -> bytes | None:
+    """What a store holds under a key, or None.
+
+    Raises
+    ------
+    DamagedStore
+        If it holds more than ``most`` bytes, or no plain file.
+    """
+    # The way through zarr's thread takes longer than the file.
+    raw = _read_file(store.root / key, most) if isinstance(store, DurableStore) else sync(_get(store, key, most))
+    if raw is not None and len(raw) > most:
+        raise DamagedStore(f"Expected at most {most:,} bytes in {key}. Got more.")
+    return raw
+
+
+def check_sizes(store: Store, folder: str, chunks: int, size: int) -> None:
+    """Raise :class:`DamagedStore` unless files ``0``, ``1`` and so on are there, each of so many bytes.
+
+    Only of a local store: elsewhere each question takes a request, and what is missing is found when it is read.
+    """
+    if isinstance(store, DurableStore):
+        for number in range(chunks):
+            path = store.root / folder / str(number)
+            if not path.is_file() or path.stat().st_size != size:
+                raise DamagedStore(f"Expected a file of {size:,} bytes at {folder}/{number}. Got none.")
+
+
+def check_own_folder(store: Store, name: str) -> None:
+    """Raise :class:`StoreError` if a folder of a local store is a link: a run writes nowhere but in its own place."""
+    if isinstance(store, DurableStore):
+        for folder in (store.root / name, store.root / name / "c"):
+            if not _is_own(store.root, folder):
+                raise StoreError(
+                    f"Expected folders of its own in {store.root}. Got {folder.relative_to(store.root)}, which is a "
+                    "link to another place: put a copy of that in its place, or link the folder of the whole run."
+                )
 
 
 def write_bytes(store: Store, key: str, value: bytes) -> None:
@@ -143,8 +182,35 @@ def is_missing(store: Store, key: str) -> bool:
     return isinstance(store, DurableStore) and not (store.root / key).is_file()
 
 
+async def _get(store: Store, key: str, most: int) -> bytes | None:
+    place = await StorePath.open(store, key)  # opens the store, if nobody has
+    found = await place.get(default_buffer_prototype(), byte_range=RangeByteRequest(0, most + 1))
+    return None if found is None else found.to_bytes()
+
+
+def _read_file(path: Path, most: int) -> bytes | None:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):  # a pipe would wait, and a device may never end
+            raise DamagedStore(f"Expected a file. Got {path}, which is none.")
+        with path.open("rb") as file:
+            return file.read(min(status.st_size, most) + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _is_own(root: Path, folder: Path) -> bool:
+    """Whether no part of the way from the root to a folder is a link."""
+    return not any(part.is_symlink() for part in (folder, *folder.parents) if root in part.parents)
+
+
 def _overwrite_durably(path: Path, value: Buffer) -> None:
-    if not path.is_file() or path.stat().st_size != len(value):
+    status = path.lstat() if path.exists() else None
+    # Not through a link, nor in a file with a second name, which may be the copy that a user has made of the run.
+    own = status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    if status is None or not own or status.st_size != len(value):
         _replace_durably(path, value)
         return
     with path.open("r+b") as file:

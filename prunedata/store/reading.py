@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from prunedata.errors import ForeignStore
+from prunedata.store.description import check_state
 from prunedata.store.run_store import RunStore, StoreLike
 from prunedata.store.state import RunState
 
@@ -18,7 +19,7 @@ class StoredRun:
 
 
 def read_run(location: StoreLike) -> StoredRun:
-    """Read the run kept at `location`. It may be running.
+    """Read the run kept at `location`. It may be running, and may be from anybody: nothing in it is trusted.
 
     Raises
     ------
@@ -26,7 +27,7 @@ def read_run(location: StoreLike) -> StoredRun:
         If no run is there, or it is damaged.
     """
     store = RunStore(location, mode="r")
-    found = store.read()
+    found = store.read(check_state)
     if found is None:
         raise ForeignStore(f"Expected a run at {location}. Got nothing.")
     return StoredRun(RunState.from_json(*found), store.generation)

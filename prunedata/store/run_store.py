@@ -15,22 +15,26 @@ the same instant.
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy.typing as npt
 
-from prunedata.errors import DamagedStore, ForeignStore, RunExists, StoreError
+from prunedata.checks import shown
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
 from prunedata.store.durable import DurableStore, StoreLike, list_names, open_location, read_bytes, write_bytes
 from prunedata.store.lock import WriteLock
-from prunedata.store.pointer import decode_pointer, encode_pointer
-from prunedata.store.slots import Slots
+from prunedata.store.pointer import MOST, decode_pointer, encode_pointer
+from prunedata.store.slots import Slots, check_about
+from prunedata.store.system_errors import told
 from prunedata.types import Arrays
 
 __all__ = ["Arrays", "RunStore", "State", "StoreLike"]
 
 State = dict[str, Any]
+Check = Callable[[State, dict[str, Any]], object]
+"""Raises :class:`PrunedataError` if a state and what it says of its arrays are not those of a run."""
 
 
 class RunStore:
@@ -46,7 +50,8 @@ class RunStore:
 
     def __init__(self, location: StoreLike, mode: Literal["a", "r"] = "a") -> None:
         self.location = str(location)
-        self._store = open_location(location, read_only=mode == "r")
+        with told(self.location, "read" if mode == "r" else "write"):
+            self._store = open_location(location, read_only=mode == "r")
         self._lock: WriteLock | None = None
         self._process = os.getpid()
         self._writer = secrets.token_hex(8)
@@ -59,8 +64,13 @@ class RunStore:
         """How often the run was committed, as last read or written."""
         return int(self._pointer["generation"]) if self._pointer is not None else 0
 
-    def read(self) -> tuple[State, Arrays] | None:
+    def read(self, check: Check | None = None) -> tuple[State, Arrays] | None:
         """Return the last committed state and its arrays, or None if nothing of a run is there.
+
+        Parameters
+        ----------
+        check : callable, optional
+            Is shown the state, and shape and dtype of each array by name, before any array is read.
 
         Raises
         ------
@@ -69,14 +79,23 @@ class RunStore:
         DamagedStore
             If any part of the last commit is missing, of another shape or dtype, or does not match its digest.
         StoreError
-            If it is to be written, and another process has it open for that.
+            If it is to be written, and another process has it open for that; or the system refuses.
         """
+        with told(self.location, "read"):
+            return self._read(check)
+
+    def _read(self, check: Check | None) -> tuple[State, Arrays] | None:
         self._open_alone()
         while True:
             pointer = self._read_pointer()
             if pointer is None:
                 return None
             generation, about = pointer["generation"], pointer["arrays"]
+            check_about(about, self.location)
+            if check is not None:
+                self._check(check, pointer)
+            if self._lock is not None:
+                self._slots.check_own_folders(list(about))
             try:
                 arrays = {name: self._slots.read(name, generation, about[name]) for name in about}
             except DamagedStore:
@@ -86,6 +105,12 @@ class RunStore:
             self._pointer = pointer
             self._claim()
             return pointer["state"], arrays
+
+    def _check(self, check: Check, pointer: dict[str, Any]) -> None:
+        try:
+            check(pointer["state"], pointer["arrays"])
+        except PrunedataError as error:
+            raise DamagedStore(f"Expected a run of prunedata at {self.location}. {error}") from error
 
     def create(self, state: State) -> None:
         """Begin a run here: generation 0, which has no arrays.
@@ -97,28 +122,39 @@ class RunStore:
         StoreError
             If another process has it open for writing.
         """
-        self._open_alone()
-        pointer = self._read_pointer()
-        if pointer is not None:
-            raise RunExists(
-                f"Expected an empty place for a new run. Got {self.location}, which holds a run that has reached "
-                f"epoch {pointer['state'].get('epoch')}. Pass resume=True to go on with it; to begin anew, name "
-                "another store, or delete this one."
-            )
-        self._claim()
-        self._point(0, state, {})
+        with told(self.location, "write"):
+            self._open_alone()
+            pointer = self._read_pointer()
+            if pointer is not None:
+                state = pointer["state"]
+                reached = shown(state.get("epoch") if isinstance(state, dict) else None)
+                raise RunExists(
+                    f"Expected an empty place for a new run. Got {self.location}, which holds a run that has reached "
+                    f"epoch {reached}. Pass resume=True to go on with it; to begin anew, name another store, or delete "
+                    "this one."
+                )
+            self._claim()
+            self._point(0, state, {})
 
     def write(self, state: State, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Commit: the state is durable when this returns, and the one before is there until then."""
         if self._pointer is None:
             raise StoreError("Expected a store that was created or read before it is written.")
-        self._check_alone()
         generation = self._pointer["generation"] + 1
-        # Side by side: a disk makes several files safe in about the time that it takes for one.
-        with ThreadPoolExecutor() as pool:
-            written = pool.map(lambda name: self._slots.write(name, generation, arrays[name]), arrays)
-            about = dict(zip(arrays, written, strict=True))
-        self._point(generation, state, about)
+        with told(self.location, "write"):
+            self._check_alone()
+            self._point(generation, state, self._write_arrays(generation, arrays))
+
+    def _write_arrays(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        def written(name: str) -> dict[str, Any]:
+            return self._slots.write(name, generation, arrays[name])
+
+        try:
+            # Side by side: a disk makes several files safe in about the time that it takes for one.
+            with ThreadPoolExecutor() as pool:
+                return dict(zip(arrays, pool.map(written, arrays), strict=True))
+        except RuntimeError:  # in atexit no threads can be started any more
+            return {name: written(name) for name in arrays}
 
     def release(self) -> None:
         """Let other processes write to the store. This one must not any more."""
@@ -175,7 +211,7 @@ class RunStore:
         return pointer
 
     def _get_raw(self) -> bytes | None:
-        return read_bytes(self._store, "zarr.json")
+        return read_bytes(self._store, "zarr.json", MOST)
 
     def _refuse_leftovers(self) -> None:
         """Without a pointer, anything but a first write that was cut short is not ours to begin a run on."""
@@ -186,7 +222,7 @@ class RunStore:
                 "restore it from a copy, or name another store."
             )
         if found:
-            raise ForeignStore(f"Expected an empty place or a run at {self.location}. Got {', '.join(found[:5])}.")
+            raise ForeignStore(f"Expected an empty place or a run at {self.location}. Got {shown(found)}.")
 
     def _point(self, generation: int, state: State, arrays: dict[str, Any]) -> None:
         pointer, raw = encode_pointer(generation, self._writer, arrays, state)

@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.checks import whole
+from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
+from prunedata.store.description import COUNTING, KINDS, check_state
 from prunedata.types import Array, Arrays, Counts
 
 __all__ = ["COUNTING", "RunState"]
 
+MOST_SAMPLES = 100_000_000
+"""Of a run that has no arrays yet, to look at all of them."""
+
 FORMAT = 1
 """Of checkpoints. The store has a format of its own."""
-COUNTING = ("counts", "hits", "visits")
-"""The arrays that every run has, of any unsigned dtype."""
+DTYPES = {order + kind + size for order in "<>|" for kind in "iuf" for size in "1248"} - {"<f1", ">f1", "|f1"}
+"""Of arrays, as numpy writes them; others, as those of Python's objects, are not even tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +75,7 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """All but the arrays, as a dict that JSON can hold."""
-        found = {name: getattr(self, name) for name in _KINDS}
+        found = {name: getattr(self, name) for name in KINDS}
         found["history"] = [dict(record) for record in self.history]
         # Named only where they say something: a state written before they were known is the same without them.
         found |= {} if self.advice is None else {"advice": self.advice}
@@ -80,19 +84,10 @@ class RunState:
     @classmethod
     def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
         """Return what :meth:`to_json` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
-        if not isinstance(plain, Mapping):
-            raise PrunedataError(f"Expected the state of a run. Got {type(plain).__name__}.")
-        for name, kind in _KINDS.items():
-            value = plain.get(name)
-            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                raise PrunedataError(f"Expected the state of a run, {name} being a {kind.__name__}. Got {value!r}.")
-        if not all(isinstance(record, dict) for record in plain["history"]):
-            raise PrunedataError("Expected the state of a run, each record of its history being a dict. Got others.")
-        advice = plain.get("advice")
-        if advice is not None and not isinstance(advice, dict):
-            raise PrunedataError(f"Expected the state of a run, advice being a dict. Got {advice!r}.")
-        processes = whole("the state's processes", plain.get("processes", 1), 1)
-        return cls(**{name: plain[name] for name in _KINDS}, advice=advice, processes=processes, arrays=dict(arrays))
+        about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
+        state = check_state(plain, about)
+        given = {name: state[name] for name in KINDS}
+        return cls(**given, advice=state.get("advice"), processes=state.get("processes", 1), arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:
         """Everything in one dict of plain values; arrays as their bytes, which every format of checkpoints can hold."""
@@ -104,17 +99,14 @@ class RunState:
         """Return what :meth:`to_checkpoint` was called on, or raise :class:`PrunedataError`."""
         try:
             if packed["format"] != FORMAT:
-                raise PrunedataError(f"Expected a state of format {FORMAT}. Got format {packed['format']!r}.")
-            arrays = {
-                name: np.frombuffer(bytes(array["data"]), dtype=array["dtype"])
-                for name, array in packed["arrays"].items()
-            }
+                raise PrunedataError(f"Expected a state of format {FORMAT}. Got format {shown(packed['format'])}.")
+            arrays = {name: _unpacked(name, array) for name, array in packed["arrays"].items()}
             return cls.from_json(packed["state"], arrays)
         except PrunedataError as error:
             raise PrunedataError(f"Expected what state_dict() returned. {error}") from error
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError, MemoryError) as error:
             raise PrunedataError(
-                f"Expected what state_dict() returned. Got {type(packed).__name__}: {error!r}."
+                f"Expected what state_dict() returned. Got {type(packed).__name__}: {shown(error)}."
             ) from error
 
     # -- what it says
@@ -124,10 +116,16 @@ class RunState:
         """Samples of the data set."""
         return int(self.run["samples"])
 
+    def check_size(self) -> None:
+        """Raise :class:`PrunedataError` if all samples are to be looked at, and the store may name any number."""
+        if self.samples > MOST_SAMPLES and not self.arrays:
+            raise PrunedataError(f"Expected a run with finished epochs. Got one of {self.samples:,} samples with none.")
+
     def counted(self, name: str) -> Counts:
         """One of the arrays ``counts``, ``hits``, ``visits``; zeros in a run that has not been committed yet."""
-        found: Counts = self.arrays.get(name, np.zeros(self.samples, np.uint8))
-        return found
+        found = self.arrays.get(name)
+        # Nothing of that size is made: a store that has no arrays may name any number of samples.
+        return np.broadcast_to(np.uint8(0), (self.samples,)) if found is None else found
 
     @property
     def hits(self) -> Counts:
@@ -155,7 +153,10 @@ class RunState:
         """Raise :class:`ForeignStore` if the state is of another run than ``run`` describes, saying what differs."""
         differ = [name for name in {**run, **self.run} if self.run.get(name) != run.get(name)]
         if differ:
-            told = "; ".join(f"{name}: expected {run.get(name)!r}, got {self.run.get(name)!r}" for name in differ)
+            told = "; ".join(
+                f"{printable(name)}: expected {shown(run.get(name))}, got {shown(self.run.get(name))}"
+                for name in differ
+            )
             raise ForeignStore(
                 f"Expected the state of this run. Got that of another ({told}). "
                 "Give the run the arguments it began with, or another store."
@@ -173,7 +174,10 @@ class RunState:
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {found}.")
 
 
-_KINDS: dict[str, type] = {
-    "run": dict, "schedule": dict, "epoch": int, "open": bool, "complete": bool, "excused": int, "observed": int,
-    "meter": dict, "history": list,
-}  # fmt: skip
+def _unpacked(name: object, packed: Any) -> Array:
+    data, kind = packed["data"], packed["dtype"]
+    if not isinstance(name, str) or not isinstance(kind, str) or kind not in DTYPES:
+        raise PrunedataError(f"Expected an array of numbers. Got {shown(name)} of dtype {shown(kind)}.")
+    if isinstance(data, int):  # bytes(n) would make n of them
+        raise PrunedataError(f"Expected the bytes of {name}. Got {shown(data)}.")
+    return np.frombuffer(bytes(data), dtype=kind)

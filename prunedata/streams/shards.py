@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
 from prunedata.streams import braces
 from prunedata.streams.scanning import read_keys, stamp_of
@@ -52,7 +53,7 @@ class ShardIndex:
         first = 0
         for number, shard in enumerate(self.shards):
             if shard.url in self._first:
-                raise PrunedataError(f"Expected each shard once. Got {shard.url} twice.")
+                raise PrunedataError(f"Expected each shard once. Got {shard.url!r} twice.")
             self._first[shard.url] = (number, first)
             first += shard.samples
 
@@ -153,13 +154,15 @@ class ShardIndex:
                 raise DamagedStore(f"Expected the index of shards in {path} as it was saved. Got another: scan again.")
         except (ForeignStore, DamagedStore):
             raise
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DamagedStore(f"Expected a whole index of shards in {path}. Got {error!r}: scan again.") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+            raise DamagedStore(
+                f"Expected a whole index of shards in {path}. Got {shown(error)}: scan again."
+            ) from error
         unsafe = [] if trusted else [shard.url for shard in shards if _is_unsafe(shard.url)]
         if unsafe:
             raise PrunedataError(
-                f"Expected an index of files and plain URLs in {path}. Got {unsafe[0]!r}, which WebDataset would run "
-                "by a shell: pass trusted=True if you know who wrote it."
+                f"Expected an index of files and plain URLs in {path}. Got {shown(unsafe[0])}, which WebDataset would "
+                "run by a shell: pass trusted=True if you know who wrote it."
             )
         return cls(shards)
 
@@ -181,8 +184,11 @@ def _digest(shards: list[list[Any]]) -> int:
 
 
 def _is_sound(shard: Shard) -> bool:
+    texts = isinstance(shard.url, str) and isinstance(shard.keys, str) and isinstance(shard.modified, str | None)
+    if not texts or type(shard.samples) is not int or type(shard.size) not in (int, type(None)):
+        return False
     keys = shard.keys.split("\n") if shard.keys else []
-    return isinstance(shard.url, str) and len(keys) == len(set(keys)) == shard.samples
+    return len(keys) == len(set(keys)) == shard.samples
 
 
 def _is_unsafe(url: str) -> bool:

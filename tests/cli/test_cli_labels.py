@@ -1,6 +1,7 @@
 """prunedata suspects --labels: what labels are read from, and what is said of a file that holds none."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -78,6 +79,68 @@ def test_several_arrays_are_no_labels(tmp_path):
     (tmp_path / "labels.npz").rename(tmp_path / "labels.npy")
     with pytest.raises(PrunedataError, match="Got several arrays"):
         read_labels(str(tmp_path / "labels.npy"), 3)
+
+
+class TestBounded:
+    """A file may say more than it holds, and a small one must not take much memory."""
+
+    @pytest.fixture(autouse=True)
+    def measured(self):
+        tracemalloc.start()
+        yield
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 1 << 27
+
+    @pytest.mark.parametrize("shape", [(10**9,), (10**15,), (1 << 62, 1 << 62), (3, 10**9)], ids=str)
+    @pytest.mark.parametrize("kind", ["<i8", "<U4", "|u1"])
+    def test_an_array_that_is_not_there(self, tmp_path, shape, kind):
+        with open(tmp_path / "labels.npy", "wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+        with pytest.raises(PrunedataError, match="Expected labels"):
+            read_labels(str(tmp_path / "labels.npy"), shape[0])
+
+    @pytest.mark.parametrize(
+        "header", [b"{'descr': " + b"(" * 5000, b"\xff" * 50, b"{'descr': '<i8'}", b"__import__('os')"]
+    )
+    def test_a_header_that_is_none(self, tmp_path, header):
+        (tmp_path / "labels.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+        with pytest.raises(PrunedataError, match=r"as numpy\.save writes them") as caught:
+            read_labels(str(tmp_path / "labels.npy"), 3)
+        assert str(caught.value).isprintable()
+
+    def test_objects_are_not_made(self, tmp_path):
+        np.save(tmp_path / "labels.npy", np.array([{}, [], ()], dtype=object), allow_pickle=True)
+        with pytest.raises(PrunedataError, match="Expected labels"):
+            read_labels(str(tmp_path / "labels.npy"), 3)
+
+    def test_one_long_name_does_not_make_all_of_them_long(self, file, tmp_path):
+        """50,000 names of 4 bytes each would become 200 kB each, 10 GB."""
+        path = file("\n".join(["cat"] * 49_999 + ["x" * 50_000]))
+        with pytest.raises(PrunedataError, match=r"at most 256 characters .*Got one of 50,000"):
+            read_labels(path, 50_000)
+        with open(tmp_path / "labels.npy", "wb") as npy:
+            np.lib.format.write_array_header_1_0(npy, {"descr": "<U300000", "fortran_order": False, "shape": (3,)})
+            npy.truncate(npy.tell() + 3 * 4 * 300_000)
+        with pytest.raises(PrunedataError, match="text of up to 256 characters"):
+            read_labels(str(tmp_path / "labels.npy"), 3)
+
+    def test_a_line_without_end(self, file):
+        with pytest.raises(PrunedataError, match=r"lines of at most 1,048,576 characters"):
+            read_labels(file("," * 3_000_000), 3)
+
+    def test_more_lines_than_samples(self, file):
+        with pytest.raises(PrunedataError, match=r"Expected 3 labels .*Got 200000"):
+            read_labels(file("1\n" * 200_000), 3)
+
+
+def test_names_of_classes_are_printed_plainly(say, tmp_path):
+    place = watch(tmp_path / "run.zarr", classes=10)
+    (tmp_path / "labels.txt").write_text("\n".join(["cat\x1b[2J\x07", "dog"] * (SAMPLES // 2)))
+    status, out, err = say(f"suspects {place} --top 30 --labels {tmp_path / 'labels.txt'}")
+    assert (status, err) == (0, "")
+    assert "cat\\x1b[2J\\x07" in out
+    assert "\x1b" not in out
 
 
 @pytest.mark.parametrize("form", ["lines", "table"])

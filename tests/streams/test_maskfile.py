@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
-from prunedata.errors import NotInEpoch, PrunedataError
+from prunedata.errors import DamagedStore, NotInEpoch, PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
 
 EVERY_OTHER = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
@@ -60,9 +60,31 @@ def test_a_reader_never_sees_half_a_mask(tmp_path):
         pruner.observe(np.arange(20), np.arange(20.0))
         pruner.end_epoch()
         mask.write(pruner.begin_epoch())
-        assert old.read() == bytes(8) + b"\1" * 20
+        assert old.read() == bytes(8) + (20).to_bytes(8, "little") + b"\1" * 20
     assert not mask.read().all()
-    assert [path.name for path in tmp_path.iterdir()] == ["mask"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mask", "mask.passes"]
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_a_mask_that_is_not_as_it_was_written_is_refused(data):
+    """A cut one would end the epoch of a worker with an IndexError, or leave out whatever is missing."""
+    pruner = start(samples=30)
+    mask = publish(pruner)
+    pruner.begin_epoch()
+    with open(mask.path, "rb") as file:
+        whole = file.read()
+    damaged = data.draw(
+        st.integers(0, len(whole) - 1).map(lambda length: whole[:length])
+        | st.binary(min_size=1, max_size=9).map(lambda more: whole + more)
+        | st.tuples(st.integers(16, 45), st.integers(2, 255)).map(
+            lambda at: whole[: at[0]] + bytes([at[1]]) + whole[at[0] + 1 :]
+        )
+    )
+    with open(mask.path, "wb") as file:
+        file.write(damaged)
+    with pytest.raises(DamagedStore, match=r"Expected the mask of an epoch in .*Got "):
+        mask.read()
 
 
 def test_a_run_has_one_file_however_often_it_is_asked_for(tmp_path, monkeypatch):

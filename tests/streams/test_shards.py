@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -101,6 +102,37 @@ def test_a_cut_index_is_refused(tmp_path):
     (tmp_path / "index.json").write_text(json.dumps({"prunedata_index": 1}))
     with pytest.raises(DamagedStore):
         ShardIndex.load(tmp_path / "index.json")
+
+
+INDEX = {"prunedata_index": 1, "shards": [["a.tar", 2, 9, "1", "x\ny"], ["b.tar", 1, 9, "1", "z"]]}
+STRANGE = [None, True, 0.5, -1, 2**70, "", "\x1b[2J", [], {}, [[]], json.loads("[" * 500 + "]" * 500)]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: str(value)[:9].encode("unicode_escape").decode())
+@pytest.mark.parametrize("place", range(5), ids=["url", "samples", "size", "modified", "keys"])
+def test_an_index_of_a_stranger(tmp_path, place, value):
+    """With the right checksum. Size and modification may be unknown."""
+    found = json.loads(json.dumps(INDEX))
+    path = tmp_path / "index.json"
+    for shard in (0, 1):
+        found["shards"][shard][place] = value
+        found["crc32"] = zlib.crc32(json.dumps(found["shards"]).encode())
+        path.write_text(json.dumps(found))
+        sound = (
+            (place in (2, 3) and value is None)
+            or (place == 2 and type(value) is int)
+            or (place in (0, 3) and type(value) is str)
+        )
+        if sound and shard == 0:
+            assert len(ShardIndex.load(path)) == 3
+        elif not sound:
+            with pytest.raises(DamagedStore) as caught:
+                ShardIndex.load(path)
+            assert str(caught.value).isprintable()
+    for text in ("[" * 100_000, json.dumps(value), '{"prunedata_index": 1, "shards": ' + "[" * 900 + "]" * 900 + "}"):
+        path.write_text(text)
+        with pytest.raises((DamagedStore, ForeignStore)):
+            ShardIndex.load(path)
 
 
 def test_shards_that_changed_are_named(tmp_path):

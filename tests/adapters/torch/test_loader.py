@@ -1,5 +1,7 @@
 """The traps of map-style PyTorch data: what reaches the loop, and which losses are recorded for which samples."""
 
+import copy
+import pickle
 from collections import namedtuple
 
 import numpy as np
@@ -300,3 +302,16 @@ class TestErrors:
     def test_at_once(self, given, message):
         with pytest.raises(PrunedataError, match=message):
             prune(given(), make_pruner())
+
+
+def test_a_pickle_is_refused_and_a_copy_is_the_same_loader():
+    """As for the Pruner, without which it means nothing."""
+    pruner = make_pruner()
+    loader = prune(loader_of(), pruner)
+    for refused in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"^Expected a pruned loader to stay with its Pruner, in one process. Got "):
+            refused(loader)
+    twin = copy.copy(loader)
+    pruner.begin_epoch()
+    assert type(twin) is type(loader)
+    assert [second(batch).tolist() for batch in twin] == [second(batch).tolist() for batch in loader]
