@@ -157,3 +157,17 @@ def test_a_run_of_ten_million_epochs_is_made_without_a_look_at_each(tmp_path, mo
     again = Pruner(100, Schedule(10_000_000, 60, 20, 5, 4, 2), prune=20, store=tmp_path / "run.zarr", resume=True)
     assert again.next_epoch == 1
     assert len(looks) < 10
+
+
+@pytest.mark.parametrize("size", [1e31, -1e200])
+def test_losses_of_any_size_are_no_reason_to_refuse_a_run(size):
+    def make():
+        return Pruner(8, Schedule(epochs=4, window=4, start=1, block=1, pruned_per_block=1), prune=2)
+
+    run = make()
+    run.begin_epoch()
+    run.observe(np.arange(4), np.linspace(0.5, 1, 4) * size)
+    again = make()
+    again.load_state_dict(run.state_dict())
+    assert again.state_dict()["state"]["meter"]["loss_sum"] == run.state_dict()["state"]["meter"]["loss_sum"]
+    assert again.counts.tolist() == run.counts.tolist()
