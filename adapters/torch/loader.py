@@ -165,6 +165,10 @@ class PrunedLoader:
         pruner = self._pruner
         return [_known(self._order.batches_of(pruner.kept_in(epoch))) for epoch in range(pruner.schedule.epochs)]
 
+    def belongs_to(self, pruner: Pruner) -> bool:
+        """Whether it was pruned by this pruner."""
+        return self._pruner is pruner
+
     @property
     def sampler(self) -> Any:
         """What gives the ids: a DistributedSampler if this rank gets a share of ours, as trainers look for one."""
