@@ -87,8 +87,10 @@ class PruneCallback(BaseCallback):  # type: ignore[misc]
         """Check what is trained on."""
         check_loader(trainer, self.pruner)
         if not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1:
-            # The checkpoint is of an epoch's last batch: Lightning takes that epoch to be over.
+            # The checkpoint is of an epoch's last batch: Lightning takes that epoch to be over, and would see how many
+            # batches it had only if the next one had as many.
             self.pruner.end_epoch()
+            trainer.fit_loop.epoch_loop.batch_progress.current.completed = self.pruner.samples
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Check that this is the pruner's epoch, and from now on let validation loaders be as the user wants them."""

@@ -13,7 +13,10 @@ __all__ = ["check_loader", "check_settings", "check_validation"]
 ALONE = {
     "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
     "limit_train_batches": (1.0, "the samples that are cut off would never be observed. Make the data set a Subset"),
-    "overfit_batches": (0.0, "Lightning would put its own sampler in the place of ours. Prune a Subset of the data set"),
+    "overfit_batches": (
+        0.0,
+        "Lightning would put its own sampler in the place of ours. Prune a Subset of the data set",
+    ),
 }
 """Settings of a Trainer: what has to be left as it is, and what to say of another value."""
 
@@ -47,19 +50,19 @@ def check_loader(trainer: Any, pruner: Pruner) -> None:
             f"Got {kind.__module__}.{kind.__qualname__}: prune it, and give it to fit() alone, not in a list or a dict."
         )
     if not loader.belongs_to(pruner):
-        raise PrunedataError(
-            "Expected a loader and a PruneCallback of one Pruner. Got two: give both the same one."
-        )
+        raise PrunedataError("Expected a loader and a PruneCallback of one Pruner. Got two: give both the same one.")
     if trainer.world_size > 1 and not isinstance(loader.sampler, DistributedSampler):
         raise PrunedataError(
-            f"Expected a loader that {trainer.world_size} processes can share evenly: shuffle=True, shuffle=False, or a "
-            f"DistributedSampler. Got a sampler or a stream of your own, which may give each of them another number of "
+            f"Expected a loader that {trainer.world_size} processes can share evenly: with shuffle=True or False, or "
+            "with a DistributedSampler. Got a sampler or a stream of your own, which may give each another number of "
             "batches."
         )
 
 
 def check_validation(loaders: Any) -> None:
     """Raise :class:`PrunedataError` if a pruned loader is to be validated on."""
-    each = loaders.values() if isinstance(loaders, dict) else loaders if isinstance(loaders, (list, tuple)) else [loaders]
+    each = (
+        loaders.values() if isinstance(loaders, dict) else loaders if isinstance(loaders, (list, tuple)) else [loaders]
+    )
     if any(isinstance(loader, PrunedLoader) for loader in each):
         raise PrunedataError("Expected a loader that isn't pruned to validate on. Got the result of prune().")

@@ -176,8 +176,6 @@ class PrunedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._run.check_loop()
-        if self._run.leader is None:
-            _ = self._pruner.current  # raises outside of an epoch
         return self._deliver(super().__iter__)  # type: ignore[misc]
 
     def _deliver(self, begin: Callable[[], Iterator[tuple[SomeIds, Any]]]) -> Iterator[Any]:
@@ -229,6 +227,8 @@ class PrunedLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
+        if self._run.leader is not None and state["epoch"] == self._pruner.next_epoch - 1:
+            return  # a trainer went on from an epoch's last batch
         if state["epoch"] != self._pruner.next_epoch:
             raise PrunedataError(
                 f"Expected the loader's state of epoch {self._pruner.next_epoch}, where the pruner stands. Got that of "

@@ -3,9 +3,7 @@
 import sys
 from types import FrameType
 
-from prunedata.errors import PrunedataError
-
-__all__ = ["refuse_trainer"]
+__all__ = ["trainer_that_iterates"]
 
 LIGHTNING = (
     "Expected PruneCallback(pruner) among the callbacks of Lightning's Trainer. Got a Trainer without it, which would "
@@ -28,8 +26,8 @@ BETWEEN = ("prunedata", "torch", "torchdata", "accelerate", "contextlib", "light
 """Packages that may stand between a loop and the loader that it iterates."""
 
 
-def refuse_trainer() -> None:
-    """Raise :class:`PrunedataError` if it is a trainer's loop that asks a pruned loader for its batches.
+def trainer_that_iterates() -> str | None:
+    """What to say if it is a trainer's loop that asks a pruned loader for its batches, or else None.
 
     A loop that the user wrote is none, also within a trainer's hook. Nothing is imported to find out.
     """
@@ -38,8 +36,9 @@ def refuse_trainer() -> None:
         module = frame.f_globals.get("__name__") or ""
         for name, told in TRAINERS.items():
             if module == name or module.startswith(f"{name}."):
-                raise PrunedataError(told)
+                return told
         wraps = frame.f_code.co_name in ("__iter__", "__next__")  # of something around the loader, whoever wrote it
         if not wraps and module.partition(".")[0] not in BETWEEN:
-            return
+            return None
         frame = frame.f_back
+    return None

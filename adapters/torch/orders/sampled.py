@@ -62,7 +62,6 @@ class SampledOrder(Order):
 
     def begin_unless_begun(self) -> None:
         """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
-        self.run.check_loop()
         self.run.lead()
         if self._begun is not self.pruner.current:
             self.begin(self.pruner.current)

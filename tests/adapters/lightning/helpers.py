@@ -2,6 +2,7 @@
 
 import lightning.pytorch as pl
 import numpy as np
+import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -10,6 +11,12 @@ from prunedata.adapters.lightning import PruneCallback, observe, prune
 from prunedata.run.plan import RunPlan
 
 BATCH = 4
+QUIET = [
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # on one core
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
+]
 
 
 class WantedPlan(RunPlan):
@@ -40,9 +47,9 @@ def data(samples=48):
     return TensorDataset(torch.stack([torch.sin(ids * 1.0), torch.cos(ids * 3.0)], dim=1), ids)
 
 
-def loader_of(pruner, *, with_ids=False, **options):
+def loader_of(pruner, *, with_ids=False, kind=DataLoader, **options):
     options = {"batch_size": BATCH, "shuffle": True, **options}
-    return prune(DataLoader(data(pruner.samples), **options), pruner, with_ids=with_ids)
+    return prune(kind(data(pruner.samples), **options), pruner, with_ids=with_ids)
 
 
 class Net(pl.LightningModule):

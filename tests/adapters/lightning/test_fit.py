@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.adapters.lightning.helpers import Net, flat, loader_of, pruner_of, trainer_of, validation
+from tests.adapters.lightning.helpers import QUIET, Net, flat, loader_of, pruner_of, trainer_of, validation
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # on one core
-]
+pytestmark = QUIET
 
 
 def kept_by(pruner):
