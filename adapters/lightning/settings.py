@@ -12,11 +12,8 @@ __all__ = ["check_loader", "check_settings", "check_validation"]
 
 ALONE = {
     "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
+    "overfit_batches": (0.0, "Lightning would put a sampler of its own in the place of ours. Prune a Subset instead"),
     "limit_train_batches": (1.0, "the samples that are cut off would never be observed. Make the data set a Subset"),
-    "overfit_batches": (
-        0.0,
-        "Lightning would put its own sampler in the place of ours. Prune a Subset of the data set",
-    ),
 }
 """Settings of a Trainer: what has to be left as it is, and what to say of another value."""
 
