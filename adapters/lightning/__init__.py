@@ -4,8 +4,8 @@ The callback lets Lightning ask anew, before each epoch, how long it is, and ope
 serves ``lightning`` and ``pytorch_lightning``.
 """
 
-from prunedata.adapters.lightning.callback import PruneCallback
+from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.lightning.observing import observe
 from prunedata.adapters.torch import prune
 
-__all__ = ["PruneCallback", "observe", "prune"]
+__all__ = ["DataPruning", "observe", "prune"]

@@ -1,6 +1,6 @@
 """The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
 
-from typing import Any
+from typing import Any, Never
 
 import torch.distributed as dist
 
@@ -11,10 +11,10 @@ from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.run.pruner import Pruner
 
-__all__ = ["PruneCallback"]
+__all__ = ["DataPruning"]
 
 
-class PruneCallback(BaseCallback):  # type: ignore[misc]
+class DataPruning(BaseCallback):  # type: ignore[misc]
     """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with what ``training_step`` observed.
 
     Give ``fit`` a loader that :func:`prune` returned, and return ``observe(self, losses)`` from ``training_step``.
@@ -50,16 +50,16 @@ class PruneCallback(BaseCallback):  # type: ignore[misc]
         if stage != "fit":
             return
         check_settings(trainer, self.pruner)
-        run = self._run
+        run, kind = self._run, trainer.__class__
         self._before = {
             "reload": trainer.reload_dataloaders_every_n_epochs,
-            "class": type(trainer),
+            "class": kind,
             "state": self.pruner.state_dict() if trainer.fast_dev_run else None,
         }
         run.join()
         run.place, run.leader, self._begun = (trainer.global_rank, trainer.world_size), self._begin, None
         trainer.reload_dataloaders_every_n_epochs = 1
-        trainer.__class__ = counting(type(trainer))
+        trainer.__class__ = counting(kind)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Leave the Trainer as it was; after a ``fast_dev_run`` also the pruner."""
@@ -125,6 +125,12 @@ class PruneCallback(BaseCallback):  # type: ignore[misc]
                 f"Expected epoch {self.pruner.next_epoch}, where the pruner stands. Got epoch {trainer.current_epoch} "
                 "from Lightning: let both go on from one checkpoint, fit(ckpt_path=...), or both begin anew."
             )
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "Expected one DataPruning for each process, made by the program that each runs. Got a copy, as the "
+            "strategy 'ddp_spawn' makes one: use 'ddp', or torchrun."
+        )
 
     # -- checkpoints
 

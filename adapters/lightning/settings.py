@@ -43,11 +43,11 @@ def check_loader(trainer: Any, pruner: Pruner) -> None:
     if not isinstance(loader, PrunedLoader):
         kind = type(loader)
         raise PrunedataError(
-            "Expected one loader to train on, the result of prune(loader, pruner), as the Trainer has PruneCallback. "
+            "Expected one loader to train on, the result of prune(loader, pruner), as the Trainer has DataPruning. "
             f"Got {kind.__module__}.{kind.__qualname__}: prune it, and give it to fit() alone, not in a list or a dict."
         )
     if not loader.belongs_to(pruner):
-        raise PrunedataError("Expected a loader and a PruneCallback of one Pruner. Got two: give both the same one.")
+        raise PrunedataError("Expected a loader and a DataPruning of one Pruner. Got two: give both the same one.")
     if trainer.world_size > 1 and not isinstance(loader.sampler, DistributedSampler):
         raise PrunedataError(
             f"Expected a loader that {trainer.world_size} processes can share evenly: with shuffle=True or False, or "

@@ -1,6 +1,6 @@
 """What accelerate makes of a loader: it takes the batch sampler out and deals its batches to the processes."""
 
-import sys
+import inspect
 from types import FrameType
 from typing import Any
 
@@ -15,7 +15,7 @@ NEAR = 16
 
 def _around(*functions: str) -> Any:
     """The object of accelerate's that iterates this batch sampler in one of these functions, or None."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = inspect.currentframe()
     for _ in range(NEAR):
         if frame is None:
             break

@@ -1,13 +1,13 @@
 """Trainers that freeze an epoch's length: recognised by who iterates a loader, and refused without their adapter."""
 
-import sys
+import inspect
 from types import FrameType
 
 __all__ = ["trainer_that_iterates"]
 
 LIGHTNING = (
-    "Expected PruneCallback(pruner) among the callbacks of Lightning's Trainer. Got a Trainer without it, which would "
-    "cut later epochs to the length of the first: write Trainer(callbacks=[PruneCallback(pruner)]), with PruneCallback "
+    "Expected DataPruning(pruner) among the callbacks of Lightning's Trainer. Got a Trainer without it, which would "
+    "cut later epochs to the length of the first: write Trainer(callbacks=[DataPruning(pruner)]), with DataPruning "
     "from prunedata.adapters.lightning."
 )
 TRAINERS = {
@@ -31,7 +31,7 @@ def trainer_that_iterates() -> str | None:
 
     A loop that the user wrote is none, also within a trainer's hook. Nothing is imported to find out.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         for name, told in TRAINERS.items():

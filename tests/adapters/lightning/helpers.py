@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.lightning import PruneCallback, observe, prune
+from prunedata.adapters.lightning import DataPruning, observe, prune
 from prunedata.run.plan import RunPlan
 
 BATCH = 4
@@ -105,7 +105,7 @@ class Net(pl.LightningModule):
 def trainer_of(pruner, *callbacks, **options):
     given = {
         "max_epochs": pruner.schedule.epochs,
-        "callbacks": [PruneCallback(pruner), *callbacks],
+        "callbacks": [DataPruning(pruner), *callbacks],
         "accelerator": "cpu",
         "logger": False,
         "enable_progress_bar": False,

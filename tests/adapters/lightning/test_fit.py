@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from prunedata import LossRanked, Pruner, Schedule
 from prunedata.adapters import iterable
-from prunedata.adapters.lightning import PruneCallback, observe, prune
+from prunedata.adapters.lightning import DataPruning, observe, prune
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, flat, loader_of, pruner_of, trainer_of, validation
 
@@ -215,7 +215,7 @@ def test_pytorch_lightning_is_served_too():
             return torch.optim.SGD(self.parameters(), 0.1)
 
     pytorch_lightning.Trainer(
-        max_epochs=4, callbacks=[PruneCallback(pruner)], accelerator="cpu", logger=False, enable_progress_bar=False,
+        max_epochs=4, callbacks=[DataPruning(pruner)], accelerator="cpu", logger=False, enable_progress_bar=False,
         enable_checkpointing=False, enable_model_summary=False,
     ).fit(Theirs(), loader_of(pruner))  # fmt: skip
     assert [seen.count(epoch) for epoch in range(4)] == lengths

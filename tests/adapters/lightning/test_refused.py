@@ -29,7 +29,7 @@ def test_a_pruned_loader_without_the_callback(framework, begun):
         max_epochs=3, accelerator="cpu", logger=False, enable_progress_bar=False, enable_checkpointing=False,
         enable_model_summary=False,
     )  # fmt: skip
-    with pytest.raises(PrunedataError, match=r"write Trainer\(callbacks=\[PruneCallback\(pruner\)\]\)"):
+    with pytest.raises(PrunedataError, match=r"write Trainer\(callbacks=\[DataPruning\(pruner\)\]\)"):
         trainer.fit(module, loader_of(pruner))
 
 
@@ -47,7 +47,7 @@ class Around:
 def test_a_pruned_loader_within_something_else():
     pruner = pruner_of(LENGTHS)
     pruner.begin_epoch()
-    with pytest.raises(PrunedataError, match="PruneCallback"):
+    with pytest.raises(PrunedataError, match="DataPruning"):
         trainer_of(pruner, callbacks=[]).fit(Net(schedule=False), Around(loader_of(pruner)))
 
 
@@ -123,6 +123,12 @@ def test_two_processes_need_a_loader_that_they_share_evenly(monkeypatch):
     monkeypatch.setattr(pl.Trainer, "world_size", 2)
     with pytest.raises(PrunedataError, match="Expected a loader that 2 processes can share evenly"):
         settings.check_loader(trainer, pruner)
+
+
+def test_a_strategy_that_copies_the_pruner():
+    pruner = pruner_of(LENGTHS)
+    with pytest.raises(TypeError, match="use 'ddp', or torchrun"):
+        trainer_of(pruner, strategy="ddp_spawn", devices=2).fit(Net(), loader_of(pruner))
 
 
 def test_a_module_that_observes_nothing():

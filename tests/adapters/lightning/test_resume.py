@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError
-from prunedata.adapters.lightning import PruneCallback
+from prunedata.adapters.lightning import DataPruning
 from tests.adapters.lightning.helpers import QUIET, Net, flat, loader_of, pruner_of, trainer_of, validation
 
 pytestmark = QUIET
@@ -66,4 +66,4 @@ def test_a_run_that_stands_elsewhere_than_lightning_is_refused(tmp_path):
     with pytest.raises(PrunedataError, match=r"Expected epoch 1, .* Got epoch 0 .* fit\(ckpt_path="):
         fit(tmp_path, "epoch", pruner=behind)
     with pytest.raises(PrunedataError, match="Expected 3 processes"):
-        PruneCallback(pruner).load_state_dict({"ranks": [{}, {}, {}]})
+        DataPruning(pruner).load_state_dict({"ranks": [{}, {}, {}]})
