@@ -117,6 +117,7 @@ def ranks(tmp_path_factory):
     return start(work, tmp_path_factory.mktemp("ranks"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_two_processes_train_on_what_is_kept(ranks, name):
     options = SCENARIOS[name]
@@ -142,5 +143,6 @@ def test_two_processes_train_on_what_is_kept(ranks, name):
     assert masks[1] != masks[4]
 
 
+@pytest.mark.slow
 def test_a_distributed_sampler_would_deal_twice(ranks):
     assert all("without a DistributedSampler, as accelerate deals" in rank["refused"] for rank in ranks)
