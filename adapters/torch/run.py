@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.adapters.torch.trainers import trainer_that_iterates
-from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter
+from prunedata.run.completeness import check_iterated
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -88,14 +88,5 @@ class TorchRun(Adapter):
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Raise if no pruned loader was iterated, and what was observed shows that another one was."""
-        if self.delivery is not None or self._begun != epoch.number:
-            return
-        told = (
-            f"Expected the loader that prune() returned to be iterated in epoch {epoch.number}. Got nothing from it: "
-            "is the loader that was given to prune() iterated instead?"
-        )
-        if not tally.observed:
-            raise SkippedSamples(told)
-        pruned = int(np.count_nonzero(tally.visits[~epoch.keep]))
-        if pruned:
-            raise LossError(f"{told} {pruned} pruned samples were observed.")
+        if self.delivery is None and self._begun == epoch.number:
+            check_iterated(epoch, tally, "loader")

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from prunedata.errors import SkippedSamples
+from prunedata.errors import LossError, SkippedSamples
 from prunedata.run.adapter import Delivery
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 
-__all__ = ["check_complete", "is_complete"]
+__all__ = ["check_complete", "check_iterated", "is_complete"]
 
 
 def is_complete(epoch: Epoch, tally: Tally, delivery: Delivery, excused: int) -> bool:
@@ -54,6 +54,19 @@ def check_complete(epoch: Epoch, tally: Tally, delivery: Delivery, excused: int,
         f"Expected all {epoch.kept - allowed} kept samples of epoch {epoch.number} to be observed. "
         f"Got {missed} that were not.{told} Call observe() for every batch of the epoch."
     )
+
+
+def check_iterated(epoch: Epoch, tally: Tally, what: str) -> None:
+    """Raise of an epoch in which what ``prune`` returned was not iterated, if what was observed does not explain it."""
+    told = (
+        f"Expected the {what} that prune() returned to be iterated in epoch {epoch.number}. Got nothing from it: "
+        f"is the {what} that was given to prune() iterated instead?"
+    )
+    if not tally.observed:
+        raise SkippedSamples(told)
+    pruned = int(np.count_nonzero(tally.visits[~epoch.keep]))
+    if pruned:
+        raise LossError(f"{told} {pruned} pruned samples were observed.")
 
 
 def _missed(epoch: Epoch, tally: Tally) -> int:

@@ -168,6 +168,20 @@ def tf_parse(text):
     return {"number": tf.strings.to_number(text, tf.int64)}
 
 
+def grain_map(pruner, workers, size, *, drop_last=False):
+    grain = pytest.importorskip("grain")
+    from prunedata.adapters.grain import prune
+
+    dataset = grain.MapDataset.source([str(number) for number in range(SAMPLES)]).map(grain_parse)
+    if pruner is None:
+        return dataset.batch(size)
+    return prune(dataset, pruner, lambda kept: kept.batch(size, drop_remainder=drop_last))
+
+
+def grain_parse(text):
+    return {"number": np.int64(text)}
+
+
 def number(batch):
     return np.asarray(batch["number"])
 
@@ -199,6 +213,7 @@ FRAMEWORKS = {
     "Hugging Face stream": Framework(partial(hf_stream, generated=True), number, weigh=weigh),
     "Hugging Face stream of a Dataset": Framework(partial(hf_stream, generated=False), number, weigh=weigh),
     "tf.data": Framework(tf_data, number, workers=(0,), reports=False),  # tf.data reads ahead of the loop
+    "Grain": Framework(grain_map, number, workers=(0,)),  # it starts its processes anew in each pass, in seconds
 }
 
 

@@ -1,0 +1,242 @@
+"""Grain: ``prune(dataset, pruner)`` reads the kept samples only, each with its id, through a pipeline built each epoch.
+
+Grain's ``filter`` keeps the length that a dataset had, and ``batch`` the one that it had when it was called. So the
+part of a pipeline that depends on the length is built anew in each epoch, over a source that has the kept samples only.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import LossError, PrunedataError
+from prunedata.run.adapter import Adapter, Delivery
+from prunedata.run.completeness import check_iterated
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+
+try:
+    import grain
+except ImportError as error:
+    raise ImportError("prunedata.adapters.grain needs Grain: pip install 'prunedata[grain]'") from error
+
+__all__ = ["prune"]
+
+MOVES = ("Shuffle", "Mixed", "Repeat", "Filter")
+"""Parts of names of Grain's datasets whose places are not those of the same samples in every epoch."""
+
+
+def prune(
+    dataset: "grain.MapDataset[Any]",
+    pruner: Pruner,
+    build: Callable[["grain.MapDataset[Any]"], Any] | None = None,
+    *,
+    shuffle: bool = True,
+) -> "grain.IterDataset[Any]":
+    """Wrap a MapDataset so that each pass delivers the samples that the epoch keeps, as ``(id, element)``.
+
+    Parameters
+    ----------
+    dataset : grain.MapDataset
+        Of ``pruner.samples`` samples. A sample's id is its place. Whatever is done to single samples may be in it
+        already, as ``map`` and ``random_map``: it is done to kept samples only. No ``shuffle``, ``filter``, ``mix`` or
+        ``repeat``.
+    pruner : Pruner
+        The run. Iterate inside ``for epoch in pruner.epochs():``.
+    build : callable, optional
+        Gets a MapDataset of this epoch's ``(id, element)`` in their order, and returns the MapDataset or IterDataset
+        to iterate: ``lambda kept: kept.batch(64)``, where also ``to_iter_dataset(read_options)`` and
+        ``mp_prefetch(options)`` belong. Called in each epoch. What it returns has to give ``(ids, ...)``.
+    shuffle : bool
+        In the order that follows from the run's seed and the epoch's number; else by ascending ids.
+
+    Returns
+    -------
+    grain.IterDataset
+        Made once for the whole run. A run that goes on in the middle of an epoch gets what is left of it, in the same
+        order and with the same random numbers: save the pruner's state; an iterator's says no more than its epoch.
+
+    Raises
+    ------
+    PrunedataError
+        If ``dataset`` is no MapDataset, has another number of samples, or its places do not belong to samples. In a
+        pass: if ``build`` returns something else, gives no ids, or drops all samples.
+    LossError
+        In a pass that gives more samples than the epoch has.
+    """
+    if not isinstance(dataset, grain.MapDataset):
+        raise PrunedataError(_no_dataset(dataset))
+    moved = next((name for name in map(_name, _stages(dataset)) if any(part in name for part in MOVES)), None)
+    if moved is not None:
+        raise PrunedataError(
+            f"Expected a MapDataset that has the same sample at a place in every epoch, and one at each. Got {moved} "
+            "in it: leave it out. prune() shuffles, and pruner.epochs() repeats."
+        )
+    if len(dataset) != pruner.samples:
+        raise PrunedataError(
+            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {len(dataset)}: "
+            "build the Pruner with len(dataset), and call batch() in build=."
+        )
+    return PrunedDataset(dataset, pruner, build or grain.MapDataset.to_iter_dataset, shuffle)
+
+
+def _no_dataset(given: object) -> str:
+    got = f"Expected a grain.MapDataset. Got a {_name(given)}"
+    if isinstance(given, grain.IterDataset):
+        return f"{got}: prune the MapDataset, and call to_iter_dataset() in build=."
+    if isinstance(given, grain.DataLoader):
+        return f"{got}, whose sampler and length are fixed: use grain.MapDataset.source(...) of its source."
+    return f"{got}: wrap it by grain.MapDataset.source(...)."
+
+
+def _name(dataset: object) -> str:
+    return type(dataset).__name__.lstrip("_")
+
+
+def _stages(dataset: Any) -> list[Any]:
+    """The dataset and all those that it is made of."""
+    return [dataset, *(stage for parent in getattr(dataset, "_parents", ()) for stage in _stages(parent))]
+
+
+class GrainRun(Adapter):
+    """Says what the dataset that was iterated last has delivered."""
+
+    key = "grain"
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Forget what was delivered: the dataset begins anew."""
+        self.delivery = None
+
+    def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
+        """Raise if the dataset was not iterated, and what was observed does not explain it."""
+        if self.delivery is None:
+            check_iterated(epoch, tally, "dataset")
+
+
+class Kept:
+    """The source of an epoch: the samples that it trains on, in its order. It is sent to worker processes."""
+
+    def __init__(self, dataset: "grain.MapDataset[Any]", ids: npt.NDArray[np.integer], epoch: int) -> None:
+        self.dataset, self.ids = dataset, ids
+        # As if the dataset were repeated: so random_map draws other numbers for a sample in each epoch.
+        self.first = epoch * len(dataset)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, place: int) -> tuple[np.int64, Any]:
+        number = int(self.ids[place])
+        sample = self.dataset[self.first + number]
+        if sample is None:
+            raise PrunedataError(f"Expected a sample for each id. Got None for {number}, which Grain leaves out.")
+        return np.int64(number), sample
+
+
+class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
+    """What :func:`prune` returns."""
+
+    def __init__(self, dataset: Any, pruner: Pruner, build: Callable[[Any], Any], shuffle: bool) -> None:
+        super().__init__()
+        # Else Grain would read ahead of the loop, and nobody could tell what reached it.
+        self.has_child = True
+        self._dataset, self._pruner, self._build, self._shuffle = dataset, pruner, build, shuffle
+        self._run = pruner.attach(GrainRun())
+
+    def __iter__(self) -> "grain.DatasetIterator[Any]":
+        epoch = self._pruner.current
+        with self._pruner.charge:
+            ids = np.concatenate([np.arange(0), *epoch.order(shuffle=self._shuffle)])
+            ids = ids.astype(np.min_scalar_type(self._pruner.samples))  # they are sent to each worker
+        built = self._build(grain.MapDataset.source(Kept(self._dataset, ids, epoch.number)))
+        if not isinstance(built, grain.MapDataset | grain.IterDataset):
+            raise PrunedataError(f"Expected build= to return a MapDataset or an IterDataset. Got a {_name(built)}.")
+        delivery = self._run.delivery = Delivery(epoch.number, delivered=0)
+        return Pass(built, len(ids), delivery)
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Refuse to be cut for worker processes, to which no Pruner can be sent."""
+        raise PrunedataError(WORKERS)
+
+    def __reduce__(self) -> Any:
+        raise PrunedataError(WORKERS)
+
+
+WORKERS = (
+    "Expected mp_prefetch() in build=, as lambda kept: kept.batch(64).to_iter_dataset().mp_prefetch(options). "
+    "Got it behind prune(), where it would have to copy the Pruner into other processes."
+)
+
+
+class Pass(grain.DatasetIterator):  # type: ignore[misc]
+    """One pass over an epoch, which counts what it delivers."""
+
+    def __init__(self, built: Any, expected: int, delivery: Delivery) -> None:
+        self._inner = iter(built)
+        super().__init__(self._inner)
+        self._expected, self._delivery, self._delivered = expected, delivery, 0
+        self._dropped = _most_dropped(built)
+
+    def __next__(self) -> Any:
+        if self._delivery.ended is not None:  # batch() asks once more
+            raise StopIteration
+        try:
+            element = next(self._inner)
+        except StopIteration:
+            self._end()
+            raise
+        self._delivered += _size(element)
+        if self._delivered > self._expected:
+            self.close()
+            raise LossError(
+                f"Expected {self._expected} samples in a pass, as the epoch keeps. Got more: is there a repeat() in "
+                "build=? `for epoch in pruner.epochs():` begins the next pass."
+            )
+        self._delivery.delivered = self._delivered
+        return element
+
+    def _end(self) -> None:
+        self.close()
+        missing = self._expected - self._delivered
+        if missing <= self._dropped:
+            if not self._delivered and missing:
+                raise PrunedataError(
+                    f"Expected at least one batch in each epoch. Got {missing} samples, which make none: batch() "
+                    "without drop_remainder, take smaller batches, or prune less."
+                )
+            self._delivery.left_out = missing
+        self._delivery.end()
+
+    def get_state(self) -> dict[str, Any]:
+        """The number of the epoch: what is left of it is in the pruner's state."""
+        return {"epoch": self._delivery.epoch}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Check that a state is of this epoch. Nothing is skipped: the pass has what the pruner has not observed."""
+        if state != self.get_state() or self._delivered:
+            raise PrunedataError(
+                f"Expected a new iterator of epoch {state['epoch']}, as the state. Got one of epoch "
+                f"{self._delivery.epoch} that has delivered {self._delivered} samples: call pruner.load_state_dict() "
+                "first, and iterate the dataset anew."
+            )
+
+
+def _size(element: Any) -> int:
+    """How many samples an element has, by its ids."""
+    ids = element[0] if isinstance(element, tuple) and len(element) > 1 else None
+    if not (isinstance(ids, np.ndarray | np.generic) and ids.dtype.kind == "i" and ids.ndim <= 1):
+        raise PrunedataError(
+            "Expected pairs (ids, batch) from build=, with ids of int64, shape (n,). "
+            f"Got a {_name(element)}: keep the ids in map(), as map(lambda pair: (pair[0], load(pair[1])))."
+        )
+    return int(ids.size)
+
+
+def _most_dropped(built: Any) -> int:
+    """The most samples that ``drop_remainder`` may leave out: less than a batch, in each worker that makes batches."""
+    stages = [stage for stage in _stages(built) if getattr(stage, "_drop_remainder", False)]
+    # A MapDataset's batches are made before it is cut for workers, an IterDataset's in each.
+    whole = {id(stage): stage for stage in stages if isinstance(stage, grain.MapDataset)}.values()
+    cut = [stage for stage in stages if isinstance(stage, grain.IterDataset)]
+    return sum(stage._batch_size - 1 for stage in [*whole, *cut])
