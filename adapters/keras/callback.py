@@ -24,8 +24,8 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
     Raises
     ------
     PrunedataError
-        If Keras runs on a backend other than TensorFlow and torch. In ``fit``: if the model has no
-        :class:`PruneMixin`, its epochs are not the pruner's, or several replicas train.
+        If Keras runs on a backend other than TensorFlow, torch and JAX. In ``fit``: if the model has no
+        :class:`PruneMixin`, its epochs are not the pruner's, or several replicas or devices train.
     SkippedSamples
         At the end of an epoch in which kept samples were not trained on. If a callback stopped ``fit``, the epoch is
         left open instead, and the next ``fit`` goes on with it.
@@ -45,6 +45,8 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
             )
         if tf.distribute.get_strategy().num_replicas_in_sync > 1 or _replicas(self.model) > 1:
             raise PrunedataError("Expected one replica. Got several: a strategy of TensorFlow's is not supported.")
+        if keras.distribution.distribution() is not None:
+            raise PrunedataError("Expected one device. Got a distribution of Keras's, which is not supported.")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Open the epoch, or go on with the one that is open. Raises ``NotInEpoch`` if all are done."""

@@ -45,7 +45,7 @@ class PruneMixin:
             self.train_function = None  # it was traced with the other recorder
         if callback is None:
             return plain.fit(x, *args, **options)
-        if keras.backend.backend() == "torch":
+        if keras.backend.backend() != "tensorflow":
             # Keras would take the ids of the first batch for x.
             spec = keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), x.element_spec)
             self._symbolic_build(data_batch=spec[1])  # type: ignore[attr-defined]
@@ -55,15 +55,18 @@ class PruneMixin:
         with without_warning():
             return plain.fit(sized(x, callback.pruner.samples), *args, **options)
 
-    def train_step(self, data: Any) -> Any:
-        """As ``keras.Model.train_step``. A ``train_step`` of your own gets ``(ids, data)``: see :meth:`observe`."""
+    def train_step(self, *arguments: Any) -> Any:
+        """As ``keras.Model.train_step``. A ``train_step`` of your own gets ``(ids, data)``: see :meth:`observe`.
+
+        The arguments are ``data``, or on the JAX backend ``state`` and ``data``.
+        """
         plain: Any = super()
         if self._prune_recorder is None:
-            return plain.train_step(data)
-        ids, data = data
+            return plain.train_step(*arguments)
+        *state, (ids, data) = arguments
         self._prune_recorder.waiting = ids
         try:
-            return plain.train_step(data)
+            return plain.train_step(*state, data)
         finally:
             self._prune_recorder.waiting = None
 

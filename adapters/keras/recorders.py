@@ -21,4 +21,10 @@ def recorder_for(pruner: Pruner) -> Any:
         from prunedata.adapters.keras.on_torch import TorchRecorder  # noqa: PLC0415
 
         return TorchRecorder(pruner)
-    raise PrunedataError(f"Expected Keras with the tensorflow or the torch backend (KERAS_BACKEND). Got {backend!r}.")
+    if backend == "jax":
+        from prunedata.adapters.keras.on_jax import JaxRecorder  # noqa: PLC0415
+
+        return JaxRecorder(pruner)
+    raise PrunedataError(
+        f"Expected Keras with the tensorflow, the torch or the jax backend (KERAS_BACKEND). Got {backend!r}."
+    )

@@ -9,13 +9,28 @@ import pytest
 
 from prunedata.adapters.keras import PruneCallback
 from prunedata.errors import PrunedataError
-from tests.adapters.keras_helpers import KEPT, SAMPLES
+from tests.adapters.keras_helpers import SAMPLES
 from tests.adapters.tensorflow_helpers import make_pruner
+from tests.programs import ROOT
+
+HAND, OWN = "a_fit_is_the_run_that_a_loop_by_hand_is", "steps_and_losses_of_ones_own"
+BOTH = [
+    "sample_weights_are_honoured",
+    "the_weights_of_a_policy_are_honoured[none]",
+    "a_run_goes_on_in_the_middle_of_an_epoch[restored]",
+    f"{OWN}[Own]",
+    f"{OWN}[Halved]",
+]
+# Keras makes one step at a time on torch, and takes long over each if JAX compiles nothing.
+TESTS = {
+    "torch": [f"{HAND}[{{'jit_compile': False}}]", *BOTH],
+    "jax": [f"{HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_excused[4]", *BOTH],
+}
 
 
 def test_another_backend_is_refused(monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(PrunedataError, match="Got 'jax'"):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "openvino")
+    with pytest.raises(PrunedataError, match="Got 'openvino'"):
         PruneCallback(make_pruner(SAMPLES))
 
 
@@ -25,25 +40,13 @@ def test_without_keras_the_extra_is_named():
     assert "pip install 'prunedata[tensorflow]'" in done.stderr
 
 
-def test_keras_over_torch():
-    """In a process of its own, as the backend is chosen once."""
-    code = f"""
-import warnings; warnings.simplefilter("error")
-import numpy as np, torch
-torch.set_num_threads(1)
-from tests.adapters import keras_helpers as here
-from tests.adapters.tensorflow_helpers import make_pruner
-kept = {KEPT}
-for model in (here.make_model(), here.Unbuilt()):
-    model.compile(here.keras.optimizers.SGD(0.5), here.cross_entropy(), metrics=["accuracy"])
-    pruner = make_pruner(here.SAMPLES)
-    weighed = (here.IMAGES, here.DIGITS, here.WEIGHTS)
-    history = here.fit(model, pruner, here.data(pruner, weighed), validation_data=(here.IMAGES, here.DIGITS)).history
-    assert here.keras.backend.backend() == "torch"
-    assert [record["observed"] for record in pruner.history] == kept
-    means = [record["mean_loss"] for record in pruner.history]
-    np.testing.assert_allclose([float(loss) for loss in history["loss"]], means, rtol=1e-5)
-"""
-    environment = {**os.environ, "KERAS_BACKEND": "torch"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", TESTS)
+def test_keras_over_another_backend(backend):
+    """Tests of ``fit`` in a process of their own, as the backend is chosen once."""
+    named = [f"{ROOT}/tests/adapters/keras/test_fit.py::test_{name}" for name in TESTS[backend]]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named]
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(named)} passed" in done.stdout

@@ -101,3 +101,9 @@ def test_samples_twice_are_noticed(jit):
     pruner = make_pruner(SAMPLES)
     with pytest.raises(LossError, match="repeat"):
         fit(make_model(jit_compile=jit), pruner, data(pruner).repeat(2))
+
+
+def test_several_devices_are_refused(monkeypatch):
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: "two devices")
+    with pytest.raises(PrunedataError, match="Expected one device"):
+        fit(make_model(), make_pruner(SAMPLES))

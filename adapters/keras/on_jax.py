@@ -1,0 +1,75 @@
+"""What a model records on the JAX backend, where a step is compiled: the losses come to the host by a callback."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import io_callback
+
+from prunedata.errors import LossError
+from prunedata.policies.protocol import Weigher
+from prunedata.run.adapter import Adapter
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
+from prunedata.types import Array, SomeIds
+
+__all__ = ["JaxRecorder"]
+
+
+class JaxRecorder(Adapter):
+    """The same as ``on_tensorflow.GraphRecorder``, for JAX.
+
+    Nothing may be raised within a callback, where JAX would wrap it: what came is looked at when it is handed over.
+    """
+
+    key = "keras"
+
+    def __init__(self, pruner: Pruner) -> None:
+        self.waiting: Any = None
+        self._pruner, self._drained = pruner, 0
+        self._came: list[tuple[SomeIds, Array]] = []
+        self._weights = np.ones(pruner.samples, np.float32) if isinstance(pruner.policy, Weigher) else None
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Begin an epoch, or go on with it."""
+        self._drained = 0
+        if self._weights is not None:
+            self._weights = np.ones_like(self._weights) if epoch.weights is None else epoch.weights
+
+    def forget(self) -> None:
+        """Drop what has not been observed."""
+        jax.effects_barrier()
+        self._came.clear()
+
+    def weights_of(self, ids: Any) -> Any:
+        """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""
+        if self._weights is None:
+            return None
+        # Read on the host in each step: an array would be compiled in, as it was in the first epoch.
+        return io_callback(self._read, jax.ShapeDtypeStruct(ids.shape, np.float32), ids, ordered=True)
+
+    def _read(self, ids: Any) -> Any:
+        return None if self._weights is None else self._weights[np.asarray(ids)]
+
+    def add(self, ids: Any, losses: Any) -> None:
+        """Append a batch."""
+        if losses.shape != ids.shape:
+            raise LossError(f"Expected losses of shape {tuple(ids.shape)}, one per sample. Got {tuple(losses.shape)}.")
+        io_callback(self._take, None, ids, jax.lax.stop_gradient(losses), ordered=True)
+
+    def _take(self, ids: Any, losses: Any) -> None:
+        self._came.append((np.array(ids), np.array(losses)))
+
+    @property
+    def count(self) -> int:
+        """Losses since the epoch was begun."""
+        jax.effects_barrier()  # steps run behind Python
+        return self._drained + sum(ids.size for ids, _ in self._came)
+
+    def hand_over(self) -> None:
+        """Observe everything, batch by batch as it came."""
+        jax.effects_barrier()
+        came, self._came = self._came, []
+        for ids, losses in came:
+            self._drained += ids.size
+            self._pruner.observe(ids, losses)
