@@ -1,5 +1,7 @@
 """One module per framework, each with the same verb: ``prune(<the framework's own object>, pruner)``.
 
+Two take what a run knows of its samples: ``cleanlab`` and ``parquet``.
+
 Nothing is imported here: a framework is loaded only when its own module is, as ``prunedata.adapters.torch``.
 """
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from prunedata.cli.arguments import add_top
+from prunedata.cli.export import add_export, check_export, export
 from prunedata.cli.labels import read_labels
 from prunedata.cli.text import table
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
 from prunedata.findings.compare import Comparison, compare
-from prunedata.findings.suspects import ClassShare, concentration, most_suspect, rates
-from prunedata.findings.top import count_top
+from prunedata.findings.suspects import ClassShare, concentration, rates
+from prunedata.findings.table import rows_of, table_of
 from prunedata.plan.schedule import Schedule
 from prunedata.store.reading import read_run
 from prunedata.store.state import RunState
-from prunedata.types import Ids
 
 __all__ = ["add_runs"]
 
@@ -39,7 +35,7 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
         help="labels by id, to see in which classes suspects gather: .npy, or text with one a line, or a CSV table",
     )
     look.add_argument("--label-column", metavar="NAME", help="the column of the table (label)")
-    look.add_argument("--out", metavar="FILE", help="write their ids, one a line; all of the table if it ends in .csv")
+    add_export(look)
     look.add_argument("--json", action="store_true", help="print one JSON object")
     two = commands.add_parser("compare", help="whether two runs on the same data suspect the same samples")
     two.set_defaults(run=_compare)
@@ -55,20 +51,14 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
 def _suspects(args: argparse.Namespace) -> None:
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
+    check_export(args)
     run = read_run(args.store).state
-    top = count_top(args.top, run.samples)
-    if not run.arrays or not run.visits.any():
-        raise PrunedataError(
-            f"Expected samples that were observed in {args.store}. Got none in {len(run.history)} epochs."
-        )
-    suspect_rates = rates(run.hits, run.visits, run.high)
-    ids = most_suspect(suspect_rates, run.visits, top)
+    columns = table_of(run, args.top)
+    rows = rows_of(columns)
     shares = None
     if args.labels is not None:
-        shares = concentration(read_labels(args.labels, run.samples, args.label_column), ids)
-    rows = _rows(run, suspect_rates, ids)
-    if args.out is not None:
-        _write(Path(args.out), rows)
+        shares = concentration(read_labels(args.labels, run.samples, args.label_column), columns["id"])
+    written = None if args.out is None else export(run, columns, args.out, args.to)
     if args.json:
         found = {"samples": run.samples, "epochs": len(run.history), "suspects": rows}
         print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
@@ -76,29 +66,14 @@ def _suspects(args: argparse.Namespace) -> None:
     print("\n".join(_suspects_lines(run, rows)))
     if shares is not None:
         print("\n".join(_classes_lines(shares)))
-    if args.out is not None:
-        print(f"\n{len(rows):,} samples -> {args.out}")
-
-
-def _rows(run: RunState, rates: npt.NDArray[np.float64], ids: Ids) -> list[dict[str, Any]]:
-    counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
-    return [
-        {"id": int(i)} | {name: int(array[i]) for name, array in counted.items()} | {"rate": float(rates[i])}
-        for i in ids
-    ]
-
-
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    if path.suffix == ".csv":
-        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
-    else:
-        lines = [str(row["id"]) for row in rows]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    if written is not None:
+        print(f"\n{written:,} samples -> {args.out}")
 
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
-    head = ["sample", *list(rows[0])[1:]]
-    shown = [[*(f"{value:,}" for value in list(row.values())[:-1]), f"{row['rate']:.3f}"] for row in rows]
+    counted = [name for name in ("hits", "high", "visits") if name in rows[0]]
+    head = ["sample", *counted, "rate"]
+    shown = [[*(f"{row[name]:,}" for name in ("id", *counted)), f"{row['rate']:.3f}"] for row in rows]
     return [
         f"most suspect of {run.samples:,} samples after {len(run.history):,} epochs",
         *table([head, *shown], left=()),

@@ -53,7 +53,7 @@ def test_suspects_of_a_run_that_was_not_told_its_classes(say, tmp_path):
     _, out, _ = say(f"suspects {watch(tmp_path / 'run.zarr')} --top 2")
     assert out.splitlines()[1].split() == ["sample", "hits", "visits", "rate"]
     _, out, _ = say(f"suspects {tmp_path / 'run.zarr'} --json")
-    assert json.loads(out)["suspects"][0] == {"id": 0, "hits": 12, "visits": 12, "rate": 1.0}
+    assert json.loads(out)["suspects"][0] == {"id": 0, "hits": 12, "visits": 12, "rate": 1.0, "pruned": 0}
 
 
 def test_suspects_in_json_with_classes(say, store, tmp_path):
@@ -63,7 +63,8 @@ def test_suspects_in_json_with_classes(say, store, tmp_path):
     _, out, _ = say(f"{command} --json")
     found = json.loads(out)
     assert (found["samples"], found["epochs"], len(found["suspects"])) == (120, 12, 30)
-    assert found["suspects"][0] == {"id": 0, "hits": 12, "high": 12, "visits": 12, "rate": 1.0}
+    first = {"id": 0, "hits": 12, "high": 12, "visits": 12, "rate": 1.0, "pruned": 0}
+    assert found["suspects"][0] == first
     assert [(one["label"], one["suspects"], one["lift"]) for one in found["classes"][:3]] == [
         (0, 15, 4.0),
         (4, 15, 4.0),
@@ -94,7 +95,9 @@ def test_suspects_are_written(say, store, tmp_path):
     assert (tmp_path / "ids.txt").read_text() == "0\n4\n8\n"
     assert out.splitlines()[-1] == f"3 samples -> {tmp_path / 'ids.txt'}"
     say(f"suspects {store} --top 2 --out {tmp_path / 'some.csv'} --json")
-    assert (tmp_path / "some.csv").read_text() == "id,hits,high,visits,rate\n0,12,12,12,1.0\n4,12,12,12,1.0\n"
+    assert (
+        tmp_path / "some.csv"
+    ).read_text() == "id,hits,high,visits,rate,pruned\n0,12,12,12,1.0,0\n4,12,12,12,1.0,0\n"
 
 
 def test_compare_of_runs(say, store, tmp_path):

@@ -1,0 +1,85 @@
+"""cleanlab: the issue type ``training_dynamics`` in ``Datalab``, by what a run has seen of each sample.
+
+Importing this module registers it::
+
+    import prunedata.adapters.cleanlab
+
+    lab = cleanlab.Datalab(data, label_name="label")
+    lab.find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}})
+"""
+
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from prunedata.errors import PrunedataError
+from prunedata.findings.table import issue_table
+from prunedata.run.pruner import Pruner
+from prunedata.store.reading import read_run
+from prunedata.store.run_store import StoreLike
+from prunedata.types import Array
+
+try:
+    from cleanlab.datalab.internal.issue_manager import IssueManager
+    from cleanlab.datalab.internal.issue_manager_factory import REGISTRY, register
+except ImportError as error:
+    raise ImportError(
+        "prunedata.adapters.cleanlab needs cleanlab with its Datalab: pip install 'prunedata[cleanlab]'"
+    ) from error
+
+__all__ = ["TrainingDynamics"]
+
+
+class TrainingDynamics(IssueManager):  # type: ignore[misc]
+    """Samples whose losses stayed high while a network was trained.
+
+    The score of a sample is 1 less the rate of its visits in which its loss was above its batch's mean, or, if the run
+    was given its classes, the mean of this and of the rate of losses above that of a blind guess. It is an issue from a
+    rate of 0.9. Samples with too few visits to tell have the score 1.
+    """
+
+    description = "Samples whose losses stayed above those of their batches while a network was trained on them."
+    issue_name = "training_dynamics"
+    verbosity_levels: ClassVar = {0: [], 1: ["epochs"], 2: ["visits"]}
+
+    def find_issues(self, run: Pruner | StoreLike | None = None, **_: Any) -> None:
+        """Score every sample.
+
+        Parameters
+        ----------
+        run : Pruner, or path, URL or zarr store
+            The run, over the samples of the Datalab in their order.
+
+        Raises
+        ------
+        PrunedataError
+            If no run is given or there, nothing was observed, or it has another number of samples.
+        """
+        epochs, visits, scored = _scored(run)
+        samples = len(self.datalab.data)
+        if visits.size != samples:
+            raise PrunedataError(f"Expected a run of {samples} samples, as the Datalab. Got one of {visits.size}.")
+        self.issues = pd.DataFrame(scored)
+        self.summary = self.make_summary(score=float(self.issues[self.issue_score_key].mean()))
+        self.info = {"epochs": epochs, "visits": visits}
+
+
+def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
+    """The epochs of a run, its visits, and the columns of the issue."""
+    if run is None:
+        raise PrunedataError(
+            'Expected the run: find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}). Got none.'
+        )
+    if isinstance(run, Pruner):
+        hits, visits, high, epochs = run.hits, run.visits, run.arrays.get("high"), len(run.history)
+    else:
+        state = read_run(run).state
+        hits, visits, high, epochs = state.hits, state.visits, state.high, len(state.history)
+    if not visits.any():
+        raise PrunedataError(f"Expected samples that were observed. Got none in {epochs} epochs.")
+    return epochs, visits, issue_table(hits, visits, high)
+
+
+if not any(TrainingDynamics.issue_name in known for known in REGISTRY.values()):  # not again, if it is reloaded
+    for task in REGISTRY:
+        register(TrainingDynamics, task=str(task))

@@ -1,0 +1,110 @@
+"""What a run knows of its most suspect samples, as columns, and files of it for the tools that clean data."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prunedata.errors import PrunedataError
+from prunedata.findings.suspects import most_suspect, rates, suspicion
+from prunedata.findings.top import count_top
+from prunedata.store.reading import read_run
+from prunedata.store.run_store import StoreLike
+from prunedata.store.state import COUNTING, RunState
+from prunedata.types import Array, Arrays
+
+__all__ = ["WRITERS", "issue_table", "rows_of", "suspect_table", "table_of"]
+
+ISSUE = "training_dynamics"
+"""The name of the issue type in cleanlab's Datalab."""
+CERTAIN = 0.9
+"""The rate from which a sample counts as an issue: suspect in nine of ten visits, as in ``wrong_labels``."""
+
+
+def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
+    """What a run knows of its most suspect samples, the worst first.
+
+    Parameters
+    ----------
+    location : path, URL or zarr store
+        Where the run is kept. It may be running.
+    top : int or float
+        How many samples, or what fraction of them. Samples with too few visits to tell are left out.
+
+    Returns
+    -------
+    dict of ndarray, shape (n,)
+        Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
+        ``rate``, from 0 to 1, by which they are ordered; ``pruned``, the finished epochs that left a sample out; and
+        the arrays of the policy.
+
+    Raises
+    ------
+    PrunedataError
+        If no run is there, nothing was observed, or `top` makes no sense.
+    """
+    return table_of(read_run(location).state, top)
+
+
+def table_of(run: RunState, top: int | float) -> Arrays:
+    """The same of a run that was read."""
+    top = count_top(top, run.samples)
+    if not run.visits.any():
+        raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
+    suspect_rates = rates(run.hits, run.visits, run.high)
+    ids = most_suspect(suspect_rates, run.visits, top)
+    counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
+    pruned = np.maximum(len(run.history) - run.visits.astype(np.int64), 0)
+    named = {*counted, *COUNTING, "high", "tally"}
+    others = {name: array for name, array in sorted(run.arrays.items()) if name not in named}
+    columns = counted | {"rate": suspect_rates, "pruned": pruned} | others
+    return {"id": ids} | {name: array[ids] for name, array in columns.items()}
+
+
+def issue_table(hits: Array, visits: Array, high: Array | None = None) -> Arrays:
+    """The columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
+
+    ``is_training_dynamics_issue``: suspect in nine of ten visits. ``training_dynamics_score``: 1 less the rate; 1 where
+    visits are too few to tell.
+    """
+    found = rates(hits, visits, high)
+    scores = np.where(suspicion(found, visits) < 0, 1.0, 1 - found)
+    return {f"is_{ISSUE}_issue": scores <= 1 - CERTAIN + 1e-9, f"{ISSUE}_score": scores}
+
+
+def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One dict for each sample, of plain values; None for a number that is none."""
+    columns = [[None if _is_nan(value) else value for value in array.tolist()] for array in table.values()]
+    return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _to_ids(table: Arrays, path: Path) -> None:
+    _write(path, [str(number) for number in table["id"]])
+
+
+def _to_csv(table: Arrays, path: Path) -> None:
+    cells = (("" if value is None else str(value) for value in row.values()) for row in rows_of(table))
+    _write(path, [",".join(table), *map(",".join, cells)])
+
+
+def _to_jsonl(table: Arrays, path: Path) -> None:
+    _write(path, [json.dumps(row) for row in rows_of(table)])
+
+
+WRITERS: dict[str, Callable[[Arrays, Path], None]] = {
+    "ids": _to_ids,
+    "csv": _to_csv,
+    "jsonl": _to_jsonl,
+}
+"""By the name of a format, what writes a table into a file. Those that need more than numpy are among the adapters."""

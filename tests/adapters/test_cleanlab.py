@@ -1,0 +1,76 @@
+"""cleanlab's Datalab takes what a run has seen as an issue of its own."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
+
+SAMPLES = 60
+ISSUE = "training_dynamics"
+
+
+@pytest.fixture(scope="module")
+def Datalab():
+    found = pytest.importorskip("cleanlab").Datalab
+    importlib.import_module("prunedata.adapters.cleanlab")
+    return found
+
+
+def watched(classes=None, epochs=8, store=None):
+    schedule = Schedule(8, 8, 2, 2, 1)
+    pruner = Pruner(SAMPLES, schedule, prune=15, observe_only=True, classes=classes, store=store)
+    ids = np.arange(SAMPLES)
+    for number in range(epochs):
+        pruner.begin_epoch()
+        pruner.observe(ids, np.where(ids % 5 == 0, 4.0, 2.5 / (1 + number)))
+        pruner.end_epoch()
+    return pruner
+
+
+def lab_of(kind, samples=SAMPLES, **options):
+    return kind({"label": [place % 3 for place in range(samples)]}, verbosity=0, **{"label_name": "label", **options})
+
+
+@pytest.mark.parametrize("classes", [None, 10])
+def test_the_samples_that_stayed_high_are_issues(Datalab, classes, tmp_path, capsys):
+    pruner, lab = watched(classes, store=tmp_path / "run.zarr"), lab_of(Datalab)
+    lab.find_issues(issue_types={ISSUE: {"run": str(tmp_path / "run.zarr")}})
+    issues = lab.get_issues(ISSUE)
+    assert issues[f"is_{ISSUE}_issue"].tolist() == [place % 5 == 0 for place in range(SAMPLES)]
+    assert issues[f"{ISSUE}_score"].between(0, 1).all()
+    assert lab.get_issue_summary(ISSUE)["num_issues"].tolist() == [12]
+    again = lab_of(Datalab)
+    again.find_issues(issue_types={ISSUE: {"run": pruner}})
+    assert again.get_issues(ISSUE).equals(issues)
+    lab.report(verbosity=1)
+    assert "Samples whose losses stayed above" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_every_task_knows_the_issue(Datalab, task):
+    labels = [0.1 * place for place in range(SAMPLES)] if task == "regression" else [[place % 3] for place in range(60)]
+    lab = Datalab({"label": labels}, label_name="label", task=task, verbosity=0)
+    lab.find_issues(issue_types={ISSUE: {"run": watched()}})
+    assert lab.get_issues(ISSUE)[f"is_{ISSUE}_issue"].sum() == 12
+
+
+def test_it_is_registered_once_and_in_silence(Datalab, capsys):
+    importlib.reload(importlib.import_module("prunedata.adapters.cleanlab"))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_that_says_nothing_is_an_error(Datalab, tmp_path):
+    from prunedata.adapters.cleanlab import TrainingDynamics
+
+    for run, told in (
+        (None, "Expected the run: find_issues"),
+        (watched(epochs=0), "Got none in 0 epochs"),
+        (tmp_path / "none.zarr", "Got nothing"),
+    ):
+        with pytest.raises(PrunedataError, match=told):
+            TrainingDynamics(lab_of(Datalab)).find_issues(run)
+    with pytest.raises(PrunedataError, match="Expected a run of 30 samples, as the Datalab"):
+        TrainingDynamics(lab_of(Datalab, 30)).find_issues(watched())
