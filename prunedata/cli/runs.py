@@ -127,13 +127,14 @@ def _advise(args: argparse.Namespace) -> None:
     run = read_run(args.store).state
     schedule = Schedule.from_dict(run.schedule)
     run.check_size()
+    seen = slice(None) if run.without is None else ~run.without
     found = advise(
-        run.hits,
-        run.visits,
-        run.high,
+        run.hits[seen],
+        run.visits[seen],
+        None if run.high is None else run.high[seen],
         len(run.history),
         schedule,
-        run.samples,
+        run.visits[seen].size,
         tolerance=run.tolerance,
         prune=run.run["prune"],
     )

@@ -29,6 +29,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("batch size", "-" if found["batch_size"] is None else str(found["batch_size"])),
         ("state", state),
         ("commits", f"{found['generation']:,}"),
+        *([("left out for good", f"{found['without']:,}")] if found.get("without") else []),
         *_saved(found["saved"]),
         *_observed_only(found),
         *_advice(found.get("advice"), found["samples"]),

@@ -31,6 +31,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     dict
         ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``: what the run was given (the
         schedule as it stands now); ``observe_only``, ``classes``: the options, False and None where not in use;
+        ``without``: how many samples were left out for good;
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
@@ -54,6 +55,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "observe_only": observe_only,
         "classes": run.get("classes"),
         "advice": state.advice,
+        "without": 0 if state.without is None else int(np.count_nonzero(state.without)),
         "would_save_percent": 100 * would_prune / max(1, len(history) * state.samples) if observe_only else None,
         "saved": savings(history, state.samples, run.get("batch_size")),
         "schedule": state.schedule,
@@ -84,8 +86,9 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 
 
 def times_pruned(state: RunState) -> Ids:
-    """In how many finished epochs each sample was not observed, shape (samples,)."""
-    return np.maximum(len(state.history) - state.visits.astype(np.int64), 0)
+    """In how many finished epochs each sample was not observed, shape (samples,); 0 if it was left out for good."""
+    times = np.maximum(len(state.history) - state.visits.astype(np.int64), 0)
+    return times if state.without is None else np.where(state.without, 0, times)
 
 
 def _check_advice(state: RunState, location: StoreLike) -> None:

@@ -27,13 +27,18 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
         ``overhead_seconds`` spent in this library, and ``seconds_saved``: for each pruned epoch, the median time of
         the epochs on all samples less its own. None if there is no epoch of the one or of the other kind.
     """
-    pruned = [record for record in history if record["kept"] < samples]
-    whole = [float(record["seconds"]) for record in history if record["kept"] >= samples]
-    full = samples * len(history)
+    # What was left out for good is no saving: regular training would not have it either.
+    sizes = [samples - int(record.get("without", 0)) for record in history]
+    pruned = [record for record, size in zip(history, sizes, strict=True) if record["kept"] < size]
+    whole = [float(record["seconds"]) for record, size in zip(history, sizes, strict=True) if record["kept"] >= size]
+    full = sum(sizes)
     visits = sum(int(record["kept"]) for record in history)
     batches = None
     if batch_size is not None:
-        batches = sum(-(-samples // batch_size) - -(-int(record["kept"]) // batch_size) for record in history)
+        batches = sum(
+            -(-size // batch_size) - -(-int(record["kept"]) // batch_size)
+            for record, size in zip(history, sizes, strict=True)
+        )
     seconds = None
     if pruned and whole:
         # The first epoch is longer than others: it warms up. The median does not mind.

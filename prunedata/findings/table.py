@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.errors import PrunedataError
+from prunedata.findings.inspection import times_pruned
 from prunedata.findings.suspects import most_suspect, rates, suspicion
 from prunedata.findings.top import count_top
 from prunedata.store.reading import read_run
@@ -55,10 +56,11 @@ def table_of(run: RunState, top: int | float) -> Arrays:
     if not run.visits.any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
     suspect_rates = rates(run.hits, run.visits, run.high)
-    ids = most_suspect(suspect_rates, run.visits, top)
+    visits = run.visits if run.without is None else np.where(run.without, 0, run.visits)  # those are cleaned already
+    ids = most_suspect(suspect_rates, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
-    pruned = np.maximum(len(run.history) - run.visits.astype(np.int64), 0)
-    named = {*counted, *COUNTING, "high", "tally"}
+    pruned = times_pruned(run)
+    named = {*counted, *COUNTING, "high", "tally", "without"}
     others = {name: array for name, array in sorted(run.arrays.items()) if name not in named}
     columns = counted | {"rate": suspect_rates, "pruned": pruned} | others
     return {"id": ids} | {name: array[ids] for name, array in columns.items()}

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from prunedata.checks import whole
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import count_pruned
@@ -11,6 +13,7 @@ from prunedata.policies.high import High
 from prunedata.policies.protocol import Policy, Watcher, describe
 from prunedata.run.ledger import Ledger
 from prunedata.run.plan import RunPlan, policy_of, warn_of_small_prune
+from prunedata.types import Mask
 
 __all__ = ["RunArguments"]
 
@@ -27,6 +30,7 @@ class RunArguments:
     batch_size: int | None
     observe_only: bool
     classes: int | None
+    without: Any = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -42,6 +46,8 @@ class RunArguments:
             "classes": None if self.classes is None else whole("classes", self.classes, 2),
         }
         policy_of(self.policy, self.classes)  # raises if it is none
+        if self.without is not None:
+            object.__setattr__(self, "without", _mask(self.without, samples))
         warn_of_small_prune(samples, self.prune, num_pruned)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
@@ -54,9 +60,11 @@ class RunArguments:
     def plan(self) -> RunPlan:
         """When and how much the run prunes, before its first epoch."""
         num_pruned = count_pruned(self.samples, self.prune)
-        return RunPlan(
+        plan = RunPlan(
             self.samples, self.schedule, num_pruned, self.batch_size, auto=self.auto, observe_only=self.observe_only
         )
+        plan.leave_out(self.without)
+        return plan
 
     def ledger(self, longest_window: int) -> Ledger:
         """The empty records of the run."""
@@ -78,3 +86,19 @@ class RunArguments:
             "batch_size": self.batch_size,
             **{name: value for name, value in options.items() if value},
         }
+
+
+def _mask(without: Any, samples: int) -> Mask:
+    """The samples to leave out for good as a mask of shape (samples,), from a mask or from ids."""
+    given = np.asarray(without)
+    if given.dtype == np.bool_ and given.shape == (samples,):
+        return given.copy()
+    ids = given.astype(np.int64) if given.dtype.kind in "iu" or not given.size else None
+    if ids is None or ids.ndim != 1 or (ids.size and not 0 <= ids.min() <= ids.max() < samples):
+        raise PrunedataError(
+            f"Expected without to be a mask of shape ({samples},), True for the samples to leave out, or their ids, "
+            f"from 0 to {samples - 1}. Got shape {given.shape}, {given.dtype}."
+        )
+    mask = np.zeros(samples, dtype=np.bool_)
+    mask[ids] = True
+    return mask

@@ -117,10 +117,12 @@ class Engine:
         return replace(epoch, remaining=read_only(epoch.keep & (self.ledger.tally.visits == 0)))
 
     def _select(self) -> Epoch:
-        plan, number, keep, weights = self.plan, self.ledger.next_epoch, self._everything, None
+        plan, number, weights = self.plan, self.ledger.next_epoch, None
+        keep = self._everything if plan.included is None else plan.included
         pruned, num_pruned = plan.prunes(number), plan.num_pruned
         if pruned and num_pruned:
-            keep, weights = select(self.policy, self.ledger.knowledge(num_pruned), seed=self.seed, epoch=number)
+            known = self.ledger.knowledge(num_pruned)
+            keep, weights = select(self.policy, known, seed=self.seed, epoch=number, among=plan.included)
         return Epoch(number, pruned, keep, plan.kept_in(number), keep, self.seed, weights)
 
     def end(self, commit: Callable[[], None]) -> bool:
@@ -204,8 +206,11 @@ class Engine:
         }
         if self.plan.observe_only:
             record["would_prune"] = self.plan.num_pruned if self.plan.would_prune(epoch.number) else 0
-        if epoch.kept < epoch.keep.size:
-            record |= note_left_out(epoch.keep, self.ledger.history)
+        if epoch.kept < self.plan.trainable:
+            chosen = epoch.keep if self.plan.included is None else epoch.keep | ~self.plan.included
+            record |= note_left_out(chosen, self.ledger.history)
+        if self.plan.num_without:
+            record["without"] = self.plan.num_without
         return record
 
     def _close(self) -> None:
@@ -301,8 +306,12 @@ class Engine:
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
             processes=self.adapters.processes if within else 1,
-            arrays=self.ledger.state(within=within),
+            arrays=self.ledger.state(within=within) | self._left_out(),
         )
+
+    def _left_out(self) -> Arrays:
+        included = self.plan.included
+        return {} if included is None else {"without": (~included).astype(np.uint8)}
 
     def restore(self, state: RunState, schedule: Schedule, advice: Advice | None) -> None:
         """Go on from a checked state, by a schedule and an advice."""
@@ -311,6 +320,7 @@ class Engine:
                 adapter.forget()
             self._close()
             self.plan.go_on(schedule, advice)
+            self.plan.leave_out(state.without)
             self.ledger.restore(state)
             self.ledger.known = self.ledger.known.widened(self.plan.longest_window)
             if state.open:

@@ -68,8 +68,18 @@ class Epoch:
         return cut_batches(self.order(shuffle=shuffle), batch_size, drop_last=drop_last)
 
 
-def select(policy: Policy, known: Known, *, seed: int, epoch: int) -> tuple[Mask, Weights | None]:
-    """Ask a policy which samples a pruned epoch keeps, and what their losses weigh. Both are read-only."""
+def select(
+    policy: Policy, known: Known, *, seed: int, epoch: int, among: Mask | None = None
+) -> tuple[Mask, Weights | None]:
+    """Ask a policy which samples a pruned epoch keeps, and what their losses weigh. Both are read-only.
+
+    With ``among``, a mask of shape (samples,), the policy is shown these samples only, as if there were no others.
+    """
+    if among is not None:
+        arrays = {name: array[among] for name, array in known.arrays.items()}
+        few = Known(known.counts[among], known.hits[among], known.visits[among], arrays, known.num_pruned)
+        keep, weights = select(policy, few, seed=seed, epoch=epoch)
+        return _spread(keep, among), None if weights is None else _spread(weights, among)
     scores = _per_sample("scores", policy.scores(known), known)
     keep = read_only(keep_mask(scores, known.num_pruned, seed=seed, epoch=epoch))
     if not isinstance(policy, Weigher):
@@ -77,6 +87,13 @@ def select(policy: Policy, known: Known, *, seed: int, epoch: int) -> tuple[Mask
     weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
     weights[~keep] = 0
     return keep, read_only(weights)
+
+
+def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:
+    """An array of some samples as one of all, with zeros for the others. Read-only."""
+    spread = np.zeros(among.size, few.dtype)
+    spread[among] = few
+    return read_only(spread)
 
 
 def _per_sample(name: str, array: Array, known: Known) -> Array:

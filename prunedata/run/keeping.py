@@ -48,13 +48,17 @@ class Keeper:
         found = store.read(check_state) if resume else None
         if found is None:
             store.create(self.engine.state(self.run).to_json())
+            if self.engine.plan.num_without:
+                self._write(store)  # else a run that is killed in its first epoch would forget them
             return store
         state = RunState.from_json(*found)
         if store.generation:
             self.restore(state)
         else:  # created, but stopped before its first epoch was done
             self._schedule_of(state)
-        if state.run != self.run:  # it was lengthened: its store must say so before it goes on
+        before = 0 if state.without is None else int(state.without.sum())
+        # It was lengthened, or more is left out: its store must say so before it goes on.
+        if state.run != self.run or before != self.engine.plan.num_without:
             self._write(store)
         return store
 
@@ -83,6 +87,7 @@ class Keeper:
             **self.run,
             "schedule in force": engine.plan.schedule.to_dict(),
             "next epoch": engine.ledger.next_epoch,
+            "left out for good": engine.plan.num_without,
             **{f"checksum of {name}": zlib.crc32(array.tobytes()) for name, array in known.items()},
         }
 
@@ -91,9 +96,21 @@ class Keeper:
         schedule = self._schedule_of(state)
         self.engine.ledger.check(state)
         advice = None if state.advice is None else Advice.from_dict(state.advice)
+        self._check_left_out(state)
         whole("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
         whole("the state's excused samples", state.excused, 0)
         self.engine.restore(state, schedule, advice)
+
+    def _check_left_out(self, state: RunState) -> None:
+        """Raise if an open epoch was selected among other samples than are left now."""
+        plan, before = self.engine.plan, state.without
+        plan.included_without(before)  # raises if too few are left
+        included = plan.included
+        if state.open and included is not None and (~included if before is None else ~included & ~before).any():
+            raise PrunedataError(
+                f"Expected epoch {state.epoch} to go on as it began. Got more samples to leave out for good: end this "
+                "epoch without them, and leave them out from the next one on."
+            )
 
     def _schedule_of(self, state: RunState) -> Schedule:
         """The schedule to go on by. Raises :class:`ForeignStore` if the state is of another run."""

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.findings.advice import ADVISED_POLICY, Advice, advise
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, describe
 from prunedata.run.counts import SampleCounts
-from prunedata.types import Array
+from prunedata.run.epoch import read_only
+from prunedata.types import Array, Mask
 
 __all__ = ["RunPlan", "policy_of", "warn_of_advice", "warn_of_small_prune"]
 
@@ -56,6 +59,8 @@ class RunPlan:
         self.auto, self.observe_only = auto, observe_only
         self.advice: Advice | None = None
         self._samples, self._prune, self._batch_size = samples, prune, batch_size
+        self.included: Mask | None = None
+        """The samples that epochs may train on; None if none was left out for good. Read-only."""
         if not (observe_only or auto):
             self._warn_if_idle()
 
@@ -63,7 +68,34 @@ class RunPlan:
     def num_pruned(self) -> int:
         """How many samples a pruned epoch leaves out (PruningNum), whole batches kept."""
         prune = self._prune if self.advice is None else min(self._prune, self.advice.prune)
-        return self._samples - count_kept(self._samples, prune, self._batch_size)
+        return self.trainable - count_kept(self.trainable, prune, self._batch_size)
+
+    @property
+    def trainable(self) -> int:
+        """How many samples an epoch that isn't pruned trains on."""
+        return self._samples if self.included is None else int(np.count_nonzero(self.included))
+
+    @property
+    def num_without(self) -> int:
+        """How many samples were left out for good."""
+        return self._samples - self.trainable
+
+    def included_without(self, more: Mask | None) -> Mask | None:
+        """The samples that epochs may train on if more are left out for good; None for all. Read-only."""
+        if more is None or not more.any():
+            return self.included
+        included = read_only(~more if self.included is None else self.included & ~more)
+        rest = int(np.count_nonzero(included))
+        if rest <= self._prune:
+            raise PrunedataError(
+                f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
+                "left out for good: prune less."
+            )
+        return included
+
+    def leave_out(self, more: Mask | None) -> None:
+        """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
+        self.included = self.included_without(more)
 
     @property
     def longest_window(self) -> int:
@@ -81,13 +113,15 @@ class RunPlan:
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` trains on."""
-        return self._samples - self.num_pruned if self.prunes(epoch) else self._samples
+        return self.trainable - self.num_pruned if self.prunes(epoch) else self.trainable
 
     def ask(self, known: SampleCounts, high: Array | None, done: int) -> bool:
         """With ``auto``, ask for advice on what ``done`` epochs have shown; return whether it has come just now."""
         if not self.auto or self.advice is not None:
             return False
-        advice = advise(known.hits, known.visits, high, done, self.given, self._samples, prune=self._prune)
+        seen = slice(None) if self.included is None else self.included
+        high = None if high is None else high[seen]
+        advice = advise(known.hits[seen], known.visits[seen], high, done, self.given, self.trainable, prune=self._prune)
         if advice.verdict == "watch":
             return False
         self.go_on(advice.schedule or self.schedule, advice)

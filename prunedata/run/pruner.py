@@ -4,6 +4,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Literal, Never, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from prunedata.checks import whole
 from prunedata.errors import FinishedWarning, PrunedataError
 from prunedata.findings.advice import Advice
@@ -22,7 +25,7 @@ from prunedata.run.meter import Overhead
 from prunedata.run.plan import policy_of, warn_of_advice
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
-from prunedata.types import Arrays, Counts
+from prunedata.types import Arrays, Counts, Mask
 
 __all__ = ["Pruner"]
 
@@ -61,6 +64,11 @@ class Pruner:
         Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
         ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
 
+    without : array of bool, shape (samples,), or of int, shape (n,), optional
+        Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong. Policies
+        don't see them, and ``prune`` counts none of them. They are kept with the run: a run that is resumed leaves
+        out those it left out before, and from its next epoch on these, too.
+
     Raises
     ------
     PrunedataError
@@ -97,8 +105,9 @@ class Pruner:
         resume: bool = False,
         observe_only: bool = False,
         classes: int | None = None,
+        without: npt.ArrayLike | None = None,
     ) -> None:
-        given = RunArguments(samples, schedule, prune, policy, seed, batch_size, observe_only, classes)
+        given = RunArguments(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, without)
         self.samples, self.seed, self.batch_size = given.samples, given.seed, given.batch_size
         self.prune: int = count_pruned(given.samples, given.prune)
         self.observe_only, self.classes = given.observe_only, given.classes
@@ -122,6 +131,12 @@ class Pruner:
         return self._plan.advice
 
     @property
+    def without(self) -> Mask:
+        """The samples that are left out for good, shape (samples,). A copy."""
+        included = self._plan.included
+        return np.zeros(self.samples, dtype=np.bool_) if included is None else ~included
+
+    @property
     def next_epoch(self) -> int:
         """Number of the epoch that is open, or else of the next to begin."""
         return self._ledger.next_epoch
@@ -137,7 +152,7 @@ class Pruner:
         training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
         ``would_prune``, the samples that would have been pruned. From the second on, pruned epochs have
         ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
-        epoch has a ``sketch`` of what it left out.
+        epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``.
         """  # noqa: D205 (the keys are the summary)
         return self._ledger.history
 

@@ -11,7 +11,7 @@ import numpy as np
 from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.store.description import COUNTING, KINDS, check_state
-from prunedata.types import Array, Arrays, Counts
+from prunedata.types import Array, Arrays, Counts, Mask
 
 __all__ = ["COUNTING", "RunState"]
 
@@ -143,6 +143,12 @@ class RunState:
         return self.arrays.get("high")
 
     @property
+    def without(self) -> Mask | None:
+        """The samples that were left out for good, shape (samples,); None if there are none."""
+        left_out = self.arrays.get("without")
+        return None if left_out is None else left_out.astype(np.bool_)
+
+    @property
     def tolerance(self) -> float:
         """How far above the mean of its batch a loss had to lie to be a hit."""
         return float(self.run["policy"].get("tolerance", 0.0))
@@ -165,7 +171,8 @@ class RunState:
     def check_arrays(self, wanted: Mapping[str, np.dtype[Any]]) -> None:
         """Raise :class:`PrunedataError` unless the run's own arrays are there, and those of ``wanted`` dtypes."""
         counting = COUNTING + (("tally",) if self.open else ())
-        for name, kind in {**dict.fromkeys(counting), **wanted}.items():
+        optional = {"without": np.dtype(np.uint8)} if "without" in self.arrays else {}
+        for name, kind in {**dict.fromkeys(counting), **wanted, **optional}.items():
             array = self.arrays.get(name)
             alike = array is not None and (array.dtype.kind == "u" if kind is None else array.dtype == kind)
             if array is None or array.shape != (self.samples,) or not alike:
