@@ -10,7 +10,8 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
+from prunedata.adapters.torch.facts import facts
 from prunedata.adapters.torch.stream import TorchStream
 from prunedata.adapters.torch.wrap import prune
 
-__all__ = ["TorchStream", "prune"]
+__all__ = ["TorchStream", "facts", "prune"]

@@ -6,25 +6,29 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from prunedata import __version__
 from prunedata.checks import printable
 from prunedata.cli.arguments import add_top
+from prunedata.cli.completion import add_completion
+from prunedata.cli.doctor import Unsound, add_doctor
 from prunedata.cli.plan import add_plan
+from prunedata.cli.progress import progress, working
 from prunedata.cli.report import add_report
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
-from prunedata.cli.text import bar, marks
+from prunedata.cli.text import marks
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.streams.shards import ShardIndex, expand
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 STATUSES = (
-    "Exit status: 0 when all went well, 2 on an error, which is told in one line on standard error, 130 after Ctrl-C."
+    "Exit status: 0 when all went well; 1 if doctor found something wrong; 2 on an error, which is told in one line on "
+    "standard error; 130 after Ctrl-C."
 )
 
 
@@ -34,10 +38,11 @@ class _Parser(argparse.ArgumentParser):
         raise PrunedataError(f"{message} (see '{self.prog} --help')")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="prunedata", description="Train on fewer samples, and see the time saved.", epilog=STATUSES)
-    parser.add_argument("--version", action="version", version=f"prunedata {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    program = _Parser(prog="prunedata", description="Train on fewer samples, and see the time saved.", epilog=STATUSES)
+    program.add_argument("--version", action="version", version=f"prunedata {__version__}")
+    commands = program.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_plan(commands)
     look = commands.add_parser("inspect", help="what the store of a run holds, and what was pruned most")
     look.set_defaults(run=_inspect)
@@ -51,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     scan.add_argument("--json", action="store_true", help="print one JSON object")
     add_runs(commands)
     add_report(commands)
-    return parser
+    add_doctor(commands)
+    add_completion(commands, program)
+    return program
 
 
 def _inspect(args: argparse.Namespace) -> None:
@@ -60,11 +67,9 @@ def _inspect(args: argparse.Namespace) -> None:
 
 
 def _index(args: argparse.Namespace) -> None:
-    try:
-        index = ShardIndex.scan([url for shards in args.shards for url in expand(shards)], progress=_progress)
-    finally:
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # what is printed next stands in its place
+    shards = [url for shards in args.shards for url in expand(shards)]
+    with working(""):
+        index = ShardIndex.scan(shards, progress=lambda urls: progress(urls, "shards"))
     index.save(args.output)
     if args.json:
         print(json.dumps({"shards": len(index.shards), "samples": len(index), "output": args.output}))
@@ -72,27 +77,19 @@ def _index(args: argparse.Namespace) -> None:
         print(f"{len(index):,} samples in {len(index.shards):,} shards -> {args.output}")
 
 
-def _progress(urls: Iterable[str]) -> Iterator[str]:
-    """Show on a terminal how many shards have been read."""
-    urls = list(urls)
-    shown, two = sys.stderr.isatty(), marks(sys.stderr.encoding)
-    for done, url in enumerate(urls):
-        if shown:
-            line = f"\r{bar(done / len(urls), two, 30):{two[0]}<30} {done:,} of {len(urls):,} shards"
-            print(line, end="", file=sys.stderr, flush=True)
-        yield url
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv`, by default the command line's; return its exit status, 2 on an error."""
     try:
         try:
-            args = _parser().parse_args(argv)
+            args = parser().parse_args(argv)
         except SystemExit:  # after --help
             sys.stdout.flush()
             raise
         args.run(args)
         sys.stdout.flush()
+    except Unsound:
+        sys.stdout.flush()
+        return 1
     except BrokenPipeError:
         _close_output()  # whoever read us, as head does, has enough
         return 0

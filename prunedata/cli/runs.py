@@ -10,6 +10,7 @@ from typing import Any
 from prunedata.cli.arguments import add_top
 from prunedata.cli.export import add_export, check_export, export
 from prunedata.cli.labels import read_labels
+from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
@@ -52,13 +53,17 @@ def _suspects(args: argparse.Namespace) -> None:
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
     check_export(args)
-    run = read_run(args.store).state
-    columns = table_of(run, args.top)
-    rows = rows_of(columns)
+    with working(f"reading {args.store}"):
+        run = read_run(args.store).state
+        columns = table_of(run, args.top)
+        rows = rows_of(columns)
     shares = None
     if args.labels is not None:
         shares = concentration(read_labels(args.labels, run.samples, args.label_column), columns["id"])
-    written = None if args.out is None else export(run, columns, args.out, args.to)
+    written = None
+    if args.out is not None:
+        with working(f"writing {args.out}"):
+            written = export(run, columns, args.out, args.to)
     if args.json:
         found = {"samples": run.samples, "epochs": len(run.history), "suspects": rows}
         print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))

@@ -1,0 +1,28 @@
+"""The command ``prunedata completion``: what a shell needs to complete commands and options."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+from prunedata.errors import PrunedataError
+
+__all__ = ["add_completion"]
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add_completion(commands: argparse._SubParsersAction[Any], program: argparse.ArgumentParser) -> None:
+    """Add the command to the program."""
+    shell = commands.add_parser("completion", help="print what lets a shell complete commands and options")
+    shell.set_defaults(run=lambda args: _completion(args.shell, program))
+    shell.add_argument("shell", choices=SHELLS, help="which shell")
+
+
+def _completion(shell: str, program: argparse.ArgumentParser) -> None:
+    try:
+        shtab = importlib.import_module("shtab")
+    except ImportError:
+        raise PrunedataError("Expected shtab, which writes completions. Got none: pip install shtab.") from None
+    print(shtab.complete(program, shell=shell))

@@ -1,0 +1,235 @@
+"""The command ``prunedata doctor``: what is installed, whether a store is sound, what pruning would do to a loader."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import json
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, astuple, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from prunedata import __version__
+from prunedata.cli.progress import working
+from prunedata.cli.text import table
+from prunedata.errors import DamagedStore, PrunedataError
+from prunedata.findings.savings import savings
+from prunedata.plan.schedule import Schedule
+from prunedata.run.pruner import Pruner
+from prunedata.store.reading import StoredRun, read_run
+
+__all__ = ["Unsound", "add_doctor"]
+
+ADAPTERS = "prunedata.adapters"
+LOADER = re.compile(r"(.+\.py):(\w+)")
+EPOCHS, PRUNE, SOME = 12, 0.25, 1000
+"""Of the run that a loader is tried with; ``SOME`` samples where nobody knows how many there are."""
+
+TOLD_FROM = 10.0
+"""Seconds of training from which the cost of pruning says something."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that was found; ``state`` is "ok", "note" or "wrong"."""
+
+    state: str
+    what: str
+    told: str
+
+
+class Unsound(Exception):
+    """Something was found wrong: the command's status is 1."""
+
+
+def add_doctor(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the program."""
+    look = commands.add_parser(
+        "doctor",
+        help="what is installed, whether a store is sound, what pruning would do to a loader",
+        epilog="Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be looked at.",
+    )
+    look.set_defaults(run=_doctor)
+    look.add_argument("what", nargs="?", help="script.py:name of a loader, or a run's store; without it, the versions")
+    look.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _doctor(args: argparse.Namespace) -> None:
+    named = None if args.what is None else LOADER.fullmatch(args.what)
+    if args.what is None:
+        facts = list(_versions())
+    elif named is None:
+        facts = list(_store(args.what))
+    else:
+        facts = list(_loader(_object_of(named[1], named[2])))
+    if args.json:
+        print(json.dumps([asdict(fact) for fact in facts]))
+    else:
+        print("\n".join(table([astuple(fact) for fact in facts], left=(0, 1, 2))))
+    if any(fact.state == "wrong" for fact in facts):
+        raise Unsound
+
+
+# -- what is installed
+
+
+def _versions() -> Iterator[Fact]:
+    yield Fact("ok", "prunedata", __version__)
+    yield Fact("ok", "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}")
+    for name in ("numpy", "zarr"):
+        yield Fact("ok", name, metadata.version(name))
+    try:
+        wanted = metadata.requires("prunedata") or []
+    except metadata.PackageNotFoundError:
+        yield Fact("note", "extras", "prunedata isn't installed here, so its extras are not known")
+        return
+    for extra in sorted(metadata.metadata("prunedata").get_all("Provides-Extra") or []):
+        own = [one.partition(";")[0].strip() for one in wanted if re.search(f"extra == ['\"]{extra}['\"]", one)]
+        names = [re.match(r"[\w.-]+", one)[0] for one in own]  # type: ignore[index]
+        if "prunedata" in names or not names:
+            continue  # a collection of other extras
+        found = {name: _version(name) for name in names}
+        told = ", ".join(f"{name} {version or 'missing'}" for name, version in found.items())
+        lacks = None in found.values()
+        yield Fact("note" if lacks else "ok", extra, f"{told}; pip install 'prunedata[{extra}]'" if lacks else told)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+# -- a store
+
+
+def _store(place: str) -> Iterator[Fact]:
+    with working(f"reading {place}"):
+        found: StoredRun | DamagedStore
+        try:
+            found = read_run(place)  # it compares every array with its digest
+        except DamagedStore as error:
+            found = error
+    if isinstance(found, DamagedStore):
+        yield Fact("wrong", "store", str(found))
+        return
+    run = found.state
+    epochs = run.schedule["epochs"]
+    yield Fact(
+        "ok", "store", f"whole: {len(run.arrays)} arrays and {len(run.history)} records agree with their digests"
+    )
+    yield Fact("ok", "run", f"{run.samples:,} samples, {epochs} epochs, {found.generation:,} commits")
+    if run.epoch >= epochs:
+        yield Fact("ok", "next", "nothing: finished. With more epochs in its schedule it can go on")
+    else:
+        part = ", in its middle" if run.open else ""
+        yield Fact("ok", "next", f"epoch {run.epoch} of {epochs}{part}; resume=True goes on there")
+    if run.open and run.processes > 1:
+        yield Fact("note", "processes", f"{run.processes} trained the open epoch: go on with as many")
+    never = int((run.visits == 0).sum()) - (0 if run.without is None else int(run.without.sum()))
+    if run.history and never:
+        yield Fact("note", "visits", f"{never:,} samples were never observed")
+    saved = savings(run.history, run.samples, run.run.get("batch_size"))
+    if run.history and not saved["visits_saved"] and run.epoch >= epochs // 2 and not run.run.get("observe_only"):
+        yield Fact("note", "saved", "nothing so far: see prunedata plan")
+    if saved["seconds"] > TOLD_FROM and saved["overhead_seconds"] > 0.05 * saved["seconds"]:
+        share = saved["overhead_seconds"] / saved["seconds"]
+        yield Fact("note", "overhead", f"{share:.0%} of the training time: epochs are short, or batches tiny")
+
+
+# -- a loader
+
+
+def _object_of(path: str, name: str) -> Any:
+    """What a script names so; a function without arguments is called. The script is run, but isn't ``__main__``."""
+    if not Path(path).is_file():
+        raise PrunedataError(f"Expected a script. Got {path}, where there is none.")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise PrunedataError(f"Expected a script of Python. Got {path}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.modules[spec.name] = module  # worker processes look for the classes of its data there
+    try:
+        spec.loader.exec_module(module)
+        found = getattr(module, name)
+        return found() if inspect.isroutine(found) else found
+    except AttributeError as error:
+        raise PrunedataError(f"Expected {name!r} in {path}. Got {error}.") from error
+    except (Exception, SystemExit) as error:
+        raise PrunedataError(f"Expected {path} to run. Got {type(error).__name__}: {error}") from error
+
+
+def _adapter_of(given: Any) -> tuple[str, Any]:
+    """The adapter that is named as the library that an object is of; that for any iterable if there is none."""
+    roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in type(given).__mro__)
+    for root in roots:
+        if root != "builtins" and root.isidentifier():
+            try:
+                return root, importlib.import_module(f"{ADAPTERS}.{root}")
+            except ImportError as error:
+                if error.name != f"{ADAPTERS}.{root}":
+                    raise PrunedataError(str(error)) from error
+    return "iterable", importlib.import_module(f"{ADAPTERS}.iterable")
+
+
+def _loader(given: Any) -> Iterator[Fact]:
+    name, adapter = _adapter_of(given)
+    yield Fact(
+        "ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; from {ADAPTERS}.{name} import prune"
+    )
+    facts: dict[str, Any] = dict(adapter.facts(given)) if hasattr(adapter, "facts") else {}
+    samples = facts.pop("samples", None) if facts else _length(given)
+    if samples is not None:
+        yield Fact("ok", "samples", f"{samples:,}: build the Pruner with as many")
+    for what, told in facts.items():
+        yield Fact("ok", what, str(told))
+    needed = [
+        one.name
+        for one in list(inspect.signature(adapter.prune).parameters.values())[2:]
+        if one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
+    if needed:
+        yield Fact("note", "prune", f"not tried: it needs {', '.join(needed)} as well")
+    else:
+        yield from _tried(adapter, given, samples)
+
+
+def _length(given: Any) -> int | None:
+    try:
+        return len(given)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
+    """Prune a loader by a run of its own, and fetch its first batch."""
+    try:
+        pruner = Pruner(samples or SOME, Schedule.steady(EPOCHS), prune=PRUNE)
+        pruned = adapter.prune(given, pruner)
+        whole = _length(pruned)
+    except PrunedataError as error:
+        yield Fact("wrong", "prune", f"refused: {error}")
+        return
+    if samples is None:
+        yield Fact("note", "prune", "works, if the Pruner is given the number of samples, which isn't known here")
+        return
+    kept = pruner.kept_in(EPOCHS - 1)
+    told = f"works; with prune={PRUNE:.0%} a pruned epoch trains on {kept:,} of {samples:,} samples"
+    yield Fact("ok", "prune", told if whole is None else f"{told}, a whole one has {whole:,} batches")
+    pruner.begin_epoch()
+    try:
+        with working("fetching a batch"):
+            next(iter(pruned))
+    except Exception as error:  # of the user's data, of a worker, of ours
+        yield Fact("wrong", "first batch", f"{type(error).__name__}: {error}".strip().splitlines()[0])
+    else:
+        yield Fact("ok", "first batch", "came, and its ids with it")
