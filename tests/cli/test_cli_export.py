@@ -93,3 +93,14 @@ def test_without_pyarrow_the_extra_is_named(say, store, tmp_path, monkeypatch):
     status, _, err = say(f"suspects {store} --to parquet -o {tmp_path / 'a'}")
     assert status == 2
     assert "pip install 'prunedata[parquet]'" in err
+
+
+def test_inspect_says_how_many_were_left_out_for_good(say, store, tmp_path):
+    _, out, _ = say(f"inspect {store}")
+    assert "left out for good" not in out
+    pruner = Pruner(9, Schedule(2, 2, 1, 1, 1), prune=2, store=tmp_path / "run.zarr", without=[3, 5])
+    for epoch in pruner.epochs():
+        pruner.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+    _, out, _ = say(f"inspect {tmp_path / 'run.zarr'}")
+    assert "left out for good  2\n" in out
+    assert "saved              2 of 14 sample visits (14.29 %)" in out
