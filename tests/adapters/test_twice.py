@@ -64,7 +64,8 @@ def case(request, index):
     loader = request.param(pruner, index, workers)
 
     def observe(batch):
-        ids, losses = np.array(batch[0]), losses_of(np.array(batch[0]), pruner.next_epoch)
+        ids = np.asarray(batch[0])
+        losses = losses_of(ids, pruner.next_epoch)
         loader.observe(losses, ids) if hasattr(loader, "observe") else pruner.observe(ids, losses)
 
     return pruner, loader, observe

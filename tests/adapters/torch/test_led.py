@@ -58,7 +58,9 @@ def test_a_position_waits_for_the_iterator_that_is_used(workers):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"drop_last": True}, {"sampler": RandomSampler(range(50)), "shuffle": False}], ids=str
+    "options",
+    [{}, {"drop_last": True}, {"sampler": RandomSampler(range(50)), "shuffle": False}],
+    ids=["plain", "drop_last", "sampler"],
 )
 def test_lengths_are_known_before_the_run(options):
     pruner = make_pruner()
