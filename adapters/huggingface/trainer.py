@@ -1,0 +1,279 @@
+"""The mixin: a Trainer whose epochs are those of a run, each of its own length."""
+
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from prunedata.adapters.huggingface import checkpoint
+from prunedata.adapters.huggingface.batches import BatchesWithIds, take_ids
+from prunedata.adapters.huggingface.callback import ExactEpochs
+from prunedata.adapters.huggingface.checks import (
+    check_args,
+    check_dataset,
+    check_loader,
+    check_loss,
+    check_release,
+    dealt,
+)
+from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
+from prunedata.adapters.huggingface.rate import Change, stretch
+from prunedata.adapters.huggingface.steps import Steps
+from prunedata.adapters.huggingface.watch import ForwardWatch
+from prunedata.adapters.torch import prune
+from prunedata.errors import LossError, PrunedataError
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["PruneTrainerMixin"]
+
+
+class PruneTrainerMixin:
+    """Lets a Trainer train on pruned data: ``class MyTrainer(PruneTrainerMixin, Trainer)``, in this order.
+
+    All arguments are the Trainer's, and one more. ``num_train_epochs`` has to be the schedule's epochs.
+
+    Parameters
+    ----------
+    pruner : Pruner
+        The run, over ``len(train_dataset)`` samples: ids are positions in ``train_dataset``. An epoch of it ends
+        with its last batch, before that epoch's evaluation and checkpoint; a checkpoint has its state, and
+        ``train(resume_from_checkpoint=True)`` loads it.
+
+    Raises
+    ------
+    PrunedataError
+        If the release of transformers was not tested, or an argument of the trainer does not go with pruning.
+    """
+
+    # The Trainer's own.
+    args: Any
+    model: Any
+    state: Any
+    accelerator: Any
+    callback_handler: Any
+    train_dataset: Any
+    lr_scheduler: Any
+    control: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        bases = cls.__mro__
+        if transformers.Trainer in bases and bases.index(transformers.Trainer) < bases.index(PruneTrainerMixin):
+            raise PrunedataError(
+                f"Expected class {cls.__name__}(PruneTrainerMixin, Trainer). Got Trainer first, which hides the mixin."
+            )
+
+    def __init__(self, *args: Any, pruner: Pruner, **options: Any) -> None:
+        check_release()
+        check_dataset(options.get("train_dataset"))
+        super().__init__(*args, **options)
+        if not isinstance(pruner, Pruner):
+            raise PrunedataError(f"Expected a Pruner as pruner. Got {type(pruner).__name__}.")
+        check_args(self.args, pruner, self.train_dataset)
+        self.pruner = pruner
+        self._own_losses = type(self).sample_losses is not PruneTrainerMixin.sample_losses
+        check_loss(self, pruner, PruneTrainerMixin)
+        self._shifted = shifts_labels(self.model)
+        self._watch = ForwardWatch(self._losses_of)
+        self._steps = self._count_steps()
+        self._changes: list[Change] = []
+        self._loader: Any = None
+        self._sampler: Any = None
+        self._held: list[tuple[SomeIds, torch.Tensor]] = []
+        self._batches = self._trained = self._behind = 0
+        self._compared = False
+        self.callback_handler.callbacks.insert(0, ExactEpochs(self._epoch_now))
+
+    # -- what a user may override
+
+    def sample_losses(self, outputs: Any, inputs: Any) -> torch.Tensor:
+        """Return one loss for each sample of a batch, shape (n,): those that are recorded.
+
+        By default its cross entropy; of a model of tokens the mean over the sample's own tokens, without those that
+        are labelled -100. Override it for a model, or a ``compute_loss``, with another loss.
+
+        Parameters
+        ----------
+        outputs
+            What the model returned in the forward pass of the training step.
+        inputs : dict
+            What ``data_collator`` made, and what the model was called with.
+
+        Raises
+        ------
+        LossError
+            If the model has no logits for its labels.
+        """
+        return losses_and_counts(outputs, inputs, shifted=self._shifted)[0]
+
+    # -- the Trainer's own methods, in the order in which it calls them
+
+    def get_train_dataloader(self) -> Any:
+        """As the Trainer's, pruned. Its batches have the samples' ids, as ``prunedata_ids``."""
+        # As it is before accelerate deals it to the processes: the pruned order is dealt already.
+        self.accelerator.prepare = lambda loader: loader
+        try:
+            plain: Any = super()
+            loader = plain.get_train_dataloader()
+        finally:
+            del self.accelerator.prepare
+        check_loader(loader, self.pruner, self.args.world_size)
+        self._loader = prune(loader, self.pruner, with_ids=True)
+        return BatchesWithIds(self._loader)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        plain: Any = super()
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        sampler = dealt(plain._get_train_sampler(dataset), self.args, dataset)
+        if hasattr(sampler, "generator") and sampler.generator is None:
+            sampler.generator = torch.Generator()  # seeded in each epoch, so that a resumed one has the same order
+        self._sampler = sampler
+        return sampler
+
+    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
+        plain: Any = super()
+        resume = options.get("resume_from_checkpoint")
+        if resume is not None:
+            self._changes = checkpoint.load(resume, self.args.process_index, self.pruner)
+        elif self.pruner.next_epoch:
+            raise PrunedataError(
+                f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
+                "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
+            )
+        return plain._inner_training_loop(*args, **options)
+
+    def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
+        """As the Trainer's, for epochs of different lengths."""
+        plain: Any = super()
+        total_train_batch_size = plain.set_initial_training_values(args, dataloader)[4]
+        self._steps = self._count_steps()
+        epochs = self.pruner.schedule.epochs
+        first = min(self.pruner.next_epoch, epochs - 1)
+        return (
+            epochs,
+            self._steps.steps(first),
+            self.pruner.samples,
+            self._steps.visits,
+            total_train_batch_size,
+            self._steps.batches(first),
+            self._steps.total,
+        )
+
+    def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
+        plain: Any = super()
+        plain._init_training_state(*args, **options)
+        epoch = self.pruner.next_epoch
+        behind = self.state.global_step - self._steps.before(epoch)
+        if not 0 <= behind <= (self._steps.steps(epoch) if epoch < self.pruner.schedule.epochs else 0):
+            raise PrunedataError(
+                f"Expected to go on from step {self._steps.before(epoch)}, where epoch {epoch} begins, or later in it. "
+                f"Got step {self.state.global_step} in the checkpoint: go on with the batch size, the "
+                "gradient_accumulation_steps and as many processes as it was saved with."
+            )
+        self._behind = behind * self._steps.accumulate
+        if self._changes and self._changes[-1].new != self._steps.total:  # it was lengthened
+            self._changes.append(Change(self.state.global_step, self._changes[-1].new, self._steps.total))
+        return epoch, 0  # the loader itself leaves out what is behind
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """As the Trainer's. If the number of steps has changed before the run was resumed, it changes again."""
+        plain: Any = super()
+        made = self.lr_scheduler is None
+        scheduler = plain.create_scheduler(self._changes[0].old if self._changes else num_training_steps, optimizer)
+        for change in self._changes if made else ():
+            stretch(scheduler, change)
+        return scheduler
+
+    def _run_epoch(self, **options: Any) -> Any:
+        plain: Any = super()
+        self._follow_changes()
+        epoch = self.pruner.begin_epoch()
+        if epoch.number != options["epoch"]:
+            raise PrunedataError(
+                f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch "
+                f"{options['epoch']}."
+            )
+        behind, self._behind = self._behind, 0
+        self._batches, self._trained = self._steps.batches(epoch.number), behind
+        self._held.clear()
+        if getattr(self._sampler, "generator", None) is not None:
+            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
+            self._sampler.generator.manual_seed(int(state[0]))
+        left = self._batches - behind
+        options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // self._steps.accumulate)}
+        result = plain._run_epoch(**options)
+        if self._trained < self._batches and not self.control.should_training_stop:
+            self.pruner.end_epoch()  # says what was skipped
+        return result
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """As the Trainer's, without the ids; the losses of the samples are recorded."""
+        plain: Any = super()
+        ids = take_ids(inputs)
+        if ids is None:
+            return plain.training_step(model, inputs, *args, **options)
+        weights = self.pruner.current.weights
+        with self._watch.over(model, inputs, None if weights is None else torch.from_numpy(weights[ids])):
+            loss = plain.training_step(model, inputs, *args, **options)
+        self._record(ids)
+        return loss
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """As the Trainer's. In training its samples weigh as much as the policy says (``Epoch.weights``)."""
+        plain: Any = super()
+        result = plain.compute_loss(model, inputs, *args, **options)
+        if isinstance(result, tuple):
+            return (self._watch.weigh(result[0]), *result[1:])
+        return self._watch.weigh(result)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        plain: Any = super()
+        plain._save_rng_state(output_dir)
+        checkpoint.save(output_dir, self.args.process_index, self.pruner, self._changes)
+
+    # -- what they share
+
+    def _count_steps(self) -> Steps:
+        args = self.args
+        accumulate, drop_last = args.gradient_accumulation_steps, args.dataloader_drop_last
+        return Steps(self.pruner, args.train_batch_size, accumulate, drop_last, args.world_size)
+
+    def _follow_changes(self) -> None:
+        """Take note if the run has another number of steps than it had before: it was advised, or has new windows."""
+        total = self._steps.total
+        if total != self.state.max_steps:
+            change = Change(self.state.global_step, self.state.max_steps, total)
+            stretch(self.lr_scheduler, change)
+            self._changes.append(change)
+            self.state.max_steps = total
+
+    def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if self._own_losses:
+            return self.sample_losses(outputs, inputs), None
+        counted = losses_and_counts(outputs, inputs, shifted=self._shifted)
+        if not self._compared:  # once, as it waits for the device
+            check_mean(outputs, counted, inputs.get("num_items_in_batch"))
+            self._compared = True
+        return counted
+
+    def _record(self, ids: SomeIds) -> None:
+        """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
+        if self._watch.losses is None:
+            raise LossError(
+                "Expected compute_loss to call the model that it is given. Got none of its outputs: call that model, "
+                "not self.model or a part of it."
+            )
+        self._held.append((ids, self._watch.losses))
+        self._trained += 1
+        last = self._trained == self._batches
+        if last or self.accelerator.sync_gradients:
+            self._loader.observe(torch.cat([losses for _, losses in self._held]), np.concatenate([i for i, _ in self._held]))
+            self._held.clear()
+        if last:
+            self.pruner.end_epoch()
+
+    def _epoch_now(self) -> float:
+        number = self.pruner.next_epoch
+        return float(number) if self._trained == self._batches else number + self._trained / self._batches
