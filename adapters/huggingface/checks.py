@@ -10,7 +10,7 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_release", "dealt"]
+__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_release", "check_stream", "dealt"]
 
 OLDEST, NEWEST = "5.3", "5.23"
 """The releases of transformers that the tests run with, and those between them are served."""
@@ -26,7 +26,7 @@ def check_release(release: str = transformers.__version__) -> None:
         )
 
 
-def check_dataset(dataset: Any) -> None:
+def check_stream(dataset: Any) -> None:
     """Raise :class:`PrunedataError` for a stream."""
     if dataset is not None and not hasattr(dataset, "__len__"):
         raise PrunedataError(
@@ -36,16 +36,21 @@ def check_dataset(dataset: Any) -> None:
         )
 
 
-def check_args(args: Any, pruner: Pruner, dataset: Any) -> None:
-    """Raise :class:`PrunedataError` for arguments with which a pruned run would not be what its schedule says."""
-    epochs = pruner.schedule.epochs
+def check_dataset(dataset: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` if it is no dataset over the pruner's samples."""
+    check_stream(dataset)
     if dataset is None or len(dataset) != pruner.samples:
         has = "none" if dataset is None else f"one of {len(dataset)}"
         raise PrunedataError(
             f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got {has}: build the Pruner with "
-            "len(train_dataset). A trainer that prepares its dataset, as SFTTrainer, may have packed samples, or left "
-            "some out that have no label."
+            "len(train_dataset). SFTTrainer leaves samples out of which max_length leaves no label: leave them out "
+            "before."
         )
+
+
+def check_args(args: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` for arguments with which a pruned run would not be what its schedule says."""
+    epochs = pruner.schedule.epochs
     if args.max_steps > 0:
         raise PrunedataError(
             f"Expected num_train_epochs={epochs}, as pruning goes by epochs. Got max_steps={args.max_steps}: leave it "
@@ -54,6 +59,11 @@ def check_args(args: Any, pruner: Pruner, dataset: Any) -> None:
     if args.num_train_epochs != epochs:
         raise PrunedataError(
             f"Expected num_train_epochs={epochs}, as many as the pruner's schedule has. Got {args.num_train_epochs}."
+        )
+    if args.n_gpu > 1:
+        raise PrunedataError(
+            f"Expected one GPU for each process. Got {args.n_gpu}: launch the script with torchrun, or set "
+            "CUDA_VISIBLE_DEVICES."
         )
     for name, why in _REFUSED.items():
         if getattr(args, name, None):

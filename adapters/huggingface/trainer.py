@@ -15,6 +15,7 @@ from prunedata.adapters.huggingface.checks import (
     check_loader,
     check_loss,
     check_release,
+    check_stream,
     dealt,
 )
 from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
@@ -67,11 +68,14 @@ class PruneTrainerMixin:
 
     def __init__(self, *args: Any, pruner: Pruner, **options: Any) -> None:
         check_release()
-        check_dataset(options.get("train_dataset"))
-        super().__init__(*args, **options)
         if not isinstance(pruner, Pruner):
             raise PrunedataError(f"Expected a Pruner as pruner. Got {type(pruner).__name__}.")
-        check_args(self.args, pruner, self.train_dataset)
+        check_stream(options.get("train_dataset"))
+        if options.get("args") is not None:
+            check_args(options["args"], pruner)  # before the trainer prepares its dataset
+        super().__init__(*args, **options)
+        check_args(self.args, pruner)
+        check_dataset(self.train_dataset, pruner)
         self.pruner = pruner
         self._own_losses = type(self).sample_losses is not PruneTrainerMixin.sample_losses
         check_loss(self, pruner, PruneTrainerMixin)
