@@ -1,7 +1,7 @@
 """A pruned loader: the user's loader, of its own class and with its own attributes, with another order of samples."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.orders import Order
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError, PrunedataError
+from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
@@ -55,6 +56,12 @@ def subclass_of(kind: type) -> type:
     return type(f"Pruned{kind.__name__}", (kind, subclass_of(base)), {})
 
 
+def _known(batches: int | None) -> int:
+    if batches is None:
+        raise TypeError("A stream has no length: how its batches are cut depends on how its workers share it.")
+    return batches
+
+
 class PrunedLoader:
     """What a pruned loader adds to its class."""
 
@@ -76,6 +83,12 @@ class PrunedLoader:
     # Of the classes beside this one.
     next_iter_state: dict[str, Any] | None
     generator: torch.Generator
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise PrunedataError(
+            "Expected a pruned loader to be used as it is. Got something that builds it anew, as trainers do to give a "
+            "loader another sampler: let the trainer leave the sampler alone, or prune a loader that has it already."
+        )
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
         """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
@@ -136,32 +149,40 @@ class PrunedLoader:
         )
 
     def __len__(self) -> int:
-        batches = self._order.batches()
-        if batches is None:
-            raise TypeError("A stream has no length: how its batches are cut depends on how its workers share it.")
-        return batches
+        return _known(self._order.batches())
+
+    def lengths(self) -> list[int]:
+        """How many batches each epoch of the run has, shape (epochs,): of several ranks, this one's.
+
+        For learning rate schedulers that step by batch. It is the most that can come with ``policy="auto"`` before
+        advice has come, and for samplers whose length the library doesn't know.
+
+        Raises
+        ------
+        TypeError
+            For a stream, which has no length.
+        """
+        pruner = self._pruner
+        return [_known(self._order.batches_of(pruner.kept_in(epoch))) for epoch in range(pruner.schedule.epochs)]
+
+    @property
+    def sampler(self) -> Any:
+        """What gives the ids: a DistributedSampler if this rank gets a share of ours, as trainers look for one."""
+        return self._order.dealt() or vars(self)["sampler"]
 
     def __iter__(self) -> Iterator[Any]:
-        epoch = self._pruner.current
-        restored, self._restored = self._restored == epoch.number, None
-        if not restored:
-            self._delivered = 0
-            self.next_iter_state = None
-        self._order.begin(epoch, whole=restored)
-        observed = epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
-        self._pending.clear()
-        self._running = epoch.number
-        if self._reseeded:
-            # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
-            # and every random number of the model after it would be another.
-            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
-            self.generator.manual_seed(int(state[0]))
-        return self._deliver(super().__iter__(), observed)  # type: ignore[misc]
+        self._run.check_loop()
+        if self._run.leader is None:
+            _ = self._pruner.current  # raises outside of an epoch
+        return self._deliver(super().__iter__)  # type: ignore[misc]
 
-    def _deliver(self, batches: Iterator[tuple[SomeIds, Any]], observed: int) -> Iterator[Any]:
+    def _deliver(self, begin: Callable[[], Iterator[tuple[SomeIds, Any]]]) -> Iterator[Any]:
+        """Begin when the first batch is asked for: trainers make iterators that they never use."""
+        self._run.lead()
+        observed = self._begin(self._pruner.current)
         order, delivery = self._order, self._order.delivery
         delivery.delivered = (self._delivered - observed) * order.world
-        for ids, batch in batches:
+        for ids, batch in begin():
             order.deliver(ids)
             self._delivered += len(ids)
             # On all ranks; the run knows itself what was observed before it was resumed.
@@ -174,6 +195,22 @@ class PrunedLoader:
         self._running = None
         order.finish(self._delivered)
         delivery.end()
+
+    def _begin(self, epoch: Epoch) -> int:
+        """Set out on an epoch; return how many samples of it were observed before the position that was loaded."""
+        restored, self._restored = self._restored == epoch.number, None
+        if not restored:
+            self._delivered = 0
+            self.next_iter_state = None
+        self._order.begin(epoch, whole=restored)
+        self._pending.clear()
+        self._running = epoch.number
+        if self._reseeded:
+            # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
+            # and every random number of the model after it would be another.
+            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
+            self.generator.manual_seed(int(state[0]))
+        return epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
 
     def state_dict(self) -> dict[str, Any]:
         """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.

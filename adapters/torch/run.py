@@ -1,8 +1,13 @@
 """PyTorch's part in a run: one adapter, which all loaders that were wrapped for the run share."""
 
+from collections.abc import Callable
+
 import numpy as np
+import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.ranks import Ranks
+from prunedata.adapters.torch.trainers import refuse_trainer
 from prunedata.errors import LossError, SkippedSamples
 from prunedata.run.adapter import Adapter
 from prunedata.run.counts import Tally
@@ -23,17 +28,42 @@ class TorchRun(Adapter):
         The epoch's.
     delivery : Delivery or None
         Of the loader that began last.
+    place : tuple of int
+        This process's rank and the number of processes, if a trainer deals an epoch to them that no DistributedSampler
+        deals; (0, 1) otherwise.
+    leader : callable or None
+        Set by the adapter of a trainer that owns the loop over the epochs, while it trains. A loader calls it before
+        its first batch: it begins the epoch, if that is not done. Without it, loaders refuse to be iterated by a
+        trainer that is known to freeze their length.
     """
 
     key = "torch"
 
     def __init__(self, pruner: Pruner) -> None:
-        self.recorder = Recorder(pruner)
+        self._pruner, self.recorder = pruner, Recorder(pruner)
         self.weights: Weights | None = None
+        self.place = (0, 1)
+        self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
+
+    def join(self) -> None:
+        """Merge with the other processes from now on, if there are any."""
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            self._pruner.attach(Ranks(self._pruner))
+
+    def check_loop(self) -> None:
+        """Raise if a trainer iterates a loader, and its adapter does not lead."""
+        if self.leader is None:
+            refuse_trainer()
+
+    def lead(self) -> None:
+        """Let the trainer's adapter, if one leads, begin the epoch that a loader is about to deliver."""
+        if self.leader is not None:
+            self.leader()
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the loader begins anew."""
+        self.join()  # the processes may have met after the loader was wrapped
         self.weights = epoch.weights
         self._begun, self.delivery = epoch.number, None
 

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader, clone
 from prunedata.adapters.torch.orders import Order, StreamOrder, order_for
-from prunedata.adapters.torch.ranks import Ranks
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
@@ -53,8 +51,7 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         order, replaced = _map_style(loader, pruner)
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        pruner.attach(Ranks(pruner))
+    order.run.join()
     return pruned
 
 

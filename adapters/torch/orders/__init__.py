@@ -5,7 +5,6 @@ from typing import Any
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.torch.orders.base import Order
-from prunedata.adapters.torch.orders.dealt import DealtOrder
 from prunedata.adapters.torch.orders.filtered_batches import FilteredBatches
 from prunedata.adapters.torch.orders.filtered_sampler import FilteredSampler
 from prunedata.adapters.torch.orders.own import OwnOrder
@@ -31,9 +30,9 @@ def order_for(loader: DataLoader[Any], pruner: Pruner) -> Order:
         sampler, batch_size, drop_last = batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last
     if not _gives_everything_once(sampler, pruner):
         return FilteredSampler(pruner, sampler, batch_size, drop_last)
-    if isinstance(sampler, DistributedSampler):
-        return DealtOrder(pruner, sampler, batch_size, drop_last)
-    return OwnOrder(pruner, batch_size, drop_last, shuffle=type(sampler).__name__ == "RandomSampler")
+    distributed = sampler if isinstance(sampler, DistributedSampler) else None
+    shuffle = type(sampler).__name__ == "RandomSampler" if distributed is None else distributed.shuffle
+    return OwnOrder(pruner, batch_size, drop_last, shuffle=shuffle, distributed=distributed)
 
 
 def _gives_everything_once(sampler: Any, pruner: Pruner) -> bool:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import PrunedataError
@@ -23,8 +23,6 @@ class Order(ABC):
     ----------
     resumable : bool
         Whether the same order comes when it is asked for again, so that a position in it has a meaning.
-    world : int
-        How many ranks share the epoch.
     remaining : ndarray of bool, shape (samples,)
         What is to be delivered of the epoch that was begun.
     delivery : Delivery
@@ -32,17 +30,25 @@ class Order(ABC):
     """
 
     resumable = False
-    world = 1
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
         self.remaining = np.zeros(0, dtype=np.bool_)
         self.delivery = Delivery(-1)
         self._begun: Epoch | None = None
+        self.run = pruner.attach(TorchRun(pruner))
         if drop_last and self.share(pruner.samples - pruner.prune) < batch_size:
             for epoch in range(pruner.next_epoch, pruner.schedule.epochs):
                 self._refuse_empty(epoch, pruner.kept_in(epoch))
-        self.run = pruner.attach(TorchRun(pruner))
+
+    @property
+    def world(self) -> int:
+        """How many ranks share the epoch."""
+        return 1
+
+    def dealt(self) -> DistributedSampler[Any] | None:
+        """The same ids from a DistributedSampler, if several ranks share them: trainers look for one."""
+        return None
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
         """Set out on what remains of an epoch, or on the whole of it."""
@@ -65,8 +71,16 @@ class Order(ABC):
         """What stands in the place of the loader's own sampler and batch sampler, by the attribute's name."""
 
     @abstractmethod
+    def batches_of(self, kept: int) -> int | None:
+        """How many batches an epoch of ``kept`` samples has; None if nobody can know."""
+
     def batches(self) -> int | None:
         """How many batches the open epoch has, or else the next one; None if nobody can know."""
+        return self.batches_of(self.kept_next())
+
+    def kept_next(self) -> int:
+        """How many samples the open epoch keeps, or else the next one, or else the last."""
+        return self.pruner.kept_in(min(self.pruner.next_epoch, self.pruner.schedule.epochs - 1))
 
     def deliver(self, ids: SomeIds) -> None:  # noqa: B027 (most have nothing to say)
         """Look at a batch before it is delivered; raise if it cannot be right."""

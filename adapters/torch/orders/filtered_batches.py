@@ -39,9 +39,10 @@ class FilteredBatches(FilteredOrder):
         """Also for a batch sampler in the place of the sampler, in a loader that makes no batches."""
         return {"sampler": self.batch_sampler()} if loader.batch_sampler is None else super().samplers(loader)
 
-    def __len__(self) -> int:
+    def ids_of(self, kept: int) -> int:
+        """As many as the source has items: a batch sampler in the place of the sampler has batches."""
         return len(self.source)
 
-    def batches(self) -> int:
+    def batches_of(self, kept: int) -> int:
         """As many as the batch sampler says; fewer, where some are empty."""
         return len(self.source)

@@ -38,13 +38,10 @@ class FilteredSampler(FilteredOrder):
         for batch in self.watched(cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last)):
             yield batch.tolist()
 
-    def __len__(self) -> int:
+    def ids_of(self, kept: int) -> int:
         """Of a sampler that gives each sample once; of others, at most."""
         given = len(self.source)
-        if self.repeats:
-            return given
-        last = self.pruner.schedule.epochs - 1
-        return min(given, self.pruner.kept_in(min(self.pruner.next_epoch, last)))
+        return given if self.repeats else min(given, kept)
 
 
 def _chunks(source: Iterable[Any], size: int) -> Iterator[list[Any]]:

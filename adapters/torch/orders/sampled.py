@@ -21,8 +21,12 @@ class SampledOrder(Order):
         """Yield the ids that are to be delivered, in arrays of shape (n,)."""
 
     @abstractmethod
+    def ids_of(self, kept: int) -> int:
+        """How many ids an epoch of ``kept`` samples has."""
+
     def __len__(self) -> int:
         """How many ids the open epoch has, or else the next one."""
+        return self.ids_of(self.kept_next())
 
     def ids(self) -> Iterator[int]:
         """Yield the ids one by one."""
@@ -34,9 +38,14 @@ class SampledOrder(Order):
         for batch in cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last):
             yield batch.tolist()
 
-    def batches(self) -> int:
+    def batches_of(self, kept: int) -> int:
         """As many as the ids make, cut by the loader's batch size."""
-        return len(self) // self.batch_size if self.drop_last else -(-len(self) // self.batch_size)
+        ids = self.ids_of(kept)
+        return ids // self.batch_size if self.drop_last else -(-ids // self.batch_size)
+
+    def batches(self) -> int:
+        """How many batches the open epoch has, or else the next one."""
+        return self.batches_of(self.kept_next())
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """A sampler, and a batch sampler if the loader has one."""
@@ -53,6 +62,8 @@ class SampledOrder(Order):
 
     def begin_unless_begun(self) -> None:
         """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
+        self.run.check_loop()
+        self.run.lead()
         if self._begun is not self.pruner.current:
             self.begin(self.pruner.current)
 

@@ -31,7 +31,7 @@ class StreamOrder(Order):
         """None: a stream has no sampler."""
         return {}
 
-    def batches(self) -> None:
+    def batches_of(self, kept: int) -> None:
         """Nobody knows: how batches are cut depends on how the workers share the stream."""
 
     def deliver(self, ids: SomeIds) -> None:
