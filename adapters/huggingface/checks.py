@@ -10,7 +10,7 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_release", "check_stream", "dealt"]
+__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_release", "check_stream"]
 
 OLDEST, NEWEST = "5.3", "5.23"
 """The releases of transformers that the tests run with, and those between them are served."""
@@ -31,7 +31,7 @@ def check_stream(dataset: Any) -> None:
     if dataset is not None and not hasattr(dataset, "__len__"):
         raise PrunedataError(
             "Expected a train_dataset with a length, as the Trainer has to know beforehand how many batches each epoch "
-            f"has. Got the stream {type(dataset).__name__}: give a map-style dataset, or write the loop yourself around "
+            f"has. Got the stream {type(dataset).__name__}: give a map-style dataset, or write your own loop around "
             "prunedata.adapters.iterable.prune."
         )
 
@@ -73,11 +73,6 @@ def check_args(args: Any, pruner: Pruner) -> None:
             "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which gives "
             "batches, so that nobody knows how many are left when samples are pruned: use 'random' or "
             "'group_by_length'."
-        )
-    if args.world_size > 1 and getattr(args, "train_sampling_strategy", None) == "group_by_length":
-        raise PrunedataError(
-            "Expected train_sampling_strategy='random' or 'sequential' with several processes. Got 'group_by_length', "
-            "which is served in one process only."
         )
 
 
@@ -126,32 +121,23 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
             )
 
 
-def dealt(sampler: Any, args: Any, dataset: Any) -> Any:
-    """Return the sampler; where several processes train, one that says which share is this one's."""
-    if args.world_size == 1 or not isinstance(sampler, RandomSampler | SequentialSampler):
-        return sampler
-    return DistributedSampler(
-        dataset, args.world_size, args.process_index, shuffle=isinstance(sampler, RandomSampler)
-    )
-
-
 def check_loader(loader: Any, pruner: Pruner, world: int) -> None:
     """Raise :class:`PrunedataError` if nobody can say beforehand how many batches a pruned epoch of it has."""
-    batch_sampler = getattr(loader, "batch_sampler", None)
     if not isinstance(loader, DataLoader) or len(getattr(loader, "dataset", ())) != pruner.samples:
         return  # prune() says what is wrong with it
+    batch_sampler: Any = loader.batch_sampler
     sampler = getattr(batch_sampler, "sampler", None)
     if type(batch_sampler) is not BatchSampler:
-        kind = type(batch_sampler).__name__
-    elif world > 1 and not isinstance(sampler, DistributedSampler):
-        kind = f"{type(sampler).__name__}, though {world} processes train: use a DistributedSampler"
-    elif isinstance(sampler, DistributedSampler):
+        got = type(batch_sampler).__name__
+    elif type(sampler) is DistributedSampler:
         return
+    elif world > 1 and type(sampler) not in (RandomSampler, SequentialSampler):
+        got = f"{type(sampler).__name__}, which cannot be dealt to {world} processes: use PyTorch's own samplers"
     elif len(sampler) != pruner.samples or getattr(sampler, "replacement", False):
-        kind = f"{type(sampler).__name__} of {len(sampler)} samples"
+        got = f"{type(sampler).__name__} of {len(sampler)} samples"
     else:
         return
     raise PrunedataError(
         f"Expected a sampler that gives each of {pruner.samples} samples once, so that the Trainer knows how many "
-        f"batches an epoch has. Got {kind}."
+        f"batches an epoch has. Got {got}."
     )

@@ -16,13 +16,13 @@ from prunedata.adapters.huggingface.checks import (
     check_loss,
     check_release,
     check_stream,
-    dealt,
 )
 from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.steps import Steps
 from prunedata.adapters.huggingface.watch import ForwardWatch
 from prunedata.adapters.torch import prune
+from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -81,7 +81,8 @@ class PruneTrainerMixin:
         check_loss(self, pruner, PruneTrainerMixin)
         self._shifted = shifts_labels(self.model)
         self._watch = ForwardWatch(self._losses_of)
-        self._steps = self._count_steps()
+        self._run = pruner.attach(TorchRun(pruner))
+        self._run.place = self.args.process_index, self.args.world_size
         self._changes: list[Change] = []
         self._loader: Any = None
         self._sampler: Any = None
@@ -127,14 +128,14 @@ class PruneTrainerMixin:
         self._loader = prune(loader, self.pruner, with_ids=True)
         return BatchesWithIds(self._loader)
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+    def _get_train_sampler(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        sampler = dealt(plain._get_train_sampler(dataset), self.args, dataset)
-        if hasattr(sampler, "generator") and sampler.generator is None:
-            sampler.generator = torch.Generator()  # seeded in each epoch, so that a resumed one has the same order
-        self._sampler = sampler
-        return sampler
+        self._sampler = plain._get_train_sampler(*args, **options)
+        if hasattr(self._sampler, "generator") and self._sampler.generator is None:
+            self._sampler.generator = (
+                torch.Generator()
+            )  # seeded in each epoch, so that a resumed one has the same order
+        return self._sampler
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
@@ -146,39 +147,44 @@ class PruneTrainerMixin:
                 f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
                 "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
             )
-        return plain._inner_training_loop(*args, **options)
+        self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
+        try:
+            return plain._inner_training_loop(*args, **options)
+        finally:
+            self._run.leader = None
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
         """As the Trainer's, for epochs of different lengths."""
         plain: Any = super()
         total_train_batch_size = plain.set_initial_training_values(args, dataloader)[4]
-        self._steps = self._count_steps()
-        epochs = self.pruner.schedule.epochs
-        first = min(self.pruner.next_epoch, epochs - 1)
+        pruner, steps = self.pruner, self._steps
+        epochs = pruner.schedule.epochs
+        first = min(pruner.next_epoch, epochs - 1)
+        visits = sum(pruner.kept_in(epoch) for epoch in range(epochs))
         return (
             epochs,
-            self._steps.steps(first),
-            self.pruner.samples,
-            self._steps.visits,
+            steps.of(first),
+            pruner.samples,
+            visits,
             total_train_batch_size,
-            self._steps.batches(first),
-            self._steps.total,
+            steps.batches[first],
+            steps.total,
         )
 
     def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
         plain: Any = super()
         plain._init_training_state(*args, **options)
-        epoch = self.pruner.next_epoch
-        behind = self.state.global_step - self._steps.before(epoch)
-        if not 0 <= behind <= (self._steps.steps(epoch) if epoch < self.pruner.schedule.epochs else 0):
+        epoch, steps = self.pruner.next_epoch, self._steps
+        behind = self.state.global_step - steps.before(epoch)
+        if not 0 <= behind <= steps.of(epoch):
             raise PrunedataError(
-                f"Expected to go on from step {self._steps.before(epoch)}, where epoch {epoch} begins, or later in it. "
-                f"Got step {self.state.global_step} in the checkpoint: go on with the batch size, the "
+                f"Expected to go on from step {steps.before(epoch)}, where epoch {epoch} begins, or later in it. Got "
+                f"step {self.state.global_step} in the checkpoint: go on with the batch size, the "
                 "gradient_accumulation_steps and as many processes as it was saved with."
             )
-        self._behind = behind * self._steps.accumulate
-        if self._changes and self._changes[-1].new != self._steps.total:  # it was lengthened
-            self._changes.append(Change(self.state.global_step, self._changes[-1].new, self._steps.total))
+        self._behind = behind * steps.accumulate
+        if self._changes and self._changes[-1].new != steps.total:  # it was lengthened
+            self._changes.append(Change(self.state.global_step, self._changes[-1].new, steps.total))
         return epoch, 0  # the loader itself leaves out what is behind
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -200,13 +206,14 @@ class PruneTrainerMixin:
                 f"{options['epoch']}."
             )
         behind, self._behind = self._behind, 0
-        self._batches, self._trained = self._steps.batches(epoch.number), behind
+        steps = self._steps
+        self._batches, self._trained = steps.batches[epoch.number], behind
         self._held.clear()
         if getattr(self._sampler, "generator", None) is not None:
             state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
             self._sampler.generator.manual_seed(int(state[0]))
         left = self._batches - behind
-        options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // self._steps.accumulate)}
+        options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // steps.accumulate)}
         result = plain._run_epoch(**options)
         if self._trained < self._batches and not self.control.should_training_stop:
             self.pruner.end_epoch()  # says what was skipped
@@ -239,10 +246,9 @@ class PruneTrainerMixin:
 
     # -- what they share
 
-    def _count_steps(self) -> Steps:
-        args = self.args
-        accumulate, drop_last = args.gradient_accumulation_steps, args.dataloader_drop_last
-        return Steps(self.pruner, args.train_batch_size, accumulate, drop_last, args.world_size)
+    @property
+    def _steps(self) -> Steps:
+        return Steps(self._loader.lengths(), self.args.gradient_accumulation_steps)
 
     def _follow_changes(self) -> None:
         """Take note if the run has another number of steps than it had before: it was advised, or has new windows."""
@@ -273,7 +279,9 @@ class PruneTrainerMixin:
         self._trained += 1
         last = self._trained == self._batches
         if last or self.accelerator.sync_gradients:
-            self._loader.observe(torch.cat([losses for _, losses in self._held]), np.concatenate([i for i, _ in self._held]))
+            self._loader.observe(
+                torch.cat([losses for _, losses in self._held]), np.concatenate([i for i, _ in self._held])
+            )
             self._held.clear()
         if last:
             self.pruner.end_epoch()

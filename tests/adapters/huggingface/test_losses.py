@@ -7,8 +7,16 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from prunedata import DroppingCount, LossError, LossRanked, PrunedataError
 from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
@@ -90,7 +98,11 @@ def test_losses_of_classes():
 @pytest.mark.parametrize(
     ("outputs", "labels", "told"),
     [
-        ({"logits": torch.zeros(4, 3)}, torch.zeros(4, 3), r"Got logits of shape \(4, 3\) and labels of shape \(4, 3\)"),
+        (
+            {"logits": torch.zeros(4, 3)},
+            torch.zeros(4, 3),
+            r"Got logits of shape \(4, 3\) and labels of shape \(4, 3\)",
+        ),
         ({"logits": torch.zeros(4, 1)}, torch.zeros(4, dtype=torch.long), r"Got logits of shape \(4, 1\)"),
         ({"logits": torch.zeros(4, 3)}, torch.zeros(5, dtype=torch.long), r"labels of shape \(5,\)"),
         ({"loss": torch.zeros(())}, torch.zeros(4, dtype=torch.long), "Got no logits"),
@@ -112,7 +124,9 @@ class Other(Net):
 
 def test_a_model_with_another_loss_is_noticed(tmp_path):
     trainer, _ = build(pruner_of(), tmp_path, model=Other())
-    with pytest.raises(PrunedataError, match="Expected the loss of the model to be the mean cross entropy of the batch"):
+    with pytest.raises(
+        PrunedataError, match="Expected the loss of the model to be the mean cross entropy of the batch"
+    ):
         trainer.train()
 
 

@@ -10,6 +10,7 @@ from transformers import Trainer, TrainerCallback
 from prunedata import LossError, LossRanked, PrunedataError, SkippedSamples
 from prunedata.adapters.huggingface import PruneTrainerMixin
 from prunedata.adapters.huggingface.checks import check_release
+from prunedata.adapters.torch import prune
 from tests.adapters.huggingface_helpers import SAMPLES, Lines, Net, PrunedTrainer, Rows, build, pruner_of
 
 
@@ -64,13 +65,6 @@ def test_no_pruner(tmp_path):
         PrunedTrainer(model=Net(), train_dataset=Rows(), pruner="pruner")
 
 
-class OwnLoader(PrunedTrainer):
-    """With a loader of its own."""
-
-    def get_train_dataloader(self):
-        return super().get_train_dataloader()
-
-
 class Theirs(Trainer):
     """As a user's own, to which the mixin is added."""
 
@@ -89,6 +83,27 @@ def test_a_loader_of_the_users_own(tmp_path):
     trainer.loader = DataLoader(Rows(), batch_size=8, shuffle=True, collate_fn=collate)
     trainer.train()
     assert watcher.steps == [12, 9, 12, 9, 12, 9]
+
+
+class Unwarned(Trainer):
+    """With a pruned loader, and without the mixin."""
+
+    def __init__(self, *args, pruner, **options):
+        super().__init__(*args, **options)
+        self.pruner = pruner
+
+    def get_train_dataloader(self):
+        loader = prune(DataLoader(Rows(), batch_size=8, shuffle=True, collate_fn=collate), self.pruner)
+        return self.accelerator.prepare(loader) if self.args.dataloader_drop_last else loader
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_pruned_loader_without_the_mixin(prepared, tmp_path):
+    pruner = pruner_of()
+    pruner.begin_epoch()
+    trainer, _ = build(pruner, tmp_path, trainer=Unwarned, remove_unused_columns=False, dataloader_drop_last=prepared)
+    with pytest.raises(PrunedataError, match=r"write class MyTrainer\(PruneTrainerMixin, Trainer\)"):
+        trainer.train()
 
 
 def collate(rows):

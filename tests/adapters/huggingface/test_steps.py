@@ -8,29 +8,21 @@ from hypothesis import strategies as st
 from torch.optim.lr_scheduler import ExponentialLR, LambdaLR
 from transformers import TrainerCallback
 
-from prunedata import NeverPrunesWarning, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import PrunedataError, Pruner, Schedule
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.steps import Steps
 from tests.adapters.huggingface_helpers import SAMPLES, Rows, build, pruner_of
 
 
-@given(
-    samples=st.integers(1, 200), prune=st.floats(0.01, 0.8), batch=st.integers(1, 40), accumulate=st.integers(1, 9),
-    world=st.integers(1, 4), drop_last=st.booleans(),
-)  # fmt: skip
-@pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
-def test_steps_are_those_of_a_loop_that_counts(samples, prune, batch, accumulate, world, drop_last):
-    pruner = Pruner(samples, Schedule(5, window=5, start=1, block=2, pruned_per_block=1), prune=prune)
-    steps, done = Steps(pruner, batch, accumulate, drop_last, world), 0
-    for epoch in range(5):
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 9))
+def test_steps_are_those_of_a_loop_that_counts(batches, accumulate):
+    steps, done = Steps(batches, accumulate), 0
+    for epoch, length in enumerate(batches):
         assert steps.before(epoch) == done
-        share = -(-pruner.kept_in(epoch) // world)
-        sizes = [min(batch, share - first) for first in range(0, share, batch)]
-        sizes = [size for size in sizes if size == batch or not drop_last]
-        assert steps.batches(epoch) == len(sizes)
-        done += len(range(0, len(sizes), accumulate))
+        assert steps.of(epoch) == len(range(0, length, accumulate))
+        done += steps.of(epoch)
     assert steps.total == done
-    assert steps.visits == sum(pruner.kept_in(epoch) for epoch in range(5))
+    assert steps.of(len(batches)) == 0
 
 
 def scheduler_of(old):
@@ -109,13 +101,6 @@ def test_a_run_that_is_advised_on_its_way_ends_with_a_rate_of_zero_resumed_or_no
 
 def test_a_run_is_lengthened_from_its_last_checkpoint(tmp_path):
     options = {"save_strategy": "epoch", "lr_scheduler_type": "constant"}
-
-    def pruner(epochs):
-        return Pruner(SAMPLES, Schedule.steady(epochs=epochs), prune=0.3, policy=RunningLoss(), seed=1)
-
-    def schedule(epochs):
-        return pruner(epochs).schedule
-
     trainer, _ = build(pruner_of(epochs=4), tmp_path, **options)
     trainer.train()
     longer = pruner_of(epochs=6)
