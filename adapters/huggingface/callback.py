@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 __all__ = ["ExactEpochs"]
 
 
-class ExactEpochs(TrainerCallback):  # type: ignore[misc]
+class ExactEpochs(TrainerCallback):
     """Sets ``state.epoch``, which the Trainer takes for that of a whole epoch in one that was resumed in its middle.
 
     Parameters

@@ -126,7 +126,7 @@ def check_loader(loader: Any, pruner: Pruner, world: int) -> None:
     if not isinstance(loader, DataLoader) or len(getattr(loader, "dataset", ())) != pruner.samples:
         return  # prune() says what is wrong with it
     batch_sampler: Any = loader.batch_sampler
-    sampler = getattr(batch_sampler, "sampler", None)
+    sampler: Any = getattr(batch_sampler, "sampler", None)
     if type(batch_sampler) is not BatchSampler:
         got = type(batch_sampler).__name__
     elif type(sampler) is DistributedSampler:

@@ -36,7 +36,8 @@ def stretch(scheduler: Any, change: Change) -> None:
             'or a policy other than "auto" and no rewindow().'
         )
     # Partials, as a scheduler saves the attributes of its functions, and a partial has none.
-    scheduler.lr_lambdas = [partial(_stretched, function, change) for function in scheduler.lr_lambdas]
+    functions: Any = scheduler.lr_lambdas
+    scheduler.lr_lambdas = [partial(_stretched, function, change) for function in functions]
 
 
 def _stretched(function: Callable[[float], float], change: Change, step: float) -> float:

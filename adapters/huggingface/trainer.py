@@ -132,9 +132,8 @@ class PruneTrainerMixin:
         plain: Any = super()
         self._sampler = plain._get_train_sampler(*args, **options)
         if hasattr(self._sampler, "generator") and self._sampler.generator is None:
-            self._sampler.generator = (
-                torch.Generator()
-            )  # seeded in each epoch, so that a resumed one has the same order
+            # It is seeded in each epoch, so that one that is resumed has the same order.
+            self._sampler.generator = torch.Generator()
         return self._sampler
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
@@ -160,16 +159,8 @@ class PruneTrainerMixin:
         pruner, steps = self.pruner, self._steps
         epochs = pruner.schedule.epochs
         first = min(pruner.next_epoch, epochs - 1)
-        visits = sum(pruner.kept_in(epoch) for epoch in range(epochs))
-        return (
-            epochs,
-            steps.of(first),
-            pruner.samples,
-            visits,
-            total_train_batch_size,
-            steps.batches[first],
-            steps.total,
-        )
+        visits, batches = sum(map(pruner.kept_in, range(epochs))), steps.batches[first]
+        return epochs, steps.of(first), pruner.samples, visits, total_train_batch_size, batches, steps.total
 
     def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
         plain: Any = super()
@@ -279,9 +270,8 @@ class PruneTrainerMixin:
         self._trained += 1
         last = self._trained == self._batches
         if last or self.accelerator.sync_gradients:
-            self._loader.observe(
-                torch.cat([losses for _, losses in self._held]), np.concatenate([i for i, _ in self._held])
-            )
+            of_each, losses = zip(*self._held, strict=True)
+            self._loader.observe(torch.cat(losses), np.concatenate(of_each))
             self._held.clear()
         if last:
             self.pruner.end_epoch()

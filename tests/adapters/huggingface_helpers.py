@@ -1,9 +1,5 @@
 """Tiny models and data for Hugging Face's Trainer, and runs of any lengths."""
 
-import os
-
-os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # read when transformers is imported
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -13,7 +9,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin
 
-__all__ = ["SAMPLES", "Net", "PrunedTrainer", "Rows", "Watcher", "build", "pruner_of", "with_lengths"]
+__all__ = ["SAMPLES", "Net", "PrunedTrainer", "Rows", "Unpruned", "Watcher", "build", "pruner_of", "with_lengths"]
 
 SAMPLES = 96
 BATCH = 8
@@ -62,6 +58,13 @@ class Net(torch.nn.Module):
 
 class PrunedTrainer(PruneTrainerMixin, Trainer):
     """As a user writes it."""
+
+
+class Unpruned(Trainer):
+    """The Trainer as it is."""
+
+    def __init__(self, *args, pruner, **options):
+        super().__init__(*args, **{**options, "callbacks": []})
 
 
 class Watcher(TrainerCallback):
@@ -123,7 +126,7 @@ def build(pruner, folder, *, trainer=PrunedTrainer, model=None, callbacks=(), da
     model = Net() if model is None else model
     watcher = Watcher(pruner, model)
     options = {
-        "num_train_epochs": pruner.schedule.epochs, "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
+        "num_train_epochs": 6 if pruner is None else pruner.schedule.epochs, "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
         "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
         "save_strategy": "no", "seed": 1, "use_cpu": True,
     } | options  # fmt: skip

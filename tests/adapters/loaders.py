@@ -113,6 +113,33 @@ def hf_map(pruner, workers, size):
     return torch_loader(dataset, pruner, workers, size, shuffle=True)
 
 
+class TrainerBatches:
+    """The batches that Hugging Face's Trainer trains on, with the ids that it takes off."""
+
+    def __init__(self, trainer):
+        self.loader = trainer.get_train_dataloader()
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch.pop("prunedata_ids"), batch
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+
+def hf_trainer(pruner, workers, size, **options):
+    pytest.importorskip("transformers")
+    from tests.adapters.huggingface_helpers import Unpruned, build
+
+    data = pytest.importorskip("datasets").Dataset.from_dict(
+        {"number": list(range(SAMPLES)), "unused": ["x"] * SAMPLES}
+    )
+    options |= {"per_device_train_batch_size": size, "dataloader_num_workers": workers, "dataset": data}
+    if pruner is None:
+        return build(None, "unused", trainer=Unpruned, **options)[0].get_train_dataloader()
+    return TrainerBatches(build(pruner, "unused", **options)[0])
+
+
 def hf_parse(record):
     return {"number": int(record["text"])}
 
@@ -183,6 +210,7 @@ FRAMEWORKS = {
     "torch stream, stateful": Framework(partial(torch_stream, stateful=True), itself, weigh=weigh),
     "WebDataset": Framework(web_dataset, last, weigh=weigh),
     "Hugging Face": Framework(hf_map, number, weigh=weigh),
+    "Hugging Face Trainer": Framework(hf_trainer, number, weigh=weigh),
     "Hugging Face stream": Framework(partial(hf_stream, generated=True), number, weigh=weigh),
     "Hugging Face stream of a Dataset": Framework(partial(hf_stream, generated=False), number, weigh=weigh),
     "tf.data": Framework(tf_data, number, workers=(0,), reports=False),  # tf.data reads ahead of the loop

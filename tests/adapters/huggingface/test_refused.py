@@ -11,7 +11,7 @@ from prunedata import LossError, LossRanked, PrunedataError, SkippedSamples
 from prunedata.adapters.huggingface import PruneTrainerMixin
 from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.torch import prune
-from tests.adapters.huggingface_helpers import SAMPLES, Lines, Net, PrunedTrainer, Rows, build, pruner_of
+from tests.adapters.huggingface_helpers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ class Endless(IterableDataset):
 
 
 def test_a_stream(tmp_path):
-    with pytest.raises(PrunedataError, match="Expected a train_dataset with a length.* Got the stream Endless"):
+    with pytest.raises(PrunedataError, match=r"Expected a train_dataset with a length.* Got the stream Endless"):
         build(pruner_of(), tmp_path, dataset=Endless())
 
 
@@ -61,7 +61,7 @@ def test_the_mixin_behind_the_trainer():
 
 
 def test_no_pruner(tmp_path):
-    with pytest.raises(PrunedataError, match="Expected a Pruner as pruner. Got str"):
+    with pytest.raises(PrunedataError, match=r"Expected a Pruner as pruner. Got str"):
         PrunedTrainer(model=Net(), train_dataset=Rows(), pruner="pruner")
 
 
@@ -140,7 +140,7 @@ class Tuples(Added):
 def test_batches_that_are_no_dicts(tmp_path):
     trainer, _ = build(pruner_of(), tmp_path, trainer=Tuples)
     trainer.loader = DataLoader(Rows(), batch_size=8, collate_fn=lambda rows: [row["points"] for row in rows])
-    with pytest.raises(PrunedataError, match="Expected batches that are dicts.* Got list"):
+    with pytest.raises(PrunedataError, match=r"Expected batches that are dicts.* Got list"):
         trainer.train()
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_has_begun(tmp_path):
     pruner = pruner_of()
     trainer, _ = build(pruner, tmp_path)
     trainer.train()
-    with pytest.raises(PrunedataError, match="Expected a run at its beginning. Got a pruner that stands at epoch 6"):
+    with pytest.raises(PrunedataError, match=r"Expected a run at its beginning. Got a pruner that stands at epoch 6"):
         trainer.train()
 
 
@@ -181,7 +181,7 @@ def test_checkpoints_of_other_runs(tmp_path):
     plain, _ = build(pruner_of(), tmp_path, trainer=Unpruned, save_strategy="steps", save_steps=7)
     plain.train()
     trainer, _ = build(pruner_of(), tmp_path)
-    with pytest.raises(PrunedataError, match="Expected the pruner's state in the checkpoint.*pruner_0.pt. Got none"):
+    with pytest.raises(PrunedataError, match=r"Expected the pruner's state in the checkpoint.*pruner_0.pt. Got none"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-7"))
 
     pruned, _ = build(pruner_of(), tmp_path / "pruned", save_strategy="steps", save_steps=7)
@@ -191,15 +191,8 @@ def test_checkpoints_of_other_runs(tmp_path):
     with pytest.raises(PrunedataError, match="seed"):
         other.train(resume_from_checkpoint=checkpoint)
     trainer, _ = build(pruner_of(), tmp_path, gradient_accumulation_steps=4)
-    with pytest.raises(PrunedataError, match="Expected to go on from step 0, where epoch 0 begins.* Got step 7"):
+    with pytest.raises(PrunedataError, match=r"Expected to go on from step 0, where epoch 0 begins.* Got step 7"):
         trainer.train(resume_from_checkpoint=checkpoint)
-
-
-class Unpruned(Trainer):
-    """The Trainer as it is."""
-
-    def __init__(self, *args, pruner, **options):
-        super().__init__(*args, **{**options, "callbacks": []})
 
 
 class OwnLoss(PrunedTrainer):

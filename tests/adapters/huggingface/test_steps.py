@@ -54,7 +54,7 @@ def test_a_stretched_rate_goes_on_where_it_was_and_ends_where_it_should(old, new
 
 def test_a_scheduler_that_nobody_can_stretch_is_refused():
     optimizer, _ = scheduler_of(10)
-    with pytest.raises(PrunedataError, match="as the run has 8 steps instead of 10 from step 5 on. Got ExponentialLR"):
+    with pytest.raises(PrunedataError, match=r"as the run has 8 steps instead of 10 from step 5 on. Got ExponentialLR"):
         stretch(ExponentialLR(optimizer, 0.9), Change(5, 10, 8))
 
 
