@@ -126,7 +126,8 @@ def build(pruner, folder, *, trainer=PrunedTrainer, model=None, callbacks=(), da
     model = Net() if model is None else model
     watcher = Watcher(pruner, model)
     options = {
-        "num_train_epochs": 6 if pruner is None else pruner.schedule.epochs, "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
+        "num_train_epochs": 6 if pruner is None else pruner.schedule.epochs,
+        "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
         "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
         "save_strategy": "no", "seed": 1, "use_cpu": True,
     } | options  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -127,17 +128,21 @@ class TrainerBatches:
         return getattr(self.loader, name)
 
 
-def hf_trainer(pruner, workers, size, **options):
+def hf_trainer(pruner, workers, size, *, drop_last=False):
     pytest.importorskip("transformers")
     from tests.adapters.huggingface_helpers import Unpruned, build
 
-    data = pytest.importorskip("datasets").Dataset.from_dict(
-        {"number": list(range(SAMPLES)), "unused": ["x"] * SAMPLES}
-    )
-    options |= {"per_device_train_batch_size": size, "dataloader_num_workers": workers, "dataset": data}
-    if pruner is None:
-        return build(None, "unused", trainer=Unpruned, **options)[0].get_train_dataloader()
-    return TrainerBatches(build(pruner, "unused", **options)[0])
+    rows = {"number": list(range(SAMPLES)), "unused": ["text"] * SAMPLES}
+    options = {
+        "dataset": pytest.importorskip("datasets").Dataset.from_dict(rows),
+        "per_device_train_batch_size": size,
+        "dataloader_num_workers": workers,
+        "dataloader_drop_last": drop_last,
+    }
+    with TemporaryDirectory() as folder:  # a trainer makes its folder, though nothing is saved
+        if pruner is None:
+            return build(None, folder, trainer=Unpruned, **options)[0].get_train_dataloader()
+        return TrainerBatches(build(pruner, folder, **options)[0])
 
 
 def hf_parse(record):

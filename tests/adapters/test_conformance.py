@@ -20,7 +20,7 @@ class OnDataset(Adapter):
         self.dataset.keep = epoch.remaining
 
 
-DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful")
+DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Hugging Face Trainer")
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 
 
