@@ -1,10 +1,8 @@
-"""Before anything of Hugging Face's is imported."""
+"""Which release of transformers the tests run with."""
 
 import os
 
 import pytest
-
-os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -17,10 +17,7 @@ RUNNING = RunningLoss()
 WORDS = ["<pad>", "<eos>", "<unk>", "what", "colour", "has", "it", "is"] + [
     f"{word}{number}" for word in ("thing", "colour") for number in range(KINDS)
 ]
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # two workers on one core
-    pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning"),  # TRL's own default
-]
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
 
 
 class PrunedSFTTrainer(PruneTrainerMixin, trl.SFTTrainer):
@@ -77,7 +74,7 @@ def pruner_of(policy=RUNNING, epochs=8):
     return Pruner(ROWS, Schedule.steady(epochs=epochs), prune=0.25, policy=policy)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
 def test_wrong_answers_are_pruned_more_often_than_right_ones(workers, tmp_path):
     pruner, (_, wrong) = pruner_of(), questions()
     trainer, watcher = build(pruner, tmp_path, dataloader_num_workers=workers, eval_strategy="epoch")

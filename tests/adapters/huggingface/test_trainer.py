@@ -16,7 +16,7 @@ def check_seen(watcher):
         assert sorted(number for batch in batches for number in batch) == kept
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
 @pytest.mark.parametrize("lengths", [(10, 6, 8, 12), (6, 10, 8, 12)], ids=str)
 def test_each_epoch_has_its_own_length(lengths, workers, tmp_path):
     pruner = with_lengths(lengths)
@@ -35,7 +35,7 @@ def test_each_epoch_has_its_own_length(lengths, workers, tmp_path):
     )
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
 def test_an_optimizer_step_never_spans_two_epochs(workers, tmp_path):
     pruner = with_lengths((10, 7, 5, 10))
     trainer, watcher = build(pruner, tmp_path, gradient_accumulation_steps=4, dataloader_num_workers=workers)
@@ -47,7 +47,7 @@ def test_an_optimizer_step_never_spans_two_epochs(workers, tmp_path):
     assert watcher.rates[-1] == 0
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
 @pytest.mark.parametrize("begins", ["pruned", "whole"])
 def test_masks_that_change_for_six_epochs(begins, workers, tmp_path):
     pruner = with_lengths((7, 12, 7, 12, 7, 12)) if begins == "pruned" else pruner_of()
