@@ -4,7 +4,14 @@ from typing import Any
 
 import transformers
 from packaging.version import Version
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
 
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
@@ -22,15 +29,15 @@ def check_release(release: str = transformers.__version__) -> None:
     if not Version(OLDEST).release <= major_minor <= Version(NEWEST).release:
         raise PrunedataError(
             f"Expected transformers from {OLDEST} to {NEWEST}, whose Trainer this mixin was tested with. Got "
-            f"{release}: pip install 'transformers>={OLDEST},<={NEWEST}.*'"
+            f"{release}: pip install 'transformers~={NEWEST}.0'"
         )
 
 
 def check_stream(dataset: Any) -> None:
     """Raise :class:`PrunedataError` for a stream."""
-    if dataset is not None and not hasattr(dataset, "__len__"):
+    if dataset is not None and (isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__")):
         raise PrunedataError(
-            "Expected a train_dataset with a length, as the Trainer has to know beforehand how many batches each epoch "
+            "Expected a map-style train_dataset, as the Trainer has to know beforehand how many batches each epoch "
             f"has. Got the stream {type(dataset).__name__}: give a map-style dataset, or write your own loop around "
             "prunedata.adapters.iterable.prune."
         )
@@ -68,6 +75,12 @@ def check_args(args: Any, pruner: Pruner) -> None:
     for name, why in _REFUSED.items():
         if getattr(args, name, None):
             raise PrunedataError(f"Expected {name} to be left out. Got {name}={getattr(args, name)!r}: {why}.")
+    for name in ("split_batches", "dispatch_batches"):
+        if getattr(args.accelerator_config, name, None):
+            raise PrunedataError(
+                f"Expected accelerator_config without {name}. Got it: each process reads batches of its own, of "
+                "per_device_train_batch_size samples."
+            )
     if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
         raise PrunedataError(
             "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which gives "

@@ -118,7 +118,7 @@ class PruneTrainerMixin:
     def get_train_dataloader(self) -> Any:
         """As the Trainer's, pruned. Its batches have the samples' ids, as ``prunedata_ids``."""
         # As it is before accelerate deals it to the processes: the pruned order is dealt already.
-        self.accelerator.prepare = lambda loader: loader
+        self.accelerator.prepare = lambda *given, **_: given[0] if len(given) == 1 else given
         try:
             plain: Any = super()
             loader = plain.get_train_dataloader()
@@ -140,7 +140,7 @@ class PruneTrainerMixin:
         plain: Any = super()
         resume = options.get("resume_from_checkpoint")
         if resume is not None:
-            self._changes = checkpoint.load(resume, self.args.process_index, self.pruner)
+            self._changes = checkpoint.load(resume, self.args, self.pruner)
         elif self.pruner.next_epoch:
             raise PrunedataError(
                 f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
@@ -170,8 +170,7 @@ class PruneTrainerMixin:
         if not 0 <= behind <= steps.of(epoch):
             raise PrunedataError(
                 f"Expected to go on from step {steps.before(epoch)}, where epoch {epoch} begins, or later in it. Got "
-                f"step {self.state.global_step} in the checkpoint: go on with the batch size, the "
-                "gradient_accumulation_steps and as many processes as it was saved with."
+                f"step {self.state.global_step} in trainer_state.json: it is of another checkpoint."
             )
         self._behind = behind * steps.accumulate
         if self._changes and self._changes[-1].new != steps.total:  # it was lengthened
@@ -233,7 +232,7 @@ class PruneTrainerMixin:
     def _save_rng_state(self, output_dir: str) -> None:
         plain: Any = super()
         plain._save_rng_state(output_dir)
-        checkpoint.save(output_dir, self.args.process_index, self.pruner, self._changes)
+        checkpoint.save(output_dir, self.args, self.pruner, self._changes)
 
     # -- what they share
 
@@ -251,27 +250,34 @@ class PruneTrainerMixin:
             self.state.max_steps = total
 
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if self._own_losses:
-            return self.sample_losses(outputs, inputs), None
-        counted = losses_and_counts(outputs, inputs, shifted=self._shifted)
-        if not self._compared:  # once, as it waits for the device
-            check_mean(outputs, counted, inputs.get("num_items_in_batch"))
-            self._compared = True
-        return counted
+        with self.pruner.charge:
+            if self._own_losses:
+                return self.sample_losses(outputs, inputs), None
+            counted = losses_and_counts(outputs, inputs, shifted=self._shifted)
+            if not self._compared:  # once, as it waits for the device
+                check_mean(outputs, counted, inputs.get("num_items_in_batch"))
+                self._compared = True
+            return counted
 
     def _record(self, ids: SomeIds) -> None:
         """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
-        if self._watch.losses is None:
+        losses = self._watch.losses
+        if losses is None:
             raise LossError(
                 "Expected compute_loss to call the model that it is given. Got none of its outputs: call that model, "
                 "not self.model or a part of it."
             )
-        self._held.append((ids, self._watch.losses))
+        if losses.shape != (len(ids),):
+            raise LossError(
+                f"Expected sample_losses to return one loss for each of {len(ids)} samples, shape ({len(ids)},). Got "
+                f"shape {tuple(losses.shape)}."
+            )
+        self._held.append((ids, losses))
         self._trained += 1
         last = self._trained == self._batches
         if last or self.accelerator.sync_gradients:
-            of_each, losses = zip(*self._held, strict=True)
-            self._loader.observe(torch.cat(losses), np.concatenate(of_each))
+            batches, parts = zip(*self._held, strict=True)
+            self._loader.observe(torch.cat(parts), np.concatenate(batches))
             self._held.clear()
         if last:
             self.pruner.end_epoch()

@@ -13,23 +13,26 @@ from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.torch import prune
 from tests.adapters.huggingface_helpers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
 
+ARGUMENTS = {
+    "max_steps": ({"max_steps": 100}, "Expected num_train_epochs=6, as pruning goes by epochs. Got max_steps=100"),
+    "epochs": ({"num_train_epochs": 3}, "Expected num_train_epochs=6, as many as the pruner's schedule has. Got 3"),
+    "part of an epoch": ({"num_train_epochs": 5.5}, "Got 5.5"),
+    "batch size": ({"auto_find_batch_size": True}, "Expected auto_find_batch_size to be left out"),
+    "accelerate's batches": (
+        {"accelerator_config": {"split_batches": True}},
+        "accelerator_config without split_batches",
+    ),
+    "samples": ({"dataset": Rows(95)}, "Expected a train_dataset of 96 samples, as the Pruner. Got one of 95"),
+    "batches of its own": (
+        {"train_sampling_strategy": "batch_rebalance", "dataset": Lines()},
+        "Got train_sampling_strategy='batch_rebalance'",
+    ),
+}
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    {
-        "max_steps": ({"max_steps": 100}, "Expected num_train_epochs=6, as pruning goes by epochs. Got max_steps=100"),
-        "epochs": ({"num_train_epochs": 3}, "Expected num_train_epochs=6, as many as the pruner's schedule has. Got 3"),
-        "part of an epoch": ({"num_train_epochs": 5.5}, "Got 5.5"),
-        "batch size": ({"auto_find_batch_size": True}, "Expected auto_find_batch_size to be left out"),
-        "samples": ({"dataset": Rows(95)}, "Expected a train_dataset of 96 samples, as the Pruner. Got one of 95"),
-        "batches of its own": (
-            {"train_sampling_strategy": "batch_rebalance", "dataset": Lines()},
-            "Got train_sampling_strategy='batch_rebalance'",
-        ),
-    }.values(),
-    ids=["max_steps", "epochs", "part of an epoch", "batch size", "samples", "batches of its own"],
-)
-def test_arguments(options, told, tmp_path):
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_arguments(case, tmp_path):
+    options, told = ARGUMENTS[case]
     with pytest.raises(PrunedataError, match=re.escape(told)):
         build(pruner_of(), tmp_path, **options)
 
@@ -40,7 +43,7 @@ class Endless(IterableDataset):
 
 
 def test_a_stream(tmp_path):
-    with pytest.raises(PrunedataError, match=r"Expected a train_dataset with a length.* Got the stream Endless"):
+    with pytest.raises(PrunedataError, match=r"Expected a map-style train_dataset.* Got the stream Endless"):
         build(pruner_of(), tmp_path, dataset=Endless())
 
 
@@ -191,7 +194,7 @@ def test_checkpoints_of_other_runs(tmp_path):
     with pytest.raises(PrunedataError, match="seed"):
         other.train(resume_from_checkpoint=checkpoint)
     trainer, _ = build(pruner_of(), tmp_path, gradient_accumulation_steps=4)
-    with pytest.raises(PrunedataError, match=r"Expected to go on from step 0, where epoch 0 begins.* Got step 7"):
+    with pytest.raises(PrunedataError, match=r"Expected gradient_accumulation_steps=1, as the checkpoint.* Got 4"):
         trainer.train(resume_from_checkpoint=checkpoint)
 
 
@@ -210,6 +213,13 @@ class OwnLosses(OwnLoss):
         return outputs["logits"].square().mean(1)
 
 
+class OneLoss(OwnLoss):
+    """One loss for the whole batch."""
+
+    def sample_losses(self, outputs, inputs):
+        return outputs["logits"].mean()
+
+
 class NotTheModel(OwnLosses):
     """Goes past the model that it is given."""
 
@@ -225,6 +235,11 @@ def test_a_loss_of_the_users_own_needs_the_losses_of_its_samples(tmp_path):
     trainer.train()
     assert watcher.steps == [12, 9, 12, 9, 12, 9]
     assert pruner.history[-1]["mean_loss"] < pruner.history[0]["mean_loss"]
+    trainer, _ = build(pruner_of(), tmp_path, trainer=OneLoss)
+    with pytest.raises(
+        LossError, match=r"Expected sample_losses to return one loss for each of 8 samples.* Got shape \(\)"
+    ):
+        trainer.train()
     trainer, _ = build(pruner_of(), tmp_path, trainer=NotTheModel)
     with pytest.raises(LossError, match="Expected compute_loss to call the model that it is given"):
         trainer.train()
