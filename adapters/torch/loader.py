@@ -165,6 +165,10 @@ class PrunedLoader:
         pruner = self._pruner
         return [_known(self._order.batches_of(pruner.kept_in(epoch))) for epoch in range(pruner.schedule.epochs)]
 
+    def belongs_to(self, pruner: Pruner) -> bool:
+        """Whether it was pruned by this pruner."""
+        return self._pruner is pruner
+
     @property
     def sampler(self) -> Any:
         """What gives the ids: a DistributedSampler if this rank gets a share of ours, as trainers look for one."""
@@ -172,8 +176,6 @@ class PrunedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._run.check_loop()
-        if self._run.leader is None:
-            _ = self._pruner.current  # raises outside of an epoch
         return self._deliver(super().__iter__)  # type: ignore[misc]
 
     def _deliver(self, begin: Callable[[], Iterator[tuple[SomeIds, Any]]]) -> Iterator[Any]:
@@ -225,6 +227,8 @@ class PrunedLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
+        if self._run.leader is not None and state["epoch"] == self._pruner.next_epoch - 1:
+            return  # a trainer went on from an epoch's last batch
         if state["epoch"] != self._pruner.next_epoch:
             raise PrunedataError(
                 f"Expected the loader's state of epoch {self._pruner.next_epoch}, where the pruner stands. Got that of "

@@ -7,8 +7,8 @@ import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.ranks import Ranks
-from prunedata.adapters.torch.trainers import refuse_trainer
-from prunedata.errors import LossError, SkippedSamples
+from prunedata.adapters.torch.trainers import trainer_that_iterates
+from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.run.adapter import Adapter
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
@@ -52,14 +52,22 @@ class TorchRun(Adapter):
             self._pruner.attach(Ranks(self._pruner))
 
     def check_loop(self) -> None:
-        """Raise if a trainer iterates a loader, and its adapter does not lead."""
-        if self.leader is None:
-            refuse_trainer()
+        """Raise outside of an epoch, unless a trainer asks: its adapter begins the epoch, or its loop is refused."""
+        if self.leader is None and trainer_that_iterates() is None:
+            _ = self._pruner.current
 
     def lead(self) -> None:
-        """Let the trainer's adapter, if one leads, begin the epoch that a loader is about to deliver."""
+        """Let the trainer's adapter, if one leads, begin the epoch whose first batch is asked for.
+
+        Raises :class:`PrunedataError` if a trainer asks whose adapter does not lead. This early nothing has gone wrong
+        yet; earlier, when a trainer makes its iterators, Lightning would hide the error behind one of its own.
+        """
         if self.leader is not None:
             self.leader()
+            return
+        told = trainer_that_iterates()
+        if told is not None:
+            raise PrunedataError(told)
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the loader begins anew."""

@@ -1,15 +1,13 @@
 """Trainers that freeze an epoch's length: recognised by who iterates a loader, and refused without their adapter."""
 
-import sys
+import inspect
 from types import FrameType
 
-from prunedata.errors import PrunedataError
-
-__all__ = ["refuse_trainer"]
+__all__ = ["trainer_that_iterates"]
 
 LIGHTNING = (
-    "Expected PruneCallback(pruner) among the callbacks of Lightning's Trainer. Got a Trainer without it, which would "
-    "cut later epochs to the length of the first: write Trainer(callbacks=[PruneCallback(pruner)]), with PruneCallback "
+    "Expected DataPruning(pruner) among the callbacks of Lightning's Trainer. Got a Trainer without it, which would "
+    "cut later epochs to the length of the first: write Trainer(callbacks=[DataPruning(pruner)]), with DataPruning "
     "from prunedata.adapters.lightning."
 )
 TRAINERS = {
@@ -28,18 +26,19 @@ BETWEEN = ("prunedata", "torch", "torchdata", "accelerate", "contextlib", "light
 """Packages that may stand between a loop and the loader that it iterates."""
 
 
-def refuse_trainer() -> None:
-    """Raise :class:`PrunedataError` if it is a trainer's loop that asks a pruned loader for its batches.
+def trainer_that_iterates() -> str | None:
+    """What to say if it is a trainer's loop that asks a pruned loader for its batches, or else None.
 
     A loop that the user wrote is none, also within a trainer's hook. Nothing is imported to find out.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         for name, told in TRAINERS.items():
             if module == name or module.startswith(f"{name}."):
-                raise PrunedataError(told)
+                return told
         wraps = frame.f_code.co_name in ("__iter__", "__next__")  # of something around the loader, whoever wrote it
         if not wraps and module.partition(".")[0] not in BETWEEN:
-            return
+            return None
         frame = frame.f_back
+    return None

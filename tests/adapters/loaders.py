@@ -99,6 +99,18 @@ def torch_map(pruner, workers, size, **options):
     return torch_loader(Items(SAMPLES), pruner, workers, size, shuffle=True, **options)
 
 
+def lightning_fit(pruner, workers, size):
+    """Lightning's Trainer, which is stopped in each training step."""
+    pytest.importorskip("lightning")
+    pytest.importorskip("greenlet")
+    loader = torch_map(pruner, workers, size)
+    if pruner is None:
+        return loader
+    from tests.adapters.lightning.driven import FitLoader
+
+    return FitLoader(pruner, loader)
+
+
 def torch_stream(pruner, workers, size, **options):
     pytest.importorskip("torch")
     from tests.adapters.torch_sources import Records
@@ -211,6 +223,7 @@ FRAMEWORKS = {
     "plain Python": Framework(plain_python, number, workers=(0,), plain=False),
     "torch": Framework(torch_map, last, weigh=weigh),
     "torch, stateful": Framework(partial(torch_map, stateful=True), last, weigh=weigh),
+    "Lightning": Framework(lightning_fit, last, weigh=weigh),
     "torch stream": Framework(torch_stream, itself, weigh=weigh),
     "torch stream, stateful": Framework(partial(torch_stream, stateful=True), itself, weigh=weigh),
     "WebDataset": Framework(web_dataset, last, weigh=weigh),

@@ -21,6 +21,7 @@ class OnDataset(Adapter):
 
 
 DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Hugging Face Trainer")
+FEW_WORKERS = pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 
 
@@ -41,6 +42,7 @@ def case(request, tmp_path_factory):
 
 
 @TWO_WORKERS
+@FEW_WORKERS
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_our_adapters_keep_their_contract(case, clause):
     CLAUSES[clause](case)

@@ -99,6 +99,7 @@ def by_the_core():
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
+@pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
 @pytest.mark.parametrize(("name", "workers"), [*PAIRS, *((name, 0) for name in OTHER_LOOPS)])
 def test_one_run_whatever_the_framework(name, workers, tmp_path):
     pruner = start()

@@ -7,6 +7,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Sampler
 
 from prunedata.adapters.torch.orders.base import Order
+from prunedata.adapters.torch.sharing import cut_off, refuse_sharing
 from prunedata.run.order import cut_batches
 from prunedata.types import SomeIds
 
@@ -62,10 +63,12 @@ class SampledOrder(Order):
 
     def begin_unless_begun(self) -> None:
         """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
-        self.run.check_loop()
         self.run.lead()
-        if self._begun is not self.pruner.current:
-            self.begin(self.pruner.current)
+        epoch = self.pruner.current
+        if self._begun is not epoch:
+            refuse_sharing(self.world)
+            self.begin(epoch)
+            self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size
 
 
 class _Sampler(Sampler[Any]):

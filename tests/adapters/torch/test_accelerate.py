@@ -1,13 +1,17 @@
-"""Accelerate rebuilds a loader around its samplers and fetches one batch ahead of the loop."""
+"""Accelerate rebuilds a loader around its samplers, deals batches to processes, and fetches one batch ahead."""
+
+import json
+import os
 
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
-from torch.utils.data import DataLoader, TensorDataset
+from accelerate import Accelerator, DataLoaderConfiguration
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from prunedata import PrunedataError, Pruner, Schedule
 from prunedata.adapters.torch import prune
+from tests.adapters.ranks import WORLD, group, start
 
 SAMPLES = 103
 
@@ -36,3 +40,109 @@ def test_what_accelerate_prepared_before_is_refused_with_the_way_to_go():
     pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)
     with pytest.raises(PrunedataError, match="prune the loader first, with with_ids=True"):
         prune(Accelerator(cpu=True).prepare(DataLoader(data)), pruner)
+
+
+def test_batches_that_are_dispatched_are_refused():
+    data = TensorDataset(torch.arange(SAMPLES).float())
+    pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)
+    loader = prune(DataLoader(data, batch_size=16), pruner, with_ids=True)
+    configuration = DataLoaderConfiguration(dispatch_batches=True)
+    prepared = Accelerator(cpu=True, dataloader_config=configuration).prepare(loader)
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match="dispatch_batches=False"):
+        next(iter(prepared))
+
+
+SCENARIOS = {
+    "even": {},
+    "uneven": {"even_batches": False},
+    "split": {"split_batches": True},
+    "split, uneven": {"split_batches": True, "even_batches": False},
+    "dropped": {"drop_last": True},
+    "split, dropped": {"split_batches": True, "drop_last": True},
+    "pruned first": {},
+}
+ORDERS = (("model", "loader", "optimizer"), ("loader", "optimizer", "model"))
+
+
+def build(drop_last=False, sampler=None):
+    data = TensorDataset(torch.arange(SAMPLES).float() / SAMPLES, torch.arange(SAMPLES))
+    pruner = Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=0.3, seed=5)
+    plain = DataLoader(data, batch_size=8, shuffle=sampler is None, sampler=sampler, drop_last=drop_last)
+    return pruner, prune(plain, pruner, with_ids=True)
+
+
+def fit(pruner, loader, order, **options):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(1, 1)
+    parts = {"model": model, "loader": loader, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
+    parts = dict(zip(order, accelerator.prepare(*[parts[name] for name in order]), strict=True))
+    epochs = []
+    for epoch in pruner.epochs():
+        epochs.append({"kept": np.flatnonzero(epoch.keep).tolist(), "batches": [], "length": len(parts["loader"])})
+        for ids, (values, labels) in parts["loader"]:
+            assert np.array_equal(ids, labels.numpy())
+            # Without even_batches one process may have a batch more, for which DDP would wait.
+            forward = parts["model"] if options.get("even_batches", True) else model
+            losses = (forward(values[:, None])[:, 0] - 0.5) ** 2
+            parts["optimizer"].zero_grad()
+            accelerator.backward(loader.observe(losses, ids))
+            parts["optimizer"].step()
+            epochs[-1]["batches"].append(ids.tolist())
+    return {"epochs": epochs, "counts": pruner.counts.tolist(), "weight": float(model.weight)}
+
+
+def work(rank, folder):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # asked for, but they meet in the folder
+    early = build()  # before the processes have met
+    found = {}
+    with group(rank, folder):
+        for number, (name, given) in enumerate(SCENARIOS.items()):
+            options = dict(given)
+            pruner, loader = early if name == "pruned first" else build(options.pop("drop_last", False))
+            found[name] = fit(pruner, loader, ORDERS[number % 2], **options)
+        data = TensorDataset(torch.arange(SAMPLES).float())
+        pruner, loader = build(sampler=DistributedSampler(data))
+        try:
+            fit(pruner, loader, ORDERS[0])
+        except PrunedataError as error:
+            found["refused"] = str(error)
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    return start(work, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_two_processes_train_on_what_is_kept(ranks, name):
+    options = SCENARIOS[name]
+    assert ranks[0][name]["counts"] == ranks[1][name]["counts"]
+    if options.get("even_batches", True):
+        assert ranks[0][name]["weight"] == ranks[1][name]["weight"]
+    masks = []
+    for ours, theirs in zip(ranks[0][name]["epochs"], ranks[1][name]["epochs"], strict=True):
+        assert ours["kept"] == theirs["kept"]
+        seen = [each for epoch in (ours, theirs) for batch in epoch["batches"] for each in batch]
+        if name != "split, uneven":  # accelerate's length has a batch too many for who gets no part of the last one
+            assert [len(epoch["batches"]) for epoch in (ours, theirs)] == [ours["length"], theirs["length"]]
+        if "drop_last" in options:
+            together = 8 if "split_batches" in options else 8 * WORLD
+            assert len(seen) == len(set(seen)) == len(ours["kept"]) // together * together
+            assert set(seen) <= set(ours["kept"])
+        else:
+            assert sorted(set(seen)) == ours["kept"]
+        if not options.get("even_batches", True):
+            assert len(seen) == len(ours["kept"])
+        masks.append(ours["kept"])
+    assert [len(kept) for kept in masks] == [103, 73, 73, 103, 73, 73]
+    assert masks[1] != masks[4]
+
+
+@pytest.mark.slow
+def test_a_distributed_sampler_would_deal_twice(ranks):
+    assert all("without a DistributedSampler, as accelerate deals" in rank["refused"] for rank in ranks)

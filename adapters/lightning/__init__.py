@@ -1,0 +1,11 @@
+"""Lightning: a callback for the Trainer, and ``observe(self, losses)`` in ``training_step``.
+
+The callback lets Lightning ask anew, before each epoch, how long it is, and opens and ends the epochs of the run. It
+serves ``lightning`` and ``pytorch_lightning``.
+"""
+
+from prunedata.adapters.lightning.callback import DataPruning
+from prunedata.adapters.lightning.observing import observe
+from prunedata.adapters.torch import prune
+
+__all__ = ["DataPruning", "observe", "prune"]

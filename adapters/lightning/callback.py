@@ -1,0 +1,162 @@
+"""The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
+
+from typing import Any, Never
+
+import torch.distributed as dist
+
+from prunedata.adapters.lightning.framework import BaseCallback
+from prunedata.adapters.lightning.settings import check_loader, check_settings, check_validation
+from prunedata.adapters.lightning.steps import counting
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.run.pruner import Pruner
+
+__all__ = ["DataPruning"]
+
+
+class DataPruning(BaseCallback):  # type: ignore[misc]
+    """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with what ``training_step`` observed.
+
+    Give ``fit`` a loader that :func:`prune` returned, and return ``observe(self, losses)`` from ``training_step``.
+    Every epoch then has the batches that it keeps, ``trainer.estimated_stepping_batches`` is the sum over all epochs,
+    and checkpoints hold where the pruner stands. Several processes share an epoch evenly.
+
+    Parameters
+    ----------
+    pruner : Pruner
+        The run. ``Trainer(max_epochs=pruner.schedule.epochs)`` trains all of it.
+
+    Raises
+    ------
+    PrunedataError
+        In ``fit``: if its epochs are not the pruner's, if a setting would cut them short, or if what is trained on is
+        not one loader that was pruned by this pruner.
+    SkippedSamples
+        At the end of an epoch in which kept samples were not trained on. If ``trainer.should_stop`` stopped ``fit``,
+        the epoch is left open instead.
+    """
+
+    def __init__(self, pruner: Pruner) -> None:
+        super().__init__()
+        self.pruner, self._run = pruner, pruner.attach(TorchRun(pruner))
+        self._begun: int | None = None
+        self._before: dict[str, Any] | None = None
+        """What ``fit`` finds, to be put back after it."""
+
+    # -- fit begins and ends
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Check the Trainer, and take the lead."""
+        if stage != "fit":
+            return
+        check_settings(trainer, self.pruner)
+        run, kind = self._run, trainer.__class__
+        self._before = {
+            "reload": trainer.reload_dataloaders_every_n_epochs,
+            "class": kind,
+            "state": self.pruner.state_dict() if trainer.fast_dev_run else None,
+        }
+        run.join()
+        run.place, run.leader, self._begun = (trainer.global_rank, trainer.world_size), self._begin, None
+        trainer.reload_dataloaders_every_n_epochs = 1
+        trainer.__class__ = counting(kind)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Leave the Trainer as it was; after a ``fast_dev_run`` also the pruner."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        self._run.place, self._run.leader = (0, 1), None
+        trainer.reload_dataloaders_every_n_epochs = before["reload"]
+        trainer.__class__ = before["class"]
+        if before["state"] is not None:
+            self.pruner.load_state_dict(before["state"])
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the epoch open; the rest as after ``fit``."""
+        self.teardown(trainer, pl_module, "fit")
+
+    # -- epochs
+
+    def _begin(self) -> None:
+        """Begin the epoch, or go on with it: a loader is asked for its first batch."""
+        if self._begun != self.pruner.next_epoch:
+            self._begun = self.pruner.begin_epoch().number
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check what is trained on."""
+        check_loader(trainer, self.pruner)
+        if not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1:
+            # The checkpoint is of an epoch's last batch: Lightning takes that epoch to be over, and would see how many
+            # batches it had only if the next one had as many.
+            self.pruner.end_epoch()
+            trainer.fit_loop.epoch_loop.batch_progress.current.completed = self.pruner.samples
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Check that this is the pruner's epoch, and from now on let validation loaders be as the user wants them."""
+        self._check_epoch(trainer)
+        if self._before is not None:
+            trainer.reload_dataloaders_every_n_epochs = self._before["reload"]
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Stop the clock after the last batch: validation is no training."""
+        if trainer.is_last_batch and self._run.delivery is not None:
+            self._run.delivery.end()
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check what is validated on."""
+        check_validation(trainer.val_dataloaders)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """End the epoch, and let Lightning ask for the length of the next one."""
+        if trainer.fast_dev_run:
+            return
+        self._check_epoch(trainer)
+        try:
+            self.pruner.end_epoch()
+        except SkippedSamples:
+            if not trainer.should_stop:
+                raise
+        trainer.reload_dataloaders_every_n_epochs = 1
+
+    def _check_epoch(self, trainer: Any) -> None:
+        if trainer.current_epoch != self.pruner.next_epoch and not trainer.fast_dev_run:
+            raise PrunedataError(
+                f"Expected epoch {self.pruner.next_epoch}, where the pruner stands. Got epoch {trainer.current_epoch} "
+                "from Lightning: let both go on from one checkpoint, fit(ckpt_path=...), or both begin anew."
+            )
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "Expected one DataPruning for each process, made by the program that each runs. Got a copy, as the "
+            "strategy 'ddp_spawn' makes one: use 'ddp', or torchrun."
+        )
+
+    # -- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pruner stands: one state, or within an epoch of several processes that of each."""
+        state = self.pruner.state_dict()
+        states: list[Any] = [state]
+        world = self._run.place[1]
+        if world > 1 and self._is_open():
+            states = [None] * world
+            dist.all_gather_object(states, state)
+        return {"ranks": states}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` stood."""
+        states, (rank, world) = state_dict["ranks"], self._run.place
+        if len(states) not in (1, world):
+            raise PrunedataError(
+                f"Expected {len(states)} processes, as the checkpoint was saved within an epoch of so many. Got "
+                f"{world}: go on with as many, or from a checkpoint that was saved between two epochs "
+                "(ModelCheckpoint(save_on_train_epoch_end=True))."
+            )
+        self.pruner.load_state_dict(states[rank if len(states) > 1 else 0])
+
+    def _is_open(self) -> bool:
+        try:
+            return self.pruner.current is not None
+        except NotInEpoch:
+            return False

@@ -1,0 +1,65 @@
+"""What a Trainer must not be told with pruned data, and what it must not be given."""
+
+from typing import Any
+
+from torch.utils.data import DistributedSampler
+
+from prunedata.adapters.torch.loader import PrunedLoader
+from prunedata.errors import PrunedataError
+from prunedata.run.pruner import Pruner
+
+__all__ = ["check_loader", "check_settings", "check_validation"]
+
+ALONE = {
+    "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
+    "overfit_batches": (0.0, "Lightning would put a sampler of its own in the place of ours. Prune a Subset instead"),
+    "limit_train_batches": (1.0, "the samples that are cut off would never be observed. Make the data set a Subset"),
+}
+"""Settings of a Trainer: what has to be left as it is, and what to say of another value."""
+
+
+def check_settings(trainer: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` for settings by which epochs would not come out as they are wanted.
+
+    A ``fast_dev_run`` may do what it likes: it leaves nothing behind.
+    """
+    if trainer.fast_dev_run:
+        return
+    for name, (expected, why) in ALONE.items():
+        got = getattr(trainer, name)
+        if got != expected:
+            raise PrunedataError(f"Expected a Trainer with {name}={expected}, as by default. Got {got}: {why}.")
+    epochs = pruner.schedule.epochs
+    if trainer.max_epochs != epochs:
+        raise PrunedataError(
+            f"Expected Trainer(max_epochs={epochs}), as many as the pruner's schedule has. Got {trainer.max_epochs}: "
+            "write max_epochs=pruner.schedule.epochs; to train longer, lengthen the schedule."
+        )
+
+
+def check_loader(trainer: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` if it is not one pruned loader that is trained on, of this pruner."""
+    loader = trainer.train_dataloader
+    if not isinstance(loader, PrunedLoader):
+        kind = type(loader)
+        raise PrunedataError(
+            "Expected one loader to train on, the result of prune(loader, pruner), as the Trainer has DataPruning. "
+            f"Got {kind.__module__}.{kind.__qualname__}: prune it, and give it to fit() alone, not in a list or a dict."
+        )
+    if not loader.belongs_to(pruner):
+        raise PrunedataError("Expected a loader and a DataPruning of one Pruner. Got two: give both the same one.")
+    if trainer.world_size > 1 and not isinstance(loader.sampler, DistributedSampler):
+        raise PrunedataError(
+            f"Expected a loader that {trainer.world_size} processes can share evenly: with shuffle=True or False, or "
+            "with a DistributedSampler. Got a sampler or a stream of your own, which may give each another number of "
+            "batches."
+        )
+
+
+def check_validation(loaders: Any) -> None:
+    """Raise :class:`PrunedataError` if a pruned loader is to be validated on."""
+    each = (
+        loaders.values() if isinstance(loaders, dict) else loaders if isinstance(loaders, (list, tuple)) else [loaders]
+    )
+    if any(isinstance(loader, PrunedLoader) for loader in each):
+        raise PrunedataError("Expected a loader that isn't pruned to validate on. Got the result of prune().")
