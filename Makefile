@@ -32,7 +32,7 @@ demo: $(VENV)/.demo$(FRAMEWORK)
 
 # One thread a worker: the workers already fill the cores. loadscope keeps a class, and what it builds, on one
 # worker; loadgroup would be finer, but pytest-xdist 3.8 groups nothing under pytest 9.2.
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.oldest
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --dist loadscope $(ARGS)
 
 check: $(VENV)/.dev
@@ -65,6 +65,12 @@ $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Installing prunedata and what tests and checks need into $(VENV) (some minutes the first time) ..."
 	@$(PIP) --editable ".[dev]"
 	@touch $(VENV)/.demo $@
+
+# Beside the newest releases, for the tests that run with both: a folder for PYTHONPATH.
+$(VENV)/.oldest: $(VENV)/.created constraints-oldest.txt
+	@rm -rf $(VENV)/oldest
+	@$(RUN) -m pip install --disable-pip-version-check --quiet --no-deps --target $(VENV)/oldest -r constraints-oldest.txt
+	@touch $@
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -16,9 +16,9 @@ TRAINERS = {
     "pytorch_lightning.loops": LIGHTNING,
     "pytorch_lightning.trainer": LIGHTNING,
     "transformers.trainer": (
-        "Expected a Trainer of Hugging Face's with PruneMixin. Got one without it, which would cut later epochs to the "
-        "length of the first: write class MyTrainer(PruneMixin, Trainer), with PruneMixin from "
-        "prunedata.adapters.huggingface."
+        "Expected a Trainer of Hugging Face's with PruneTrainerMixin. Got one without it, which would cut later epochs "
+        "to the length of the first: write class MyTrainer(PruneTrainerMixin, Trainer), with PruneTrainerMixin from "
+        "prunedata.adapters.huggingface, and give it the pruner instead of a pruned loader."
     ),
 }
 """What to say of a trainer, by the beginning of the name of the module that has its loop."""

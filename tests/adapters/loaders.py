@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,37 @@ def hf_map(pruner, workers, size):
     return torch_loader(dataset, pruner, workers, size, shuffle=True)
 
 
+class TrainerBatches:
+    """The batches that Hugging Face's Trainer trains on, with the ids that it takes off."""
+
+    def __init__(self, trainer):
+        self.loader = trainer.get_train_dataloader()
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch.pop("prunedata_ids"), batch
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+
+def hf_trainer(pruner, workers, size, *, drop_last=False):
+    pytest.importorskip("transformers")
+    from tests.adapters.huggingface_helpers import Unpruned, build
+
+    rows = {"number": list(range(SAMPLES)), "unused": ["text"] * SAMPLES}
+    options = {
+        "dataset": pytest.importorskip("datasets").Dataset.from_dict(rows),
+        "per_device_train_batch_size": size,
+        "dataloader_num_workers": workers,
+        "dataloader_drop_last": drop_last,
+    }
+    with TemporaryDirectory() as folder:  # a trainer makes its folder, though nothing is saved
+        if pruner is None:
+            return build(None, folder, trainer=Unpruned, **options)[0].get_train_dataloader()
+        return TrainerBatches(build(pruner, folder, **options)[0])
+
+
 def hf_parse(record):
     return {"number": int(record["text"])}
 
@@ -210,6 +242,7 @@ FRAMEWORKS = {
     "torch stream, stateful": Framework(partial(torch_stream, stateful=True), itself, weigh=weigh),
     "WebDataset": Framework(web_dataset, last, weigh=weigh),
     "Hugging Face": Framework(hf_map, number, weigh=weigh),
+    "Hugging Face Trainer": Framework(hf_trainer, number, weigh=weigh),
     "Hugging Face stream": Framework(partial(hf_stream, generated=True), number, weigh=weigh),
     "Hugging Face stream of a Dataset": Framework(partial(hf_stream, generated=False), number, weigh=weigh),
     "tf.data": Framework(tf_data, number, workers=(0,), reports=False),  # tf.data reads ahead of the loop

@@ -20,7 +20,7 @@ class OnDataset(Adapter):
         self.dataset.keep = epoch.remaining
 
 
-DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Grain")
+DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Grain", "Hugging Face Trainer")
 FEW_WORKERS = pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 

@@ -1,0 +1,17 @@
+"""Hugging Face's Trainer, and TRL's SFTTrainer: a mixin that trains each epoch on the samples that the pruner keeps.
+
+The Trainer computes once, before it trains, how many batches an epoch has. The mixin says it anew for each epoch, so
+that steps, learning rate, evaluations and checkpoints come where they should.
+"""
+
+try:
+    import accelerate  # noqa: F401 (only to say what is missing)
+    import transformers  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "prunedata.adapters.huggingface needs transformers and accelerate: pip install 'prunedata[huggingface]'"
+    ) from error
+
+from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
+
+__all__ = ["PruneTrainerMixin"]

@@ -1,0 +1,156 @@
+"""What the Trainer may be asked to do with a pruned run, and what is refused with the reason."""
+
+from typing import Any
+
+import transformers
+from packaging.version import Version
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from prunedata.errors import PrunedataError
+from prunedata.policies.protocol import Weigher
+from prunedata.run.pruner import Pruner
+
+__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_release", "check_stream"]
+
+OLDEST, NEWEST = "5.3", "5.23"
+"""The releases of transformers that the tests run with, and those between them are served."""
+
+
+def check_release(release: str = transformers.__version__) -> None:
+    """Raise :class:`PrunedataError` for a release of transformers that was not tested."""
+    major_minor = Version(release).release[:2]
+    if not Version(OLDEST).release <= major_minor <= Version(NEWEST).release:
+        raise PrunedataError(
+            f"Expected transformers from {OLDEST} to {NEWEST}, whose Trainer this mixin was tested with. Got "
+            f"{release}: pip install 'transformers~={NEWEST}.0'"
+        )
+
+
+def check_stream(dataset: Any) -> None:
+    """Raise :class:`PrunedataError` for a stream."""
+    if dataset is not None and (isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__")):
+        raise PrunedataError(
+            "Expected a map-style train_dataset, as the Trainer has to know beforehand how many batches each epoch "
+            f"has. Got the stream {type(dataset).__name__}: give a map-style dataset, or write your own loop around "
+            "prunedata.adapters.iterable.prune."
+        )
+
+
+def check_dataset(dataset: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` if it is no dataset over the pruner's samples."""
+    check_stream(dataset)
+    if dataset is None or len(dataset) != pruner.samples:
+        has = "none" if dataset is None else f"one of {len(dataset)}"
+        raise PrunedataError(
+            f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got {has}: build the Pruner with "
+            "len(train_dataset). SFTTrainer leaves samples out of which max_length leaves no label: leave them out "
+            "before."
+        )
+
+
+def check_args(args: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` for arguments with which a pruned run would not be what its schedule says."""
+    epochs = pruner.schedule.epochs
+    if args.max_steps > 0:
+        raise PrunedataError(
+            f"Expected num_train_epochs={epochs}, as pruning goes by epochs. Got max_steps={args.max_steps}: leave it "
+            "out, and choose the length of the run by the schedule's epochs."
+        )
+    if args.num_train_epochs != epochs:
+        raise PrunedataError(
+            f"Expected num_train_epochs={epochs}, as many as the pruner's schedule has. Got {args.num_train_epochs}."
+        )
+    if args.n_gpu > 1:
+        raise PrunedataError(
+            f"Expected one GPU for each process. Got {args.n_gpu}: launch the script with torchrun, or set "
+            "CUDA_VISIBLE_DEVICES."
+        )
+    for name, why in _REFUSED.items():
+        if getattr(args, name, None):
+            raise PrunedataError(f"Expected {name} to be left out. Got {name}={getattr(args, name)!r}: {why}.")
+    for name in ("split_batches", "dispatch_batches"):
+        if getattr(args.accelerator_config, name, None):
+            raise PrunedataError(
+                f"Expected accelerator_config without {name}. Got it: each process reads batches of its own, of "
+                "per_device_train_batch_size samples."
+            )
+    if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
+        raise PrunedataError(
+            "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which gives "
+            "batches, so that nobody knows how many are left when samples are pruned: use 'random' or "
+            "'group_by_length'."
+        )
+
+
+_FLAT = "a batch is then one row of many samples, whose losses cannot be told apart"
+_REFUSED = {
+    "auto_find_batch_size": "an epoch that begins again with smaller batches would have observed samples before",
+    "packing": _FLAT,
+    "padding_free": _FLAT,
+    "shuffle_dataset": "ids are positions in the dataset, and would be those of the shuffled one. The Trainer "
+    "shuffles each epoch anyway",
+    "parallelism_config": "samples are dealt to processes that each train on batches of their own",
+    "deepspeed": "it was not tested",
+    "fsdp": "it was not tested",
+}
+"""Arguments of TrainingArguments and SFTConfig that are refused, each with the reason."""
+
+
+def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
+    """Raise :class:`PrunedataError` if the losses of samples cannot be known, or not weighed as the policy says."""
+    kind, args = type(trainer), trainer.args
+    own = next(each for each in kind.__mro__ if each is not mixin and "compute_loss" in vars(each))
+    theirs = (own.__module__.partition(".")[0], own.__name__) in (("transformers", "Trainer"), ("trl", "SFTTrainer"))
+    name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
+    theirs = theirs and not callable(trainer.compute_loss_func)
+    told = kind.sample_losses is not mixin.sample_losses  # type: ignore[attr-defined]
+    if not theirs and not told:
+        raise PrunedataError(
+            f"Expected sample_losses(self, outputs, inputs) in {kind.__name__}, as {name} may compute any loss. Got "
+            "none: let it return one loss for each sample, or super().sample_losses(outputs, inputs) if that is their "
+            "cross entropy."
+        )
+    if not isinstance(pruner.policy, Weigher):
+        return
+    why = {
+        name: not theirs,
+        "sample_losses": told,
+        f"label_smoothing_factor={args.label_smoothing_factor}": args.label_smoothing_factor,
+        "loss_type='dft'": getattr(args, "loss_type", None) == "dft",
+        "output_router_logits": getattr(getattr(trainer.model, "config", None), "output_router_logits", False),
+    }
+    for given, is_given in why.items():
+        if is_given:
+            raise PrunedataError(
+                f"Expected the model's own cross entropy, as {type(pruner.policy).__name__} weighs the loss of each "
+                f"sample. Got {given}: use a policy without weights, such as RunningLoss()."
+            )
+
+
+def check_loader(loader: Any, pruner: Pruner, world: int) -> None:
+    """Raise :class:`PrunedataError` if nobody can say beforehand how many batches a pruned epoch of it has."""
+    if not isinstance(loader, DataLoader) or len(getattr(loader, "dataset", ())) != pruner.samples:
+        return  # prune() says what is wrong with it
+    batch_sampler: Any = loader.batch_sampler
+    sampler: Any = getattr(batch_sampler, "sampler", None)
+    if type(batch_sampler) is not BatchSampler:
+        got = type(batch_sampler).__name__
+    elif type(sampler) is DistributedSampler:
+        return
+    elif world > 1 and type(sampler) not in (RandomSampler, SequentialSampler):
+        got = f"{type(sampler).__name__}, which cannot be dealt to {world} processes: use PyTorch's own samplers"
+    elif len(sampler) != pruner.samples or getattr(sampler, "replacement", False):
+        got = f"{type(sampler).__name__} of {len(sampler)} samples"
+    else:
+        return
+    raise PrunedataError(
+        f"Expected a sampler that gives each of {pruner.samples} samples once, so that the Trainer knows how many "
+        f"batches an epoch has. Got {got}."
+    )

@@ -1,0 +1,101 @@
+"""One loss for each sample, from what a model gave in its forward pass."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from transformers.loss.loss_utils import ForCausalLMLoss
+
+from prunedata.errors import LossError, PrunedataError
+
+__all__ = ["check_mean", "losses_and_counts", "shifts_labels"]
+
+IGNORED = -100
+"""The label of what has no loss, as padding."""
+
+
+def shifts_labels(model: Any) -> bool:
+    """Whether position n of a model's output predicts label n + 1, as in a causal language model."""
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model  # PEFT
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return False
+    return getattr(model, "loss_function", None) is ForCausalLMLoss
+
+
+def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cross entropy of each sample, and over how many labels it is the mean.
+
+    Parameters
+    ----------
+    outputs : dict or object
+        With ``logits`` of shape (n, classes), or (n, tokens, classes); or with ``log_probs`` and ``label_mask`` of
+        shape (n, tokens), as TRL has it.
+    inputs : dict
+        With ``labels`` of shape (n,) or (n, tokens); tokens labelled -100 have no loss.
+    shifted : bool
+        Whether position n of the output predicts label n + 1.
+
+    Returns
+    -------
+    losses : Tensor of float, shape (n,)
+    counts : Tensor of float, shape (n,)
+        1 for each sample, or how many of its tokens have a loss.
+    """
+    log_probs = _part(outputs, "log_probs")
+    if log_probs is not None:
+        return _means(-log_probs.float(), _part(outputs, "label_mask"))
+    logits, labels = _part(outputs, "logits"), inputs.get("labels")
+    if isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor) and not labels.is_floating_point():
+        tokens = logits.ndim == 3
+        if tokens and inputs.get("shift_labels") is not None:
+            labels = inputs["shift_labels"]
+        elif tokens and shifted:
+            logits, labels = logits[:, :-1], labels[:, 1:]
+        if logits.ndim in (2, 3) and logits.shape[:-1] == labels.shape and logits.shape[-1] > 1:
+            labels = labels.to(logits.device)
+            each = F.cross_entropy(logits.float().movedim(-1, 1), labels, reduction="none", ignore_index=IGNORED)
+            return _means(each.view(len(labels), -1), (labels != IGNORED).view(len(labels), -1))
+    raise LossError(
+        "Expected logits of shape (n, classes) or (n, tokens, classes), and integer labels of as many samples and "
+        f"tokens. Got {_shape('logits', logits)} and {_shape('labels', labels)}: define sample_losses(self, outputs, "
+        "inputs) in your trainer, which returns one loss for each sample."
+    )
+
+
+def check_mean(outputs: Any, counted: tuple[torch.Tensor, torch.Tensor], items: Any) -> None:
+    """Raise :class:`PrunedataError` if the model's own loss is another one than the mean of these.
+
+    Parameters
+    ----------
+    outputs : dict or object
+        Its ``loss`` is compared, if it has one and nothing was added to it (``aux_loss``).
+    counted : tuple of Tensor
+        As :func:`losses_and_counts` returned it.
+    items : int, Tensor or None
+        What the model was told to divide by.
+    """
+    loss = _part(outputs, "loss")
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or _part(outputs, "aux_loss") is not None:
+        return
+    losses, counts = counted
+    labels = float(counts.sum() if items is None else items)
+    expected = float((losses * counts).sum()) / labels
+    if abs(float(loss) - expected) > 0.05 * max(expected, 0.01 * float(counts.sum()) / labels):
+        raise PrunedataError(
+            f"Expected the loss of the model to be the mean cross entropy of the batch, {expected:.4g}. Got "
+            f"{float(loss):.4g}, so it is another loss: define sample_losses(self, outputs, inputs) in your trainer, "
+            "which returns one loss for each sample."
+        )
+
+
+def _means(each: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    counts = mask.sum(1).to(each.dtype)
+    return (each * mask).sum(1) / counts.clamp(min=1), counts
+
+
+def _part(outputs: Any, name: str) -> Any:
+    return outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
+
+
+def _shape(name: str, given: Any) -> str:
+    return f"{name} of shape {tuple(given.shape)}" if isinstance(given, torch.Tensor) else f"no {name}"

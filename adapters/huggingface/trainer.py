@@ -1,0 +1,287 @@
+"""The mixin: a Trainer whose epochs are those of a run, each of its own length."""
+
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from prunedata.adapters.huggingface import checkpoint
+from prunedata.adapters.huggingface.batches import BatchesWithIds, take_ids
+from prunedata.adapters.huggingface.callback import ExactEpochs
+from prunedata.adapters.huggingface.checks import (
+    check_args,
+    check_dataset,
+    check_loader,
+    check_loss,
+    check_release,
+    check_stream,
+)
+from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
+from prunedata.adapters.huggingface.rate import Change, stretch
+from prunedata.adapters.huggingface.steps import Steps
+from prunedata.adapters.huggingface.watch import ForwardWatch
+from prunedata.adapters.torch import prune
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import LossError, PrunedataError
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["PruneTrainerMixin"]
+
+
+class PruneTrainerMixin:
+    """Lets a Trainer train on pruned data: ``class MyTrainer(PruneTrainerMixin, Trainer)``, in this order.
+
+    All arguments are the Trainer's, and one more. ``num_train_epochs`` has to be the schedule's epochs.
+
+    Parameters
+    ----------
+    pruner : Pruner
+        The run, over ``len(train_dataset)`` samples: ids are positions in ``train_dataset``. An epoch of it ends
+        with its last batch, before that epoch's evaluation and checkpoint; a checkpoint has its state, and
+        ``train(resume_from_checkpoint=True)`` loads it.
+
+    Raises
+    ------
+    PrunedataError
+        If the release of transformers was not tested, or an argument of the trainer does not go with pruning.
+    """
+
+    # The Trainer's own.
+    args: Any
+    model: Any
+    state: Any
+    accelerator: Any
+    callback_handler: Any
+    train_dataset: Any
+    lr_scheduler: Any
+    control: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        bases = cls.__mro__
+        if transformers.Trainer in bases and bases.index(transformers.Trainer) < bases.index(PruneTrainerMixin):
+            raise PrunedataError(
+                f"Expected class {cls.__name__}(PruneTrainerMixin, Trainer). Got Trainer first, which hides the mixin."
+            )
+
+    def __init__(self, *args: Any, pruner: Pruner, **options: Any) -> None:
+        check_release()
+        if not isinstance(pruner, Pruner):
+            raise PrunedataError(f"Expected a Pruner as pruner. Got {type(pruner).__name__}.")
+        check_stream(options.get("train_dataset"))
+        if options.get("args") is not None:
+            check_args(options["args"], pruner)  # before the trainer prepares its dataset
+        super().__init__(*args, **options)
+        check_args(self.args, pruner)
+        check_dataset(self.train_dataset, pruner)
+        self.pruner = pruner
+        self._own_losses = type(self).sample_losses is not PruneTrainerMixin.sample_losses
+        check_loss(self, pruner, PruneTrainerMixin)
+        self._shifted = shifts_labels(self.model)
+        self._watch = ForwardWatch(self._losses_of)
+        self._run = pruner.attach(TorchRun(pruner))
+        self._run.place = self.args.process_index, self.args.world_size
+        self._changes: list[Change] = []
+        self._loader: Any = None
+        self._sampler: Any = None
+        self._held: list[tuple[SomeIds, torch.Tensor]] = []
+        self._batches = self._trained = self._behind = 0
+        self._compared = False
+        self.callback_handler.callbacks.insert(0, ExactEpochs(self._epoch_now))
+
+    # -- what a user may override
+
+    def sample_losses(self, outputs: Any, inputs: Any) -> torch.Tensor:
+        """Return one loss for each sample of a batch, shape (n,): those that are recorded.
+
+        By default its cross entropy; of a model of tokens the mean over the sample's own tokens, without those that
+        are labelled -100. Override it for a model, or a ``compute_loss``, with another loss.
+
+        Parameters
+        ----------
+        outputs
+            What the model returned in the forward pass of the training step.
+        inputs : dict
+            What ``data_collator`` made, and what the model was called with.
+
+        Raises
+        ------
+        LossError
+            If the model has no logits for its labels.
+        """
+        return losses_and_counts(outputs, inputs, shifted=self._shifted)[0]
+
+    # -- the Trainer's own methods, in the order in which it calls them
+
+    def get_train_dataloader(self) -> Any:
+        """As the Trainer's, pruned. Its batches have the samples' ids, as ``prunedata_ids``."""
+        # As it is before accelerate deals it to the processes: the pruned order is dealt already.
+        self.accelerator.prepare = lambda *given, **_: given[0] if len(given) == 1 else given
+        try:
+            plain: Any = super()
+            loader = plain.get_train_dataloader()
+        finally:
+            del self.accelerator.prepare
+        check_loader(loader, self.pruner, self.args.world_size)
+        self._loader = prune(loader, self.pruner, with_ids=True)
+        return BatchesWithIds(self._loader)
+
+    def _get_train_sampler(self, *args: Any, **options: Any) -> Any:
+        plain: Any = super()
+        self._sampler = plain._get_train_sampler(*args, **options)
+        if hasattr(self._sampler, "generator") and self._sampler.generator is None:
+            # It is seeded in each epoch, so that one that is resumed has the same order.
+            self._sampler.generator = torch.Generator()
+        return self._sampler
+
+    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
+        plain: Any = super()
+        resume = options.get("resume_from_checkpoint")
+        if resume is not None:
+            self._changes = checkpoint.load(resume, self.args, self.pruner)
+        elif self.pruner.next_epoch:
+            raise PrunedataError(
+                f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
+                "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
+            )
+        self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
+        try:
+            return plain._inner_training_loop(*args, **options)
+        finally:
+            self._run.leader = None
+
+    def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
+        """As the Trainer's, for epochs of different lengths."""
+        plain: Any = super()
+        total_train_batch_size = plain.set_initial_training_values(args, dataloader)[4]
+        pruner, steps = self.pruner, self._steps
+        epochs = pruner.schedule.epochs
+        first = min(pruner.next_epoch, epochs - 1)
+        visits, batches = sum(map(pruner.kept_in, range(epochs))), steps.batches[first]
+        return epochs, steps.of(first), pruner.samples, visits, total_train_batch_size, batches, steps.total
+
+    def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
+        plain: Any = super()
+        plain._init_training_state(*args, **options)
+        epoch, steps = self.pruner.next_epoch, self._steps
+        behind = self.state.global_step - steps.before(epoch)
+        if not 0 <= behind <= steps.of(epoch):
+            raise PrunedataError(
+                f"Expected to go on from step {steps.before(epoch)}, where epoch {epoch} begins, or later in it. Got "
+                f"step {self.state.global_step} in trainer_state.json: it is of another checkpoint."
+            )
+        self._behind = behind * steps.accumulate
+        if self._changes and self._changes[-1].new != steps.total:  # it was lengthened
+            self._changes.append(Change(self.state.global_step, self._changes[-1].new, steps.total))
+        return epoch, 0  # the loader itself leaves out what is behind
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """As the Trainer's. If the number of steps has changed before the run was resumed, it changes again."""
+        plain: Any = super()
+        made = self.lr_scheduler is None
+        scheduler = plain.create_scheduler(self._changes[0].old if self._changes else num_training_steps, optimizer)
+        for change in self._changes if made else ():
+            stretch(scheduler, change)
+        return scheduler
+
+    def _run_epoch(self, **options: Any) -> Any:
+        plain: Any = super()
+        self._follow_changes()
+        epoch = self.pruner.begin_epoch()
+        if epoch.number != options["epoch"]:
+            raise PrunedataError(
+                f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch "
+                f"{options['epoch']}."
+            )
+        behind, self._behind = self._behind, 0
+        steps = self._steps
+        self._batches, self._trained = steps.batches[epoch.number], behind
+        self._held.clear()
+        if getattr(self._sampler, "generator", None) is not None:
+            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
+            self._sampler.generator.manual_seed(int(state[0]))
+        left = self._batches - behind
+        options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // steps.accumulate)}
+        result = plain._run_epoch(**options)
+        if self._trained < self._batches and not self.control.should_training_stop:
+            self.pruner.end_epoch()  # says what was skipped
+        return result
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """As the Trainer's, without the ids; the losses of the samples are recorded."""
+        plain: Any = super()
+        ids = take_ids(inputs)
+        if ids is None:
+            return plain.training_step(model, inputs, *args, **options)
+        weights = self.pruner.current.weights
+        with self._watch.over(model, inputs, None if weights is None else torch.from_numpy(weights[ids])):
+            loss = plain.training_step(model, inputs, *args, **options)
+        self._record(ids)
+        return loss
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """As the Trainer's. In training its samples weigh as much as the policy says (``Epoch.weights``)."""
+        plain: Any = super()
+        result = plain.compute_loss(model, inputs, *args, **options)
+        if isinstance(result, tuple):
+            return (self._watch.weigh(result[0]), *result[1:])
+        return self._watch.weigh(result)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        plain: Any = super()
+        plain._save_rng_state(output_dir)
+        checkpoint.save(output_dir, self.args, self.pruner, self._changes)
+
+    # -- what they share
+
+    @property
+    def _steps(self) -> Steps:
+        return Steps(self._loader.lengths(), self.args.gradient_accumulation_steps)
+
+    def _follow_changes(self) -> None:
+        """Take note if the run has another number of steps than it had before: it was advised, or has new windows."""
+        total = self._steps.total
+        if total != self.state.max_steps:
+            change = Change(self.state.global_step, self.state.max_steps, total)
+            stretch(self.lr_scheduler, change)
+            self._changes.append(change)
+            self.state.max_steps = total
+
+    def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        with self.pruner.charge:
+            if self._own_losses:
+                return self.sample_losses(outputs, inputs), None
+            counted = losses_and_counts(outputs, inputs, shifted=self._shifted)
+            if not self._compared:  # once, as it waits for the device
+                check_mean(outputs, counted, inputs.get("num_items_in_batch"))
+                self._compared = True
+            return counted
+
+    def _record(self, ids: SomeIds) -> None:
+        """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
+        losses = self._watch.losses
+        if losses is None:
+            raise LossError(
+                "Expected compute_loss to call the model that it is given. Got none of its outputs: call that model, "
+                "not self.model or a part of it."
+            )
+        if losses.shape != (len(ids),):
+            raise LossError(
+                f"Expected sample_losses to return one loss for each of {len(ids)} samples, shape ({len(ids)},). Got "
+                f"shape {tuple(losses.shape)}."
+            )
+        self._held.append((ids, losses))
+        self._trained += 1
+        last = self._trained == self._batches
+        if last or self.accelerator.sync_gradients:
+            batches, parts = zip(*self._held, strict=True)
+            self._loader.observe(torch.cat(parts), np.concatenate(batches))
+            self._held.clear()
+        if last:
+            self.pruner.end_epoch()
+
+    def _epoch_now(self) -> float:
+        number = self.pruner.next_epoch
+        return float(number) if self._trained == self._batches else number + self._trained / self._batches

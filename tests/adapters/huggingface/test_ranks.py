@@ -1,0 +1,108 @@
+"""Two real processes, which train together through accelerate; one of them is killed for real."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+from contextlib import closing
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from tests.adapters.huggingface_helpers import build, pruner_of
+from tests.adapters.ranks import WORLD, start
+
+pytestmark = pytest.mark.slow  # each process imports transformers
+KILLED = 15
+"""The step after which a process is killed, within epoch 1."""
+
+
+class Kill(TrainerCallback):
+    """Kills its process after a step."""
+
+    def on_step_end(self, args, state, control, **others):
+        if state.global_step == KILLED:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(rank, folder, name, *, resume=None, callbacks=(), **options):
+    pruner = pruner_of(epochs=4, prune=27)
+    options = {"learning_rate": 0.05, "save_strategy": "steps", "save_steps": 1} | options
+    if "WORLD_SIZE" in os.environ:
+        options["ddp_backend"] = "gloo"
+    trainer, watcher = build(pruner, folder / name, callbacks=callbacks, **options)
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer, watcher, pruner
+
+
+def work(rank, folder):
+    """What each process does: train, and go on from a checkpoint within an epoch."""
+    torch.set_num_threads(1)
+    port = (folder / "port").read_text()
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    trainer, watcher, pruner = train(rank, folder, "whole", gradient_accumulation_steps=2)
+    resumed, after, again = train(
+        rank, folder, "again", resume=str(folder / "whole" / "checkpoint-8"), gradient_accumulation_steps=2
+    )
+
+    def flat(model):
+        return torch.cat([each.flatten() for each in model.parameters()]).tolist()
+
+    found = {
+        "seen": watcher.seen, "kept": watcher.kept, "steps": watcher.steps, "rates": watcher.rates,
+        "totals": watcher.totals, "weights": flat(trainer.model), "visits": pruner.visits.tolist(),
+        "hits": pruner.hits.tolist(), "world": trainer.args.world_size, "weights again": flat(resumed.model),
+        "hits again": again.hits.tolist(), "seen again": after.seen,
+    }  # fmt: skip
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        (tmp_path / "port").write_text(str(free.getsockname()[1]))
+    ranks = start(work, tmp_path)
+    assert [rank["world"] for rank in ranks] == [2, 2]
+    for epoch, kept in enumerate(ranks[0]["kept"]):
+        shares = [[number for batch in rank["seen"][epoch] for number in batch] for rank in ranks]
+        assert sorted(set(shares[0] + shares[1])) == kept
+        assert len(shares[0]) == len(shares[1]) == -(-len(kept) // 2)
+        assert len(ranks[0]["seen"][epoch]) == len(ranks[1]["seen"][epoch])
+    assert [len(kept) for kept in ranks[0]["kept"]] == [96, 69, 96, 69]
+    for name in ("kept", "steps", "rates", "totals", "weights", "visits", "hits"):
+        assert ranks[0][name] == ranks[1][name]
+    assert ranks[0]["steps"] == [3, 3, 3, 3]
+    assert ranks[0]["totals"] == [4, 12]
+    assert ranks[0]["rates"][-1] == 0
+    assert ranks[0]["visits"] == [sum(number in kept for kept in ranks[0]["kept"]) for number in range(96)]
+    for rank in ranks:
+        assert rank["weights again"] == rank["weights"]
+        assert rank["hits again"] == rank["hits"]
+        assert [batch for batches in rank["seen again"] for batch in batches] == [
+            batch for batches in rank["seen"] for batch in batches
+        ][-len([batch for batches in rank["seen again"] for batch in batches]) :]
+
+
+def killed(folder):
+    """What the process does that is killed."""
+    torch.set_num_threads(1)
+    train(0, folder, "killed", callbacks=[Kill()])
+
+
+def test_a_process_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=killed, args=(tmp_path,))
+    process.start()
+    process.join(200)
+    assert process.exitcode == -signal.SIGKILL
+    assert (tmp_path / "killed" / f"checkpoint-{KILLED - 1}").is_dir()
+    trainer, _, pruner = train(0, tmp_path, "killed", resume=True)
+    whole, _, expected = train(0, tmp_path, "whole")
+    for one, other in zip(trainer.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert np.array_equal(pruner.counts, expected.counts)
+    assert trainer.state.global_step == whole.state.global_step

@@ -1,0 +1,111 @@
+"""Runs whose number of steps changes while they go on, and how many steps a run has."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.optim.lr_scheduler import ExponentialLR, LambdaLR
+from transformers import TrainerCallback
+
+from prunedata import PrunedataError, Pruner, Schedule
+from prunedata.adapters.huggingface.rate import Change, stretch
+from prunedata.adapters.huggingface.steps import Steps
+from tests.adapters.huggingface_helpers import SAMPLES, Rows, build, pruner_of
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 9))
+def test_steps_are_those_of_a_loop_that_counts(batches, accumulate):
+    steps, done = Steps(batches, accumulate), 0
+    for epoch, length in enumerate(batches):
+        assert steps.before(epoch) == done
+        assert steps.of(epoch) == len(range(0, length, accumulate))
+        done += steps.of(epoch)
+    assert steps.total == done
+    assert steps.of(len(batches)) == 0
+
+
+def scheduler_of(old):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    return optimizer, LambdaLR(optimizer, lambda step: max(0, 1 - step / old))
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.data())
+def test_a_stretched_rate_goes_on_where_it_was_and_ends_where_it_should(old, new, newest, data):
+    optimizer, scheduler = scheduler_of(old)
+    at = data.draw(st.integers(0, min(old, new) - 1))
+    again = data.draw(st.integers(at, min(new, newest) - 1)) if newest > at else None
+    end, rates = new, [1.0]
+    for step in range(1, 200):
+        if step - 1 == at:
+            stretch(scheduler, Change(at, old, new))
+        if step - 1 == again:
+            stretch(scheduler, Change(again, new, newest))
+            end = newest
+        optimizer.step()
+        scheduler.step()
+        rates.append(scheduler.get_last_lr()[0])
+        if step == end:
+            break
+    assert rates[: at + 1] == pytest.approx([1 - step / old for step in range(at + 1)])
+    assert rates[-1] == pytest.approx(0, abs=1e-9)
+    assert all(np.diff(rates) < 0)
+
+
+def test_a_scheduler_that_nobody_can_stretch_is_refused():
+    optimizer, _ = scheduler_of(10)
+    with pytest.raises(PrunedataError, match=r"as the run has 8 steps instead of 10 from step 5 on. Got ExponentialLR"):
+        stretch(ExponentialLR(optimizer, 0.9), Change(5, 10, 8))
+
+
+class Stop(TrainerCallback):
+    """Stops a run after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **others):
+        control.should_training_stop |= state.global_step == self.step
+
+
+class Noisy(Rows):
+    """Rows of which every fourth has the wrong label."""
+
+    def __init__(self):
+        super().__init__()
+        self.labels[::4] = 1 - self.labels[::4]
+
+
+@pytest.mark.filterwarnings("ignore:Expected a run that prunes:prunedata.NeverPrunesWarning")
+def test_a_run_that_is_advised_on_its_way_ends_with_a_rate_of_zero_resumed_or_not(tmp_path):
+    def run(folder, resume=None, stop=None):
+        pruner = Pruner(SAMPLES, Schedule.steady(epochs=18), prune=0.4, policy="auto", classes=2)
+        options = {"dataset": Noisy(), "learning_rate": 0.3, "save_strategy": "steps", "save_steps": 5}
+        trainer, watcher = build(
+            pruner, tmp_path / folder, callbacks=[Stop(stop)], gradient_accumulation_steps=2, **options
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer, watcher, pruner
+
+    trainer, watcher, pruner = run("whole")
+    assert pruner.advice.verdict == "prune"
+    assert watcher.totals[1] == 18 * 6 > trainer.state.max_steps == trainer.state.global_step
+    assert watcher.rates[-1] == pytest.approx(0, abs=1e-9)
+    assert all(np.diff(watcher.rates) < 0)
+    _, first, _ = run("parts", stop=45)
+    resumed, second, _ = run("parts", resume=True)
+    assert first.rates + second.rates == watcher.rates
+    for one, other in zip(trainer.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_run_is_lengthened_from_its_last_checkpoint(tmp_path):
+    options = {"save_strategy": "epoch", "lr_scheduler_type": "constant"}
+    trainer, _ = build(pruner_of(epochs=4), tmp_path, **options)
+    trainer.train()
+    longer = pruner_of(epochs=6)
+    trainer, watcher = build(longer, tmp_path, **options)
+    trainer.train(resume_from_checkpoint=True)
+    assert longer.next_epoch == 6
+    assert watcher.steps == [12, 9]
+    assert trainer.state.global_step == trainer.state.max_steps == 63

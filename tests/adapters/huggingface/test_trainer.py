@@ -1,0 +1,133 @@
+"""Hugging Face's Trainer with the mixin: batches, steps, learning rate, evaluations, checkpoints."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from tests.adapters.huggingface_helpers import SAMPLES, Lines, build, pruner_of, with_lengths
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
+EVERY_EPOCH = {"eval_strategy": "epoch", "save_strategy": "epoch"}
+
+
+def check_seen(watcher):
+    for kept, batches in zip(watcher.kept, watcher.seen, strict=True):
+        assert sorted(number for batch in batches for number in batch) == kept
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
+@pytest.mark.parametrize("lengths", [(10, 6, 8, 12), (6, 10, 8, 12)], ids=str)
+def test_each_epoch_has_its_own_length(lengths, workers, tmp_path):
+    pruner = with_lengths(lengths)
+    trainer, watcher = build(pruner, tmp_path, dataloader_num_workers=workers, **EVERY_EPOCH)
+    trainer.train()
+    assert [len(batches) for batches in watcher.seen] == watcher.steps == list(lengths)
+    check_seen(watcher)
+    assert watcher.evaluated == [1, 2, 3, 4]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"checkpoint-{step}" for step in np.cumsum(lengths)
+    )
+    assert watcher.totals == (4, 36)
+    assert watcher.rates == pytest.approx([0.01 * (1 - step / 36) for step in range(1, 37)])
+    assert watcher.epochs == pytest.approx(
+        [epoch + batch / length for epoch, length in enumerate(lengths) for batch in range(1, length + 1)]
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
+def test_an_optimizer_step_never_spans_two_epochs(workers, tmp_path):
+    pruner = with_lengths((10, 7, 5, 10))
+    trainer, watcher = build(pruner, tmp_path, gradient_accumulation_steps=4, dataloader_num_workers=workers)
+    trainer.train()
+    assert watcher.steps == [3, 2, 2, 3]
+    assert [len(batches) for batches in watcher.seen] == [10, 7, 5, 10]
+    check_seen(watcher)
+    assert watcher.totals == (4, 10)
+    assert watcher.rates[-1] == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
+@pytest.mark.parametrize("begins", ["pruned", "whole"])
+def test_masks_that_change_for_six_epochs(begins, workers, tmp_path):
+    pruner = with_lengths((7, 12, 7, 12, 7, 12)) if begins == "pruned" else pruner_of()
+    options = {"dataloader_num_workers": workers, "dataloader_persistent_workers": workers > 0}
+    trainer, watcher = build(pruner, tmp_path, **EVERY_EPOCH, **options)
+    out = trainer.train()
+    check_seen(watcher)
+    pruned = [record["pruned"] for record in pruner.history]
+    assert pruned == [epoch % 2 == (begins == "whole") for epoch in range(6)]
+    assert [record["observed"] for record in pruner.history] == [len(kept) for kept in watcher.kept]
+    assert len({tuple(kept) for kept in watcher.kept if len(kept) < SAMPLES}) == 3
+    assert watcher.evaluated == [1, 2, 3, 4, 5, 6]
+    assert watcher.rates[-1] == 0
+    assert out.metrics["epoch"] == 6
+    assert out.global_step == trainer.state.max_steps == sum(watcher.steps)
+
+
+def test_drop_last(tmp_path):
+    pruner = pruner_of(prune=30)
+    trainer, watcher = build(pruner, tmp_path, dataloader_drop_last=True)
+    trainer.train()
+    assert watcher.steps == [12, 8, 12, 8, 12, 8]
+    assert all(len(batch) == 8 for batches in watcher.seen for batch in batches)
+    assert trainer.state.max_steps == 60
+    assert [record["observed"] for record in pruner.history] == [96, 64, 96, 64, 96, 64]
+
+
+def test_what_makes_one_step_is_one_batch_to_the_pruner(tmp_path):
+    """Batches of one sample have no loss above their mean; eight of them that make a step have."""
+    pruner = pruner_of()
+    trainer, _ = build(pruner, tmp_path, per_device_train_batch_size=1, gradient_accumulation_steps=8)
+    trainer.train()
+    assert pruner.hits.sum() > SAMPLES
+
+
+class Recorded(TrainerCallback):
+    """Where the run is, step by step, after which the run is stopped."""
+
+    def __init__(self, stop):
+        self.stop = stop
+
+    def on_step_end(self, args, state, control, **others):
+        control.should_training_stop |= state.global_step == self.stop
+
+
+RESUMED = {
+    "between epochs": {"accumulate": 1, "stop": 21},
+    "within an epoch": {"accumulate": 1, "stop": 26},
+    "with accumulation": {"accumulate": 4, "stop": 7},
+    "with workers": {"accumulate": 1, "stop": 26, "dataloader_num_workers": 2},
+    "grouped by length": {"accumulate": 1, "stop": 26, "train_sampling_strategy": "group_by_length"},
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(case, tmp_path):
+    options = dict(RESUMED[case])
+    options |= {"gradient_accumulation_steps": options.pop("accumulate"), "save_strategy": "steps", "save_steps": 1}
+    stop = options.pop("stop")
+    if "train_sampling_strategy" in options:
+        options |= {"dataset": Lines()}
+
+    def run(folder, resume=None, stops=()):
+        pruner = pruner_of()
+        trainer, watcher = build(pruner, tmp_path / folder, callbacks=stops, **options)
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer, watcher, pruner
+
+    whole, seen_whole, expected = run("whole")
+    trainer, first, pruner = run("parts", stops=[Recorded(stop)])
+    assert trainer.state.global_step == stop
+    assert pruner.next_epoch == 2
+    resumed, second, got = run("parts", resume=True)
+    assert resumed.state.global_step == whole.state.global_step
+    assert resumed.state.epoch == whole.state.epoch == 6
+    assert first.rates + second.rates == seen_whole.rates
+    assert first.epochs + second.epochs == pytest.approx(seen_whole.epochs)
+    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert expected.counts.tolist() == got.counts.tolist()
+    assert [record["mean_loss"] for record in expected.history] == [record["mean_loss"] for record in got.history]
+    parts = [batch for batches in first.seen + second.seen for batch in batches]
+    assert parts == [batch for batches in seen_whole.seen for batch in batches]
