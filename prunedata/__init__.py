@@ -8,6 +8,8 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
+from prunedata.dealing.deal import Deal, Receipt, Wait
+from prunedata.dealing.dealer import Dealer
 from prunedata.errors import (
     DamagedStore,
     FinishedWarning,
@@ -45,6 +47,8 @@ __all__ = [
     "Advice",
     "CostModel",
     "DamagedStore",
+    "Deal",
+    "Dealer",
     "Delivery",
     "DroppingCount",
     "EasyPruning",
@@ -60,12 +64,14 @@ __all__ = [
     "PrunedataError",
     "Pruner",
     "Random",
+    "Receipt",
     "RunExists",
     "RunningLoss",
     "Schedule",
     "ScheduleError",
     "SkippedSamples",
     "StoreError",
+    "Wait",
     "Watcher",
     "Weigher",
     "__version__",
