@@ -3,6 +3,7 @@
     python -m benchmarks                       lists the rooms, and what each command writes
     python -m benchmarks.demo                  what pruning saves on real images, as `make demo`
     python -m benchmarks.overhead              what the library itself costs
+    python -m benchmarks.overhead.dealing      what a batch costs that comes from a dealer
     python -m benchmarks.streams               what pruning saves on a stream
     python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
     python -m benchmarks.study.train           one run of the study

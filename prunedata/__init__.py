@@ -12,6 +12,7 @@ from prunedata.dealing.deal import Deal, Receipt, Wait
 from prunedata.dealing.dealer import Dealer
 from prunedata.errors import (
     DamagedStore,
+    DealerDied,
     FinishedWarning,
     ForeignStore,
     LossError,
@@ -49,6 +50,7 @@ __all__ = [
     "DamagedStore",
     "Deal",
     "Dealer",
+    "DealerDied",
     "Delivery",
     "DroppingCount",
     "EasyPruning",

@@ -119,16 +119,16 @@ class Dealer:
 
         Parameters
         ----------
-        worker : str or int
-            Its name. Nobody has to say before that a worker comes.
+        worker : hashable
+            Its name, as a str or an int. Nobody has to say before that a worker comes.
 
         Returns
         -------
         Deal, Wait or None
             A batch; or that there is none until others have reported theirs; or None, when the run is done.
         """
-        if not isinstance(worker, str | int):
-            raise PrunedataError(f"Expected the name of a worker, a str or an int. Got {worker!r}.")
+        if not isinstance(worker, Hashable):
+            raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
         with self._whole:
             self._take_back_late_ones()
             while not self.is_finished:

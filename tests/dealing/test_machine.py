@@ -45,8 +45,7 @@ class Model:
         self.returned.sort()
 
     def settle(self, ticket):
-        number = self.out.pop(ticket)[0]
-        return number
+        return self.out.pop(ticket)[0]
 
     def end_if_done(self):
         if self.batches is not None and self.done():
@@ -82,26 +81,30 @@ class Dealing(RuleBasedStateMachine):
     def ask(self, worker):
         model = self.model
         model.put_back(lambda _, since: since <= self.now - TIMEOUT)
-        if model.finished:
-            assert self.dealer.deal(worker) is None
-            return
-        model.open()
-        if model.done():  # restored when all but the excused had been seen
-            model.end_if_done()
-            return self.ask(worker)
+        while not model.finished:
+            model.open()
+            if not model.done():
+                break
+            model.end_if_done()  # an epoch that was restored when all but the excused had been seen
         answer = self.dealer.deal(worker)
-        if not (model.returned or model.fresh):
+        if model.finished:
+            assert answer is None
+        elif not (model.returned or model.fresh):
             out = sum(len(model.batches[number]) for number, _, _ in model.out.values())
             assert answer == Wait(model.plain.number, out)
-            return
+        else:
+            self._check(answer, worker)
+
+    def _check(self, deal, worker):
+        model = self.model
         number = (model.returned or model.fresh).pop(0)
-        assert isinstance(answer, Deal)
-        assert (answer.epoch, answer.number, answer.worker) == (model.plain.number, number, worker)
-        assert answer.ids.tolist() == model.batches[number]
-        assert answer.ticket not in self.sizes
-        model.out[answer.ticket] = (number, worker, self.now)
-        self.tickets.append(answer.ticket)
-        self.sizes[answer.ticket] = answer.ids.tolist()
+        assert isinstance(deal, Deal)
+        assert (deal.epoch, deal.number, deal.worker) == (model.plain.number, number, worker)
+        assert deal.ids.tolist() == model.batches[number]
+        assert deal.ticket not in self.sizes
+        model.out[deal.ticket] = (number, worker, self.now)
+        self.tickets.append(deal.ticket)
+        self.sizes[deal.ticket] = deal.ids.tolist()
 
     @precondition(lambda self: self.tickets)
     @rule(data=st.data(), loss=LOSSES, spread=st.sampled_from([0.0, 0.1, 1.0]))
