@@ -7,7 +7,7 @@ as any argument. A worker in an actor that dies is noticed when the others run o
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 try:
     import ray
@@ -210,7 +210,7 @@ class _Actor:
     def _take_back_from_the_dead(self) -> int:
         """Take back what actors have that died; return how many samples."""
         samples = 0
-        for worker in [worker for worker in self._dealer.outstanding if worker in self._watched]:
+        for worker in [worker for worker in self._out() if worker in self._watched]:
             actor, ready = self._watched[worker]
             # This call waits in the actor behind what runs there, and fails when the actor dies.
             if not ray.wait([ready], timeout=0)[0]:
@@ -224,13 +224,16 @@ class _Actor:
         return samples
 
     def lost(self, name: str | int) -> int:
-        return sum(self._dealer.lost(worker) for worker in self._dealer.outstanding if worker[0] == name)
+        return sum([self._dealer.lost(worker) for worker in self._out() if worker[0] == name])
 
     def outstanding(self) -> dict[str | int, int]:
         found: dict[str | int, int] = {}
-        for (name, _), samples in self._dealer.outstanding.items():
+        for (name, _), samples in self._out().items():
             found[name] = found.get(name, 0) + samples
         return found
+
+    def _out(self) -> dict[Worker, int]:
+        return cast(dict[Worker, int], self._dealer.outstanding)
 
     def observe(self, ticket: str, losses: Any, **versions: Any) -> Receipt:
         return self._dealer.observe(ticket, losses, **versions)
