@@ -146,6 +146,12 @@ def test_the_picture_of_the_folders_shows_what_is_there():
     assert tree.PAGE.read_text(encoding="utf-8") == tree.page(), "run: python docs/tree.py --write"
 
 
+def test_the_page_of_errors_has_every_message():
+    listed = load("messages")
+    assert sum(map(len, listed.messages().values())) > 150
+    assert listed.PAGE.read_text(encoding="utf-8") == listed.page(), "run: python docs/messages.py --write"
+
+
 def test_the_picture_of_a_schedule_is_as_drawn():
     figures = load("pictures/schedule")
     paper = figures.Schedule(epochs=200, window=60, start=20, block=5, pruned_per_block=4, attenuation=2)
