@@ -6,6 +6,7 @@
     python -m benchmarks.overhead.dealing      what a batch costs that comes from a dealer
     python -m benchmarks.streams               what pruning saves on a stream
     python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
+    python -m benchmarks.kill.dealt            workers and a dealer that are killed: each sample is visited once
     python -m benchmarks.study.train           one run of the study
     python -m benchmarks.study.matrix          all runs of the study
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training

@@ -10,17 +10,16 @@ same ids and take nothing back. Seconds are the clock's, as processes wait for o
 import argparse
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.queues import Queue
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from benchmarks.common.arguments import positive
+from benchmarks.common.on_ray import on_ray
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Dealer, Pruner, Random, Schedule
 from prunedata.types import SomeIds
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--repeats", type=positive, default=9, help="default: %(default)s")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    with _ray() as version:
+    with on_ray() as version:
         about = machine(ray=version)
         rows = list(_measure(options.samples, options.batch_size, options.repeats))
     if options.json:
@@ -52,26 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-@contextmanager
-def _ray() -> Iterator[str]:
-    """Ray on this machine, with a HOME of its own, where it writes a token."""
-    import ray  # noqa: PLC0415 (takes seconds, and --help needs it not)
-
-    before = os.environ.get("HOME")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
-    with TemporaryDirectory() as home:
-        os.environ["HOME"] = home
-        try:
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80 << 20)
-            yield ray.__version__
-        finally:
-            ray.shutdown()
-            if before is not None:
-                os.environ["HOME"] = before
-
-
 def _measure(samples: int, batch: int, repeats: int) -> Iterator[Row]:
-    from ray.util.queue import Queue as RayQueue  # noqa: PLC0415
+    from ray.util.queue import Queue as RayQueue  # noqa: PLC0415 (takes seconds, and --help needs it not)
 
     from prunedata.adapters.ray import serve  # noqa: PLC0415
 

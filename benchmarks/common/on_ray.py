@@ -1,0 +1,35 @@
+"""Ray on this machine alone, for as long as it is needed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+__all__ = ["on_ray"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def on_ray() -> Iterator[str]:
+    """Start Ray, give its version, and stop it. It has a HOME of its own, where it writes a token."""
+    import ray  # noqa: PLC0415 (takes seconds, and --help needs it not)
+
+    before = os.environ.get("HOME")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
+    with TemporaryDirectory() as home:
+        os.environ["HOME"] = home
+        try:
+            ray.init(
+                num_cpus=2,
+                include_dashboard=False,
+                log_to_driver=False,
+                object_store_memory=80 << 20,
+                runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
+            )
+            yield str(ray.__version__)
+        finally:
+            ray.shutdown()
+            if before is not None:
+                os.environ["HOME"] = before
