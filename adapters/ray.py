@@ -32,7 +32,7 @@ def serve(
     *,
     deal_again_after: float | None = None,
     auto_end: bool = True,
-    answer_within: float = 60.0,
+    answer_within: float = 300.0,
     **options: Any,
 ) -> "RayDealer":
     """Start the dealer of a run as a Ray actor.
@@ -50,7 +50,8 @@ def serve(
     auto_end : bool
         As of :class:`prunedata.Dealer`.
     answer_within : float
-        Seconds after which a call of the actor raises :class:`DealerDied`, for networks that lose messages.
+        Seconds after which a call of the actor raises :class:`DealerDied`, for networks that lose messages. An actor
+        that died is noticed at once. To start it may take any time, as it may wait for a node.
     options
         Of the actor, as ``name``, ``resources`` or ``scheduling_strategy``; ``num_cpus`` is 0 unless you say more. Ray
         doesn't restart it: the workers' models would not go back with it.
@@ -73,9 +74,8 @@ def serve(
         )
     seconds = real("answer_within", answer_within, 0, above=True)
     actor = ray.remote(_Actor).options(**{"num_cpus": 0, "max_restarts": 0, **options}).remote()
-    dealer = RayDealer(actor, seconds)
-    dealer._call("start", make_pruner, batch_size, timeout=deal_again_after, auto_end=auto_end)
-    return dealer
+    RayDealer(actor, None)._call("start", make_pruner, batch_size, timeout=deal_again_after, auto_end=auto_end)
+    return RayDealer(actor, seconds)
 
 
 class RayDealer:
@@ -84,7 +84,7 @@ class RayDealer:
     Errors of the dealer are raised here as they are. All methods raise :class:`DealerDied` if the actor is gone.
     """
 
-    def __init__(self, actor: Any, answer_within: float) -> None:
+    def __init__(self, actor: Any, answer_within: float | None) -> None:
         self._actor, self._within = actor, answer_within
 
     def deal(self, worker: str | int) -> Deal | Wait | None:
