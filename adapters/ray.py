@@ -106,7 +106,8 @@ class RayDealer:
         """Record the losses of a batch, once; see :meth:`Dealer.observe`. Tensors may be on any device."""
         ticket = deal.ticket if isinstance(deal, Deal) else deal  # the ids need not travel back
         if hasattr(losses, "detach"):  # nor does the actor need the framework
-            losses = losses.detach().cpu().float().numpy()
+            losses = losses.detach().cpu()
+            losses = (losses.float() if losses.element_size() < 4 else losses).numpy()  # numpy has no bfloat16
         receipt: Receipt = self._call("observe", ticket, np.asarray(losses), version=version, newest=newest)
         return receipt
 

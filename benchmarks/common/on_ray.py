@@ -1,8 +1,9 @@
 """Ray on this machine alone, for as long as it is needed."""
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,12 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def on_ray() -> Iterator[str]:
-    """Start Ray, give its version, and stop it. It has a HOME of its own, where it writes a token."""
+    """Start Ray, give its version, and stop it. It has a HOME of its own, where it writes a token.
+
+    What is printed meanwhile goes to standard error, as Ray prints there too.
+    """
     import ray  # noqa: PLC0415 (takes seconds, and --help needs it not)
 
     before = os.environ.get("HOME")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
-    with TemporaryDirectory() as home:
+    with TemporaryDirectory() as home, redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         os.environ["HOME"] = home
         try:
             ray.init(

@@ -51,7 +51,8 @@ def _train(options: argparse.Namespace) -> int:
 
     given = {name: value for name, value in vars(options).items() if name != "command"}
     with on_ray():
-        print(json.dumps(train_async(AsyncRun(**given)), indent=2))
+        found = train_async(AsyncRun(**given))
+    print(json.dumps(found, indent=2))
     return 0
 
 
