@@ -39,6 +39,7 @@ LONGEST = 1.0
 class Kills:
     """What the kills came to.
 
+    ``with_a_batch``: how many of the ``workers`` that were killed had one.
     ``different``: runs whose counts, hits or visits are not those of a run that nobody disturbed. ``unclear``: workers
     that ended with another error than ``DealerDied`` after their dealer was killed.
     """
@@ -70,7 +71,7 @@ def found(run: Pruner) -> list[Any]:
     return [run.counts.tolist(), run.hits.tolist(), run.visits.tolist(), [epoch["observed"] for epoch in run.history]]
 
 
-class Trainer:
+class DealtWorker:
     """What runs in a worker's process."""
 
     def pid(self) -> int:
@@ -98,7 +99,7 @@ class DealtRun:
     def add(self) -> None:
         import ray  # noqa: PLC0415
 
-        actor: Any = ray.remote(Trainer).options(num_cpus=0).remote()
+        actor: Any = ray.remote(DealtWorker).options(num_cpus=0).remote()
         self.names += 1
         # Asked before it trains, and read when it is to be killed: actors take seconds to start.
         self.workers[self.names] = actor, actor.pid.remote(), actor.train.remote(self.dealer, self.names)
@@ -108,6 +109,15 @@ class DealtRun:
 
         _, pid, _ = self.workers.pop(name)
         os.kill(ray.get(pid), signal.SIGKILL)
+
+    def busy(self) -> list[int]:
+        """The workers that have a batch; not those that were killed."""
+        return [name for name in self.dealer.outstanding if isinstance(name, int) and name in self.workers]
+
+    def wait_for_work(self) -> None:
+        """Wait until training goes on, as it takes actors seconds to start."""
+        while not (self.busy() or self.dealer.is_finished):
+            sleep(0.01)
 
     def ends(self) -> list[Any]:
         """How each worker ended: None, or its error."""
@@ -138,12 +148,14 @@ def kill_dealt_runs(folder: Path, workers: int, dealers: int, seed: int, tick: C
         outcome.runs += 1
         run = DealtRun(store)
         while left:
+            run.wait_for_work()
             sleep(choose.uniform(0, LONGEST))
             if run.dealer.is_finished:
                 break
             if left.pop() == "worker":
-                name = choose.choice(list(run.workers))
-                outcome.with_a_batch += name in run.dealer.outstanding
+                busy = run.busy()
+                name = choose.choice(busy or list(run.workers))
+                outcome.with_a_batch += bool(busy)
                 run.kill(name)
                 outcome.workers += 1
                 run.add()
