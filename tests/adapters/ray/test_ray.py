@@ -10,9 +10,10 @@ import torch
 
 ray = pytest.importorskip("ray")
 
+from benchmarks.common.on_ray import on_ray  # noqa: E402
 from prunedata import DealerDied, LossError, PrunedataError, Pruner, Random, Schedule, Wait  # noqa: E402
 from prunedata.adapters.ray import RayDealer, serve  # noqa: E402
-from tests.programs import ROOT, run_python  # noqa: E402
+from tests.programs import run_python  # noqa: E402
 
 SAMPLES = 60
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
@@ -20,21 +21,10 @@ KEPT = [60, 45, 60, 45]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster(tmp_path_factory):
-    """One Ray for all tests. It writes a token into HOME, and its sockets need a short path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=80 << 20,
-            runtime_env={"env_vars": {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}},
-        )
+def cluster():
+    """One Ray for all tests."""
+    with on_ray():
         yield
-        ray.shutdown()
 
 
 def maker(**options):
