@@ -3,12 +3,15 @@
     python -m benchmarks                       lists the rooms, and what each command writes
     python -m benchmarks.demo                  what pruning saves on real images, as `make demo`
     python -m benchmarks.overhead              what the library itself costs
+    python -m benchmarks.overhead.dealing      what a batch costs that comes from a dealer
     python -m benchmarks.streams               what pruning saves on a stream
     python -m benchmarks.report                how long the report of a run takes
     python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
+    python -m benchmarks.kill.dealt            workers and a dealer that are killed: each sample is visited once
     python -m benchmarks.study.train           one run of the study
     python -m benchmarks.study.matrix          all runs of the study
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training
+    python -m benchmarks.distributed           the study's cluster: its tables by a model, and what pruning saves
     python -m benchmarks.pages                 brings the tables of README.md and docs/ up to date
     python -m benchmarks.pages.study_page      prints docs/study.md
     python -m benchmarks.pages.pictures        draws the pictures of docs/

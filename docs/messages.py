@@ -12,7 +12,7 @@ END = "<!-- end of the messages -->\n"
 SOURCES = ("prunedata", "adapters")
 CLASSES = (
     "SkippedSamples", "LossError", "NotInEpoch", "ScheduleError", "RunExists", "ForeignStore", "DamagedStore",
-    "StoreError", "PrunedataError",
+    "StoreError", "DealerDied", "PrunedataError",
 )  # fmt: skip
 FEW = {"TypeError", "ValueError", "ImportError", "OSError"}
 """Other classes whose messages say what was expected: they stand with PrunedataError."""
@@ -54,7 +54,7 @@ def cells(message: str) -> tuple[str, str]:
     """A message, and what it says to do: what follows the last colon of what came."""
     expected, got, rest = message.partition(" Got ")
     said, colon, advice = rest.rpartition(": ")
-    if not got or not colon:
+    if not got or not colon or not advice.strip("…. "):
         return message, ""
     return f"{expected} Got {said}", advice[:1].upper() + advice[1:]
 

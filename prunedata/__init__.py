@@ -8,8 +8,11 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
+from prunedata.dealing.deal import Deal, Receipt, Wait
+from prunedata.dealing.dealer import Dealer
 from prunedata.errors import (
     DamagedStore,
+    DealerDied,
     FinishedWarning,
     ForeignStore,
     LossError,
@@ -46,6 +49,9 @@ __all__ = [
     "Advice",
     "CostModel",
     "DamagedStore",
+    "Deal",
+    "Dealer",
+    "DealerDied",
     "Delivery",
     "DroppingCount",
     "EasyPruning",
@@ -61,6 +67,7 @@ __all__ = [
     "PrunedataError",
     "Pruner",
     "Random",
+    "Receipt",
     "Report",
     "RunExists",
     "RunningLoss",
@@ -68,6 +75,7 @@ __all__ = [
     "ScheduleError",
     "SkippedSamples",
     "StoreError",
+    "Wait",
     "Watcher",
     "Weigher",
     "__version__",

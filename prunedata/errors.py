@@ -2,6 +2,7 @@
 
 __all__ = [
     "DamagedStore",
+    "DealerDied",
     "DeniedStore",
     "FinishedWarning",
     "ForeignStore",
@@ -35,6 +36,10 @@ class NotInEpoch(PrunedataError, RuntimeError):
 
 class SkippedSamples(PrunedataError):
     """An epoch ended although kept samples were never observed."""
+
+
+class DealerDied(PrunedataError, ConnectionError):
+    """The process that deals a run's batches does not answer: it died, or its node or network did."""
 
 
 class StoreError(PrunedataError):

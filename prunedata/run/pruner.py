@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from threading import get_ident
 from typing import Any, Literal, Never, TypeVar
 
 import numpy as np
@@ -343,6 +344,13 @@ class Pruner:
             return card(self)
         except PrunedataError:
             return None
+
+    def take_over(self) -> None:
+        """Let the calling thread be the one that trains: it may record, save and end epochs from now on.
+
+        For what several threads share. Let one lock keep them from calling the pruner at the same time.
+        """
+        self._engine.block.thread = get_ident()
 
     # -- persistence
 

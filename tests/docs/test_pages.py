@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_BY_CI = ("make ",)
 LEFT_TO_THE_READER = ("pip install ",)
-SLOW = ("README.md", "huggingface.md", "tutorial.md")
+SLOW = ("README.md", "distributed.md", "huggingface.md", "tutorial.md")
 FENCE = re.compile(r"^```(\w*)$")
 
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.kill.__main__ import Outcome, kill_runs, live, main
 from benchmarks.kill.worker_numpy import EPOCHS, SAMPLES, result
 from prunedata.findings.inspection import inspect
+from tests.programs import run_module
 
 
 @pytest.mark.slow
@@ -89,3 +90,12 @@ def test_a_bad_argument_is_refused():
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "invalid choice" in done.stderr
+
+
+@pytest.mark.slow
+def test_workers_and_dealers_that_are_killed(tmp_path):
+    pytest.importorskip("ray")
+    told = run_module("benchmarks.kill.dealt", "--workers", "2", "--dealers", "1", "--json", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert (found["workers"], found["dealers"], found["different"], found["unclear"]) == (2, 1, 0, 0)

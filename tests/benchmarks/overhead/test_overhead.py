@@ -96,3 +96,16 @@ def test_a_wrong_argument_is_explained(arguments, complaint, tmp_path):
     assert told.returncode == 2
     assert complaint in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.slow
+def test_dealing_stands_beside_queues(tmp_path):
+    given = ("--samples", "640", "--batch-size", "64", "--repeats", "1", "--json")
+    told = run_module("benchmarks.overhead.dealing", *given, cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    rows = json.loads(told.stdout)["rows"]
+    assert [set(row["peers"]) for row in rows] == [
+        {"no dealer", "multiprocessing.Queue"},
+        {"ray.util.queue.Queue", "multiprocessing.Queue"},
+    ]
+    assert all(row["min"] > 0 for row in rows)

@@ -1,0 +1,261 @@
+"""Ray: ``serve(make_pruner, batch_size)`` puts the dealer of a run into an actor, which workers ask for batches.
+
+The actor has the Pruner. Workers, in actors or tasks of their own, have a :class:`RayDealer`, which can be sent to them
+as any argument. A worker in an actor that dies is noticed when the others run out of batches, and they get what it had.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+try:
+    import ray
+    from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+except ImportError as error:
+    raise ImportError("prunedata.adapters.ray needs Ray: pip install 'prunedata[ray]'") from error
+
+import numpy as np
+
+from prunedata.checks import real
+from prunedata.dealing.deal import Deal, Receipt, Wait
+from prunedata.dealing.dealer import Dealer
+from prunedata.errors import DealerDied, PrunedataError
+from prunedata.run.pruner import Pruner
+
+__all__ = ["RayDealer", "serve"]
+
+
+def serve(
+    make_pruner: Callable[[], Pruner],
+    batch_size: int,
+    *,
+    deal_again_after: float | None = None,
+    auto_end: bool = True,
+    answer_within: float = 300.0,
+    **options: Any,
+) -> "RayDealer":
+    """Start the dealer of a run as a Ray actor.
+
+    Parameters
+    ----------
+    make_pruner : callable
+        Returns the run's Pruner. Called in the actor, as a Pruner cannot be sent. With ``store=`` and ``resume=True``
+        the same call starts the run, and goes on with it after the actor died.
+    batch_size : int
+        Samples in a batch.
+    deal_again_after : float, optional
+        Seconds after which a batch that was not reported is dealt again: for workers in tasks, whose death is not
+        noticed, or that may hang. By default never.
+    auto_end : bool
+        As of :class:`prunedata.Dealer`.
+    answer_within : float
+        Seconds after which a call of the actor raises :class:`DealerDied`, for networks that lose messages. An actor
+        that died is noticed at once. To start it may take any time, as it may wait for a node.
+    options
+        Of the actor, as ``name``, ``resources`` or ``scheduling_strategy``; ``num_cpus`` is 0 unless you say more. Ray
+        doesn't restart it: the workers' models would not go back with it.
+
+    Returns
+    -------
+    RayDealer
+        To be given to the workers. When the last of its copies is gone, Ray ends the actor.
+
+    Raises
+    ------
+    PrunedataError
+        Whatever ``make_pruner`` raises, or if an argument makes no sense.
+    DealerDied
+        If the actor could not be started.
+    """
+    if not callable(make_pruner):
+        raise PrunedataError(
+            f"Expected a function that makes the Pruner, as `lambda: Pruner(...)`. Got {type(make_pruner).__name__}."
+        )
+    seconds = real("answer_within", answer_within, 0, above=True)
+    actor = ray.remote(_Actor).options(**{"num_cpus": 0, "max_restarts": 0, **options}).remote()
+    RayDealer(actor, None)._call("start", make_pruner, batch_size, timeout=deal_again_after, auto_end=auto_end)
+    return RayDealer(actor, seconds)
+
+
+class RayDealer:
+    """The dealer of a run, called in its actor. It can be sent to workers, and has the verbs of :class:`Dealer`.
+
+    Errors of the dealer are raised here as they are. All methods raise :class:`DealerDied` if the actor is gone.
+    """
+
+    def __init__(self, actor: Any, answer_within: float | None) -> None:
+        self._actor, self._within = actor, answer_within
+
+    def deal(self, worker: str | int) -> Deal | Wait | None:
+        """Give a worker its next batch; see :meth:`Dealer.deal`."""
+        found: Deal | Wait | None = self._call("deal", worker, _this_actor())
+        return found
+
+    def deals(self, worker: str | int, *, poll: float = 0.05) -> Iterator[Deal]:
+        """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
+        while (deal := self.deal(worker)) is not None:
+            if isinstance(deal, Wait):
+                time.sleep(poll)
+            else:
+                yield deal
+
+    def observe(
+        self, deal: Deal | str, losses: Any, *, version: int | None = None, newest: int | None = None
+    ) -> Receipt:
+        """Record the losses of a batch, once; see :meth:`Dealer.observe`. Tensors may be on any device."""
+        ticket = deal.ticket if isinstance(deal, Deal) else deal  # the ids need not travel back
+        if hasattr(losses, "detach"):  # nor does the actor need the framework
+            losses = losses.detach().cpu()
+            losses = (losses.float() if losses.element_size() < 4 else losses).numpy()  # numpy has no bfloat16
+        receipt: Receipt = self._call("observe", ticket, np.asarray(losses), version=version, newest=newest)
+        return receipt
+
+    def excuse(self, deal: Deal | str) -> Receipt:
+        """Say that a batch will not be observed; see :meth:`Dealer.excuse`."""
+        receipt: Receipt = self._call("excuse", deal.ticket if isinstance(deal, Deal) else deal)
+        return receipt
+
+    def lost(self, worker: str | int) -> int:
+        """Take back what a worker has; see :meth:`Dealer.lost`. That of actors which died is taken back by itself."""
+        samples: int = self._call("lost", worker)
+        return samples
+
+    def end_epoch(self) -> None:
+        """End the open epoch and commit it, where ``auto_end`` is False."""
+        self._call("end_epoch")
+
+    def commit(self) -> None:
+        """Write where the run stands to its store, also within an epoch."""
+        self._call("commit")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands, also within an epoch: plain values, for a checkpoint beside the model."""
+        state: dict[str, Any] = self._call("state_dict")
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` stood; see :meth:`Dealer.load_state_dict`."""
+        self._call("load_state_dict", state)
+
+    @property
+    def outstanding(self) -> dict[str | int, int]:
+        """How many samples each worker has been dealt and has not reported."""
+        found: dict[str | int, int] = self._call("outstanding")
+        return found
+
+    @property
+    def staleness(self) -> dict[int, int]:
+        """How many reports were how stale; see :attr:`Dealer.staleness`."""
+        found: dict[int, int] = self._call("look", "staleness")
+        return found
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has no epoch left."""
+        return bool(self._call("look", "is_finished"))
+
+    @property
+    def is_epoch_done(self) -> bool:
+        """Whether an epoch is open of which every batch is accounted for."""
+        return bool(self._call("look", "is_epoch_done"))
+
+    def ask(self, question: Callable[[Pruner], Any]) -> Any:
+        """Call a function with the Pruner, in the actor, and return its answer: ``ask(lambda run: run.history)``."""
+        return self._call("ask", question)
+
+    def _call(self, name: str, *given: Any, **named: Any) -> Any:
+        try:
+            return ray.get(getattr(self._actor, name).remote(*given, **named), timeout=self._within)
+        except RayTaskError as error:
+            raise error.cause from None
+        except (RayActorError, GetTimeoutError) as error:
+            silent = isinstance(error, GetTimeoutError)
+            how = f"no answer within {self._within:g} seconds" if silent else "none, as its process or node died"
+            raise DealerDied(
+                f"Expected the actor of the dealer to answer. Got {how}: stop the workers, start the dealer again from "
+                "its store, with resume=True, or from a checkpoint, and the workers from the model saved with it."
+            ) from error
+
+
+def _this_actor() -> tuple[str, Any] | None:
+    """The id and the handle of the actor that calls, or None outside of one."""
+    context = ray.get_runtime_context()
+    found = context.get_actor_id()
+    return (found, context.current_actor) if found else None
+
+
+Worker = tuple[str | int, str | None]
+"""Its name, and which actor it is; None for a task."""
+
+
+class _Actor:
+    """What runs in the actor's process."""
+
+    def start(self, make_pruner: Callable[[], Pruner], batch_size: int, **options: Any) -> None:
+        self._dealer = Dealer(make_pruner(), batch_size, **options)
+        self._watched: dict[Worker, tuple[Any, Any]] = {}
+
+    def deal(self, name: str | int, caller: tuple[str, Any] | None) -> Deal | Wait | None:
+        # An actor that was started in the place of one that died may have its name.
+        worker = name, caller and caller[0]
+        answer = self._dealer.deal(worker)
+        if caller is not None and worker not in self._watched:
+            self._watched[worker] = caller[1], caller[1].__ray_ready__.remote()
+        if isinstance(answer, Wait) and self._take_back_from_the_dead():
+            answer = self._dealer.deal(worker)
+        if answer is None:
+            self._watched.pop(worker, None)  # a handle would keep its actor alive
+        return replace(answer, worker=name) if isinstance(answer, Deal) else answer
+
+    def _take_back_from_the_dead(self) -> int:
+        """Take back what actors have that died; return how many samples."""
+        samples = 0
+        for worker in [worker for worker in self._out() if worker in self._watched]:
+            actor, ready = self._watched[worker]
+            # This call waits in the actor behind what runs there, and fails when the actor dies.
+            if not ray.wait([ready], timeout=0)[0]:
+                continue
+            try:
+                ray.get(ready)
+                self._watched[worker] = actor, actor.__ray_ready__.remote()
+            except RayActorError:
+                del self._watched[worker]
+                samples += self._dealer.lost(worker)
+        return samples
+
+    def lost(self, name: str | int) -> int:
+        return sum([self._dealer.lost(worker) for worker in self._out() if worker[0] == name])
+
+    def outstanding(self) -> dict[str | int, int]:
+        found: dict[str | int, int] = {}
+        for (name, _), samples in self._out().items():
+            found[name] = found.get(name, 0) + samples
+        return found
+
+    def _out(self) -> dict[Worker, int]:
+        return cast(dict[Worker, int], self._dealer.outstanding)
+
+    def observe(self, ticket: str, losses: Any, **versions: Any) -> Receipt:
+        return self._dealer.observe(ticket, losses, **versions)
+
+    def excuse(self, ticket: str) -> Receipt:
+        return self._dealer.excuse(ticket)
+
+    def end_epoch(self) -> None:
+        self._dealer.end_epoch()
+
+    def commit(self) -> None:
+        self._dealer.commit()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._dealer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._dealer.load_state_dict(state)
+
+    def look(self, name: str) -> Any:
+        return getattr(self._dealer, name)
+
+    def ask(self, question: Callable[[Pruner], Any]) -> Any:
+        return question(self._dealer.pruner)

@@ -1,0 +1,141 @@
+"""What a batch costs that comes from a dealer, in its own process and from a Ray actor, beside plain queues.
+
+    python -m benchmarks.overhead.dealing            about a minute, and needs Ray
+    python -m benchmarks.overhead.dealing --json
+
+Each turn is one epoch: every batch is asked for and its losses are reported, one after the other. The peers give the
+same ids and take nothing back. Seconds are the clock's, as processes wait for one another. Turns alternate.
+"""
+
+import argparse
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.queues import Queue
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common.arguments import positive
+from benchmarks.common.on_ray import on_ray
+from benchmarks.common.timing import Row, alternate, machine, table
+from prunedata import Dealer, Pruner, Random, Schedule
+from prunedata.types import SomeIds
+
+__all__ = ["main"]
+
+AHEAD = 64
+"""Batches that wait in a queue: enough that whoever takes them seldom waits for who puts them there."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.dealing", description=(__doc__ or "").partition("\n")[0]
+    )
+    add = parser.add_argument
+    add("--samples", type=positive, default=50_000, help="default: %(default)s")
+    add("--batch-size", type=positive, default=128, help="default: %(default)s")
+    add("--repeats", type=positive, default=9, help="default: %(default)s")
+    add("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    with on_ray() as version:
+        about = machine(ray=version)
+        rows = list(_measure(options.samples, options.batch_size, options.repeats))
+    if options.json:
+        print(json.dumps({"machine": about, "rows": [row.to_dict() for row in rows]}, indent=2))
+    else:
+        print(", ".join(f"{name} {value}" for name, value in about.items()), table(rows), sep="\n\n")
+    return 0
+
+
+def _measure(samples: int, batch: int, repeats: int) -> Iterator[Row]:
+    from ray.util.queue import Queue as RayQueue  # noqa: PLC0415 (takes seconds, and --help needs it not)
+
+    from prunedata.adapters.ray import serve  # noqa: PLC0415
+
+    epochs, losses = repeats + 2, np.random.default_rng(0).random(samples, dtype=np.float32)
+    schedule = Schedule(epochs, epochs, epochs - 1, 1, 1)
+    ids = next(Pruner(samples, schedule, prune=0.2, policy=Random()).epochs()).batches(batch)
+    batches = [np.array(some) for some in ids]
+
+    def make() -> Pruner:
+        return Pruner(samples, schedule, prune=0.2)
+
+    def dealt(dealer: Any) -> Callable[[], float]:
+        def run() -> float:
+            started = perf_counter()
+            for _ in batches:
+                deal = dealer.deal("one")
+                dealer.observe(deal, losses[deal.ids])
+            return 1e6 * (perf_counter() - started) / len(batches)
+
+        return run
+
+    def got(get: Callable[[], SomeIds]) -> Callable[[], float]:
+        def run() -> float:
+            started = perf_counter()
+            for _ in batches:
+                get()
+            return 1e6 * (perf_counter() - started) / len(batches)
+
+        return run
+
+    alone = make()
+
+    def plain() -> float:
+        epoch = alone.begin_epoch()
+        started = perf_counter()
+        for ids in epoch.batches(batch):
+            alone.observe(ids, losses[ids])
+        seconds = perf_counter() - started
+        alone.end_epoch()
+        return 1e6 * seconds / len(batches)
+
+    unit = "us a batch"
+    with _queue(batches) as queue:
+        times = alternate(
+            {"ours": dealt(Dealer(make(), batch)), "no dealer": plain, "multiprocessing.Queue": got(queue.get)}, repeats
+        )
+        yield Row("Dealer, in its own process", samples, batch, unit, times.pop("ours"), times)
+        shelf = RayQueue(maxsize=0)
+        for _ in range(repeats + 1):
+            shelf.put_nowait_batch(batches)
+        times = alternate(
+            {
+                "ours": dealt(serve(make, batch)),
+                "ray.util.queue.Queue": got(shelf.get),
+                "multiprocessing.Queue": got(queue.get),
+            },
+            repeats,
+        )
+        yield Row("Dealer, in a Ray actor", samples, batch, unit, times.pop("ours"), times)
+
+
+@contextmanager
+def _queue(batches: list[SomeIds]) -> Iterator["Queue[SomeIds]"]:
+    """A queue of index batches, which another process keeps full."""
+    context = multiprocessing.get_context("spawn")
+    queue: Queue[SomeIds] = context.Queue(AHEAD)
+    process = context.Process(target=_fill, args=(queue, batches), daemon=True)
+    process.start()
+    try:
+        for _ in batches:
+            queue.get()
+        yield queue
+    finally:
+        process.terminate()
+        process.join()
+        queue.close()
+
+
+def _fill(queue: "Queue[SomeIds]", batches: list[SomeIds]) -> None:
+    while True:
+        for ids in batches:
+            queue.put(ids)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,84 @@
+"""What a dealer answers: a batch to train on, that there is none yet, and what became of a report."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from prunedata.types import Ids, Weights
+
+__all__ = ["Deal", "Receipt", "Wait"]
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """A batch that a worker was given to train on.
+
+    Attributes
+    ----------
+    ticket : str
+        Names this deal. A batch that is dealt again has another ticket, and the old one is void.
+    epoch : int
+        Number of the epoch, from 0.
+    number : int
+        Which batch of the epoch, from 0, in the epoch's own order.
+    ids : ndarray of int64, shape (n,)
+        The samples. Read-only.
+    weights : ndarray of float32, shape (n,), or None
+        How much the loss of each counts, by the policy: train on the mean of ``weights * losses``, and observe the
+        losses as they are. None if all count alike. Read-only.
+    worker : hashable
+        Who was given it.
+    attempt : int
+        How often the batch has been dealt, this time included: 1, or more if workers were lost or took too long.
+    """
+
+    ticket: str
+    epoch: int
+    number: int
+    ids: Ids
+    weights: Weights | None
+    worker: Hashable
+    attempt: int = 1
+
+    def __repr__(self) -> str:
+        """One line, without the arrays."""
+        again = f", attempt={self.attempt}" if self.attempt > 1 else ""
+        weighed = "" if self.weights is None else ", weighted"
+        who = f"worker={self.worker!r}"
+        return f"Deal(epoch={self.epoch}, number={self.number}, samples={self.ids.size}{weighed}, {who}{again})"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to deal yet: ask again later.
+
+    What the next epoch trains on depends on the losses of this one, so it does not begin before they have all come.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of the open epoch.
+    outstanding : int
+        Samples that other deals have, and that have not been reported. 0 if the epoch waits for ``end_epoch()``.
+    """
+
+    epoch: int
+    outstanding: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a report. It is true if the report counts.
+
+    Attributes
+    ----------
+    recorded : bool
+        Whether it counts. If not, nothing was changed.
+    why : str
+        In words.
+    """
+
+    recorded: bool
+    why: str
+
+    def __bool__(self) -> bool:
+        return self.recorded

@@ -1,0 +1,62 @@
+"""Where a dealer stands, as plain values beside those of its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prunedata.checks import whole
+from prunedata.dealing.staleness import Staleness
+from prunedata.errors import PrunedataError
+
+__all__ = ["DealerState"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class DealerState:
+    """Where a dealer stands. What is with workers is not in it: it is dealt again.
+
+    Attributes
+    ----------
+    batch_size : int
+    excused : dict of int to int
+        Samples of each excused batch of the open epoch, by its number.
+    staleness : Staleness
+    run : dict
+        What ``Pruner.state_dict`` returned.
+    """
+
+    batch_size: int
+    excused: dict[int, int]
+    staleness: Staleness
+    run: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: dicts, lists, numbers, strings and bytes."""
+        return {
+            "format": FORMAT,
+            "batch_size": self.batch_size,
+            "excused": [list(pair) for pair in sorted(self.excused.items())],
+            "staleness": self.staleness.to_dict(),
+            "run": self.run,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Any, batch_size: int) -> DealerState:
+        """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT or not isinstance(plain.get("run"), dict):
+            raise PrunedataError(f"Expected what a dealer's state_dict() returned. Got {type(plain).__name__}.")
+        if plain.get("batch_size") != batch_size:
+            raise PrunedataError(
+                f"Expected the state of a dealer with batch_size={batch_size}. Got one with "
+                f"batch_size={plain.get('batch_size')!r}, whose batches are others."
+            )
+        try:
+            excused = {whole("a batch", number, 0): whole("its samples", size, 1) for number, size in plain["excused"]}
+        except (LookupError, TypeError, ValueError) as error:
+            raise PrunedataError(
+                f"Expected excused batches in a dealer's state. Got {plain.get('excused')!r}."
+            ) from error
+        return cls(batch_size, excused, Staleness.from_dict(plain.get("staleness")), plain["run"])

@@ -1,0 +1,384 @@
+"""The dealer's verbs one by one: what each answers, refuses and keeps."""
+
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from prunedata import (
+    Dealer,
+    DroppingCount,
+    LossError,
+    LossRanked,
+    NotInEpoch,
+    PrunedataError,
+    Pruner,
+    Random,
+    Schedule,
+    SkippedSamples,
+    Wait,
+)
+from prunedata.adapters.iterable import prune as prune_iterable
+
+SAMPLES = 50
+CHANGING = Schedule(6, window=6, start=2, block=2, pruned_per_block=1)
+
+
+def start(**options):
+    return Pruner(SAMPLES, CHANGING, **{"prune": 0.3, "seed": 3, **options})
+
+
+def dealing(batch_size=8, pruner=None, **options):
+    return Dealer(start() if pruner is None else pruner, batch_size, **options)
+
+
+def losses_of(ids, epoch):
+    return np.random.default_rng([7, epoch]).random(SAMPLES)[ids]
+
+
+def train(dealer, worker="one", stop=None):
+    """Train to the end, or until so many batches were reported; return the ids of each epoch's batches."""
+    epochs = {}
+    for done, deal in enumerate(dealer.deals(worker)):
+        if done == stop:
+            break
+        epochs.setdefault(deal.epoch, []).append(deal.ids.tolist())
+        assert dealer.observe(deal, losses_of(deal.ids, deal.epoch))
+    return epochs
+
+
+def plain_run(pruner, batch_size=8):
+    epochs = {}
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(batch_size):
+            epochs.setdefault(epoch.number, []).append(ids.tolist())
+            pruner.observe(ids, losses_of(ids, epoch.number))
+    return epochs
+
+
+def same_run(one, other):
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert [r["mean_loss"] for r in one.history] == [r["mean_loss"] for r in other.history]
+
+
+@pytest.mark.parametrize("policy", [DroppingCount(), Random(), LossRanked()], ids=["counts", "random", "ranked"])
+def test_one_worker_gets_what_a_plain_loop_gets(policy):
+    ours, plain = start(policy=policy), start(policy=policy)
+    assert train(dealing(pruner=ours)) == plain_run(plain)
+    same_run(ours, plain)
+
+
+def test_one_worker_gets_the_samples_of_the_iterable_adapter():
+    pruner, found = start(policy=Random()), {}
+    stream = prune_iterable([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
+    for epoch in pruner.epochs():
+        for number, _ in stream:
+            found.setdefault(epoch.number, set()).add(number)
+            pruner.observe([number], [1.0])
+    dealt = train(dealing(pruner=start(policy=Random())))
+    assert {epoch: {x for ids in batches for x in ids} for epoch, batches in dealt.items()} == found
+
+
+def test_weights_come_with_the_deal():
+    pruner = start(policy=LossRanked())
+    dealer, weighed = dealing(pruner=pruner), 0
+    for deal in dealer.deals("one"):
+        if deal.weights is not None:
+            weighed += 1
+            assert np.array_equal(deal.weights, pruner.current.weights[deal.ids])
+            assert "weighted" in repr(deal)
+        dealer.observe(deal, losses_of(deal.ids, deal.epoch))
+    assert weighed
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "list", "tensor", "bfloat16"])
+def test_losses_of_any_kind(kind):
+    dealer = dealing()
+    deal = dealer.deal("one")
+    losses = losses_of(deal.ids, 0)
+    given = {"list": losses.tolist(), "tensor": torch.tensor(losses), "bfloat16": torch.tensor(losses).bfloat16()}
+    assert dealer.observe(deal, given[kind] if kind in given else losses.astype(kind))
+    assert dealer.pruner.counts.sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        (np.ones(7), r"Expected losses of shape \(8,\).*Got shape \(7,\), float64"),
+        (np.ones((8, 1)), r"Got shape \(8, 1\)"),
+        (1.0, r"Got shape \(\)"),
+        (["x"] * 8, "Got shape"),
+        (np.array([1.0] * 7 + [np.nan]), r"Expected finite losses.*Got \[nan\] for the samples.*excuse the deal"),
+        (np.array([1.0] * 7 + [np.inf]), r"Got \[inf\]"),
+        (np.full(8, 1.7e308), "Got a sum too large"),
+        (np.ma.masked_array(np.ones(8), mask=[True] + [False] * 7), "Got a masked array"),
+    ],
+)
+def test_losses_that_cannot_be_recorded_leave_the_batch_with_its_worker(losses, told):
+    dealer = dealing()
+    deal = dealer.deal("one")
+    with pytest.raises(LossError, match=told):
+        dealer.observe(deal, losses)
+    assert dealer.outstanding == {"one": 8}
+    assert dealer.observe(deal, np.ones(8)).why == "recorded"
+
+
+def test_a_report_counts_once():
+    dealer = dealing()
+    deal, other = dealer.deal("one"), dealer.deal("two")
+    assert dealer.observe(deal, np.arange(8.0))
+    counts = dealer.pruner.counts
+    again = dealer.observe(deal.ticket, np.arange(8.0))
+    assert (again.recorded, again.why) == (False, "it was reported before")
+    assert not dealer.excuse(deal)
+    assert np.array_equal(dealer.pruner.counts, counts)
+    assert dealer.outstanding == {"two": other.ids.size}
+
+
+def test_a_late_report_is_refused():
+    dealer = dealing()
+    deal = dealer.deal("one")
+    assert dealer.lost("one") == 8
+    refused = dealer.observe(deal, np.ones(8))
+    assert not refused
+    assert "taken back" in refused.why
+    again = dealer.deal("two")
+    assert again.number == deal.number
+    assert again.attempt == 2
+    assert again.ids.tolist() == deal.ids.tolist()
+    assert "attempt=2" in repr(again)
+    assert not dealer.observe(deal, np.ones(8))
+    assert dealer.observe(again, np.ones(8))
+
+
+def test_batches_are_dealt_again_after_the_timeout():
+    now = [0.0]
+    dealer = dealing(timeout=5, clock=lambda: now[0])
+    first = dealer.deal("slow")
+    now[0] = 4.9
+    assert dealer.deal("quick").number == 1
+    now[0] = 5.0
+    assert dealer.deal("quick").number == first.number
+
+
+def test_who_asks_while_others_still_work_waits_and_then_gets_the_next_epoch():
+    dealer = dealing(batch_size=25)
+    first, second = dealer.deal("one"), dealer.deal("two")
+    assert dealer.deal("three") == Wait(epoch=0, outstanding=50)
+    dealer.observe(first, np.ones(25))
+    assert dealer.deal("one") == Wait(epoch=0, outstanding=25)
+    dealer.observe(second, np.ones(25))
+    assert dealer.deal("one").epoch == 1
+
+
+def test_a_run_that_is_done_deals_nothing():
+    dealer = dealing()
+    train(dealer)
+    assert dealer.is_finished
+    assert dealer.deal("one") is None
+    assert list(dealer.deals("two")) == []
+
+
+def test_excused_batches_are_not_dealt_again_and_the_epoch_ends():
+    dealer = dealing(batch_size=25)
+    bad, good = dealer.deal("one"), dealer.deal("one")
+    assert dealer.excuse(bad).why == "excused"
+    state = dealer.state_dict()
+    dealer.observe(good, np.ones(25))
+    assert dealer.pruner.history[0]["observed"] == 25
+    other = dealing(batch_size=25)
+    other.load_state_dict(state)
+    assert other.deal("one").ids.tolist() == good.ids.tolist()
+    assert other.deal("one") == Wait(0, 25)
+
+
+def test_an_epoch_may_wait_for_its_end():
+    dealer = dealing(batch_size=50, auto_end=False)
+    with pytest.raises(NotInEpoch, match="Expected an open epoch"):
+        dealer.end_epoch()
+    deal = dealer.deal("one")
+    with pytest.raises(SkippedSamples, match="1 are with workers, none are still to be dealt"):
+        dealer.end_epoch()
+    dealer.observe(deal, np.ones(50))
+    assert dealer.is_epoch_done
+    assert dealer.deal("one") == Wait(epoch=0, outstanding=0)
+    dealer.end_epoch()
+    assert not dealer.is_epoch_done
+    assert dealer.deal("one").epoch == 1
+
+
+def test_the_end_of_an_epoch_is_committed(tmp_path):
+    def make():
+        return dealing(pruner=start(store=tmp_path / "run.zarr", resume=True))
+
+    train(make(), stop=10)  # 7 batches an epoch
+    dealer = make()
+    assert dealer.pruner.next_epoch == 1
+    train(dealer)
+    plain = start()
+    plain_run(plain)
+    same_run(dealer.pruner, plain)
+
+
+def test_a_commit_within_an_epoch_goes_on_with_the_same_batches(tmp_path):
+    def make():
+        return dealing(pruner=start(store=tmp_path / "run.zarr", resume=True))
+
+    dealer = make()
+    deals = [dealer.deal("one") for _ in range(4)]
+    for place in (0, 2):
+        dealer.observe(deals[place], losses_of(deals[place].ids, 0))
+    dealer.commit()
+    dealer = make()
+    assert [dealer.deal("two").number for _ in range(5)] == [1, 3, 4, 5, 6]
+
+
+def test_state_within_an_epoch_is_exact():
+    plain = start()
+    plain_run(plain)
+    for stop in range(0, 30, 4):
+        dealer = dealing()
+        train(dealer, stop=stop)
+        state = pickle.loads(pickle.dumps(dealer.state_dict()))
+        other = dealing()
+        other.load_state_dict(state)
+        train(other)
+        same_run(other.pruner, plain)
+
+
+def test_a_deal_made_after_the_state_was_saved_is_void_once_it_is_loaded():
+    dealer = dealing()
+    state = dealer.state_dict()
+    deal = dealer.deal("one")
+    dealer.load_state_dict(state)
+    dealer.deal("two")
+    refused = dealer.observe(deal, np.ones(8))
+    assert not refused
+    assert "before the dealer was restored" in refused.why
+
+
+def test_a_pruner_that_is_loaded_by_itself_takes_its_dealer_along():
+    dealer = dealing()
+    state = dealer.pruner.state_dict()
+    deal = dealer.deal("one")
+    dealer.pruner.load_state_dict(state)
+    assert not dealer.observe(deal, np.ones(8))
+    assert dealer.deal("one").ids.tolist() == deal.ids.tolist()
+
+
+def test_staleness_is_counted_in_versions_of_the_weights():
+    dealer = dealing()
+    deals = [dealer.deal(worker) for worker in range(6)]
+    ones = np.ones(8)
+    dealer.observe(deals[0], ones, version=0)
+    dealer.observe(deals[1], ones, version=0, newest=3)
+    dealer.observe(deals[2], ones, version=2)  # 3 is the newest that was named
+    dealer.observe(deals[3], ones)  # not counted
+    dealer.observe(deals[4], ones, version=5)
+    dealer.observe(deals[1], ones, version=0, newest=9)  # reported before: not counted
+    assert dealer.staleness == {0: 2, 1: 1, 3: 1}
+    other = dealing()
+    other.load_state_dict(dealer.state_dict())
+    assert other.staleness == dealer.staleness
+    other.observe(other.deal("one"), ones, version=4)
+    assert other.staleness == {0: 2, 1: 2, 3: 1}
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ({"version": -1}, "Expected version to be at least 0"),
+        ({"version": 1.5}, "Expected version to be an integer"),
+        ({"version": 3, "newest": 2}, "at least version=3. Got 2"),
+        ({"newest": 2}, "Expected version beside newest"),
+    ],
+)
+def test_versions_that_make_no_sense_record_nothing(versions, told):
+    dealer = dealing()
+    deal = dealer.deal("one")
+    with pytest.raises(PrunedataError, match=told):
+        dealer.observe(deal, np.ones(8), **versions)
+    assert dealer.outstanding == {"one": 8}
+    assert dealer.staleness == {}
+
+
+@pytest.mark.parametrize("ticket", ["", "0", "x-y", "x-²", 3, None, "later"])
+def test_what_is_no_ticket_is_refused(ticket):
+    dealer = dealing()
+    deal = dealer.deal("one")
+    ticket = deal.ticket.replace("-0", "-1") if ticket == "later" else ticket
+    with pytest.raises(PrunedataError, match=r"Expected what deal\(\) returned, or its ticket"):
+        dealer.observe(ticket, np.ones(8))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Dealer("x", 8), "Expected a Pruner. Got str"),
+        (lambda: dealing(0), "Expected batch_size to be at least 1"),
+        (lambda: dealing(timeout=0), "Expected timeout to be a finite number above 0"),
+        (lambda: dealing().deal(["one"]), "Expected the name of a worker"),
+        (lambda: dealing(pruner=dealing().pruner), "Expected a Pruner without a dealer"),
+        (lambda: dealing().load_state_dict({}), "Expected what a dealer's state_dict"),
+        (lambda: dealing().load_state_dict(start().state_dict()), "Expected what a dealer's state_dict"),
+        (lambda: dealing().load_state_dict(dealing(9).state_dict()), "batch_size=8. Got one with batch_size=9"),
+        (lambda: dealing().load_state_dict(dealing().state_dict() | {"excused": 3}), "Expected excused batches"),
+        (lambda: dealing().load_state_dict(dealing().state_dict() | {"staleness": 3}), "Expected the staleness"),
+        (lambda: dealing().load_state_dict(dealing(pruner=start(seed=4)).state_dict()), "Expected the state of this"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, told):
+    with pytest.raises(PrunedataError, match=told):
+        make()
+
+
+def test_a_state_that_is_refused_changes_nothing():
+    dealer = dealing()
+    deal = dealer.deal("one")
+    with pytest.raises(PrunedataError):
+        dealer.load_state_dict(dealing(pruner=start(seed=4)).state_dict())
+    assert dealer.observe(deal, np.ones(8))
+
+
+def test_a_dealer_is_not_copied():
+    with pytest.raises(TypeError, match="Expected a Dealer to stay the only one of its run"):
+        pickle.dumps(dealing())
+
+
+def test_an_epoch_whose_commit_fails_has_ended():
+    dealer = dealing(batch_size=50)
+    failing = pytest.MonkeyPatch()
+    with failing.context() as patch:
+        patch.setattr(dealer.pruner, "commit", lambda: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            dealer.observe(dealer.deal("one"), np.ones(50))
+    assert dealer.deal("one").epoch == 1
+
+
+def test_threads_that_die_and_come_late_share_a_dealer():
+    dealer, ended = dealing(batch_size=3, timeout=0.05), threading.Event()
+
+    def work(name):
+        random = np.random.default_rng(name)
+        while (deal := dealer.deal(name)) is not None:
+            if isinstance(deal, Wait) or random.random() < 0.1:  # forgets its batch
+                time.sleep(0.001)
+                continue
+            dealer.observe(deal, losses_of(deal.ids, deal.epoch))
+            if random.random() < 0.05:
+                dealer.lost(name)
+                dealer.state_dict()
+        ended.set()
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ended.is_set()
+    assert [record["observed"] for record in dealer.pruner.history] == [50, 50, 35, 50, 35, 50]
+    assert dealer.pruner.visits.sum() == 270
