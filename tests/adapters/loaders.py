@@ -142,7 +142,7 @@ class TrainerBatches:
 
 def hf_trainer(pruner, workers, size, *, drop_last=False):
     pytest.importorskip("transformers")
-    from tests.adapters.huggingface_helpers import Unpruned, build
+    from tests.adapters.huggingface.trainers import Unpruned, build
 
     rows = {"number": list(range(SAMPLES)), "unused": ["text"] * SAMPLES}
     options = {

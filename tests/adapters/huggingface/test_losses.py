@@ -21,7 +21,7 @@ from transformers import (
 from prunedata import DroppingCount, LossError, LossRanked, PrunedataError
 from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
 from prunedata.adapters.torch import prune
-from tests.adapters.huggingface_helpers import SAMPLES, Net, Rows, build, pruner_of
+from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, build, pruner_of
 
 WORDS = 11
 SMALL = {"vocab_size": WORDS, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}

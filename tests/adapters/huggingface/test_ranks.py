@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from tests.adapters.huggingface_helpers import build, pruner_of
+from tests.adapters.huggingface.trainers import build, pruner_of
 from tests.adapters.ranks import WORLD, start
 
 pytestmark = pytest.mark.slow  # each process imports transformers

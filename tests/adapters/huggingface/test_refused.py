@@ -11,7 +11,7 @@ from prunedata import LossError, LossRanked, PrunedataError, SkippedSamples
 from prunedata.adapters.huggingface import PruneTrainerMixin
 from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.torch import prune
-from tests.adapters.huggingface_helpers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
+from tests.adapters.huggingface.trainers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
 
 ARGUMENTS = {
     "max_steps": ({"max_steps": 100}, "Expected num_train_epochs=6, as pruning goes by epochs. Got max_steps=100"),

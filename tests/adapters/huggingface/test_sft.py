@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from prunedata import LossRanked, PrunedataError, Pruner, RunningLoss, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin
-from tests.adapters.huggingface_helpers import Watcher
+from tests.adapters.huggingface.trainers import Watcher
 
 ROWS, KINDS = 120, 6
 RUNNING = RunningLoss()

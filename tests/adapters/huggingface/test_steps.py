@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from prunedata import PrunedataError, Pruner, Schedule
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.steps import Steps
-from tests.adapters.huggingface_helpers import SAMPLES, Rows, build, pruner_of
+from tests.adapters.huggingface.trainers import SAMPLES, Rows, build, pruner_of
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 9))

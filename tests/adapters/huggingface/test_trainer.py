@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from tests.adapters.huggingface_helpers import SAMPLES, Lines, build, pruner_of, with_lengths
+from tests.adapters.huggingface.trainers import SAMPLES, Lines, build, pruner_of, with_lengths
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
 EVERY_EPOCH = {"eval_strategy": "epoch", "save_strategy": "epoch"}
