@@ -5,6 +5,7 @@
     python -m benchmarks.overhead              what the library itself costs
     python -m benchmarks.streams               what pruning saves on a stream
     python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
+    python -m benchmarks.mutants               small changes of the core: do the tests notice?
     python -m benchmarks.study.train           one run of the study
     python -m benchmarks.study.matrix          all runs of the study
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training

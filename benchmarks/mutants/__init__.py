@@ -1,0 +1,1 @@
+"""Mutation testing: whether the tests notice small changes of the core."""

@@ -1,0 +1,129 @@
+"""Mutation testing of the core: whether the tests notice small changes of the code.
+
+    python -m benchmarks.mutants                   all rooms: benchmarks/results/mutants, and the table of them
+    python -m benchmarks.mutants schedule cost     some of them
+    python -m benchmarks.mutants --table           the table of what is recorded
+
+A mutant that was killed is not tried again while its file stays as it is: the run can be stopped and goes on, and after
+a new test only the survivors are tried. build/mutants.json has what was killed; remove it to begin anew.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.common.timing import cpu
+from benchmarks.mutants.changes import Mutant, mutants
+from benchmarks.mutants.results import RESULTS, identity, read_equivalent, summary, table
+from benchmarks.mutants.rooms import ROOMS, Tested
+from benchmarks.mutants.trial import ROOT, Trials, warm_up
+
+__all__ = ["main"]
+
+KNOWN = ROOT / "build" / "mutants.json"
+EXAMPLES = 15, 60
+"""Of each property test: for all mutants, and for those that survive that."""
+LONGEST = 0.5, math.inf
+"""Tests that take more CPU seconds are left out, likewise."""
+
+
+class Known:
+    """What came of mutants before, by their keys: of those that were killed, and of those said to be equivalent."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, str] = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+
+    def add(self, mutant: Mutant, verdict: str) -> None:
+        self.verdicts[mutant.key] = verdict
+        KNOWN.parent.mkdir(exist_ok=True)
+        partial = KNOWN.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(self.verdicts))
+        partial.replace(KNOWN)
+
+
+def try_file(file: str, tested: Tested, equivalent: Collection[Any], quick: bool) -> dict[str, tuple[Mutant, str]]:
+    """Try the mutants of a file: the verdict of each, by its key."""
+    known, path = Known(), ROOT / file
+    found = {mutant.key: (mutant, known.verdicts.get(mutant.key, "")) for mutant in mutants(path)}
+    stages = zip(EXAMPLES, LONGEST, (tested.tests, (*tested.tests, *tested.more)), strict=True)
+    for stage, (examples, longest, tests) in enumerate(list(stages)[: 1 if quick else 2]):
+        left = [mutant for mutant, verdict in found.values() if verdict == ("survived" if stage else "")]
+        left = [mutant for mutant in left if mutant.key not in known.verdicts]
+        with tempfile.TemporaryDirectory(prefix="prunedata-mutants-", ignore_cleanup_errors=True) as folder:
+            trials = Trials(path, tests, examples, longest, Path(folder))
+            for mutant, verdict in tqdm(trials.verdicts(left), desc=f"{file} {stage + 1}", total=len(left)):
+                found[mutant.key] = mutant, verdict
+                if verdict != "survived" or (stage and identity(file, mutant) in equivalent):
+                    known.add(mutant, verdict)
+    return found
+
+
+def try_room(room: str, quick: bool) -> dict[str, Any]:
+    """Try all mutants of a room; what came of them, as it is recorded."""
+    listed = read_equivalent()
+    files = {
+        file: summary(file, try_file(file, tested, listed, quick), listed)
+        for tested in ROOMS[room]
+        for file in tested.files
+    }
+    return {"room": room, "files": files, "made": _circumstances()}
+
+
+def _circumstances() -> dict[str, Any]:
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit.stdout.strip(),
+        "hardware": f"{cpu()}, 1 thread",
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("mutmut", "pytest", "hypothesis", "numpy", "zarr")},
+    }
+
+
+def recorded() -> Iterator[dict[str, Any]]:
+    """What is recorded, room by room."""
+    for room in ROOMS:
+        path = RESULTS / f"{room}.json"
+        if path.exists():
+            yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with command-line `arguments`; return the exit status, 1 if anything survived without an explanation."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.mutants", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("rooms", nargs="*", metavar="room", help=f"some of {', '.join(ROOMS)} (all)")
+    parser.add_argument("--table", action="store_true", help="only print the table of what is recorded")
+    parser.add_argument("--quick", action="store_true", help="leave it at the quick tests; nothing is recorded")
+    options = parser.parse_args(arguments)
+    unknown = set(options.rooms) - set(ROOMS)
+    if unknown:
+        parser.error(f"Expected rooms among {', '.join(ROOMS)}. Got {', '.join(sorted(unknown))}.")
+    if not options.table:
+        os.nice(19)
+        warm_up()
+        RESULTS.mkdir(exist_ok=True)
+        for room in options.rooms or ROOMS:
+            found = json.dumps(try_room(room, options.quick), indent=1, ensure_ascii=False) + "\n"
+            place = KNOWN.with_name(f"mutants-{room}.json") if options.quick else RESULTS / f"{room}.json"
+            place.write_text(found, encoding="utf-8")
+    results = list(recorded())
+    print(table(results))
+    return int(any(facts["survived"] for found in results for facts in found["files"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,304 @@
+"""Mutants tried: the tests run in a forked process, in which a mutant stands in the place of what it was made of.
+
+Where only the body of a function differs, the fork is of a process that has collected the tests, and the function gets
+the code of the mutant. Otherwise it is of a process that has not imported the library yet, and imports the mutant.
+"""
+
+import contextlib
+import gc
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from operator import itemgetter
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from benchmarks.mutants.changes import Mutant
+
+__all__ = ["ROOT", "Trials", "warm_up"]
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY = 8 << 30
+"""Bytes of address space: a mutant may ask for any amount."""
+WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful")
+FAILED = (1, 2, 3, 4)
+"""What pytest returns if tests fail, can't be imported, break pytest itself, or tests/conftest.py can't be imported."""
+Verdict = tuple[Mutant, str]
+
+
+def warm_up() -> None:
+    """Import what all trials need, once, but nothing that can be mutated."""
+    for name in WARM:
+        importlib.import_module(name)
+    sys.pycache_prefix = str(Path(tempfile.gettempdir()) / "prunedata-mutants-pycache")
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Tests to try the mutants of a file with.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    tests : sequence of str
+        Files or folders, from the root of the repository.
+    examples : int
+        Of each property test.
+    longest : float
+        Tests that take more CPU seconds are left out.
+    folder : Path
+        What the tests write goes here.
+    """
+
+    path: Path
+    tests: Sequence[str]
+    examples: int
+    longest: float
+    folder: Path
+
+    def verdicts(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """Try some mutants; yield each, with ``"killed"``, ``"survived"`` or ``"timeout"``, as soon as it is known.
+
+        Raises
+        ------
+        RuntimeError
+            If tests fail on the file as it is.
+        """
+        inner = [mutant for mutant in mutants if mutant.inner and self._fits(mutant)]
+        outer = [mutant for mutant in mutants if mutant not in inner]
+        if inner:
+            yield from self._inner(inner)
+        for mutant in outer:
+            yield mutant, _wait(_fork(partial(self._import_and_run, mutant)), 60.0)
+
+    # -- changes of a function's body
+
+    def _fits(self, mutant: Mutant) -> bool:
+        """Whether the function can take the code of the mutant: Python asks for the same free variables."""
+        original = replace(mutant, text=self.path.read_text(encoding="utf-8"))
+        return _code_of(mutant, self.path).co_freevars == _code_of(original, self.path).co_freevars
+
+    def _inner(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """The mutants in turn, from a process that has collected the tests; it says a word for each."""
+        read, write = os.pipe()
+        child = _fork(lambda: self._pytest([_Loop(self, mutants, write)]))
+        os.close(write)
+        with open(read, encoding="utf-8") as words:
+            yield from zip(mutants, map(str.strip, words), strict=False)
+        _, status = os.waitpid(child, 0)
+        if status:
+            raise RuntimeError(f"Expected {', '.join(self.tests)} to pass. Got {(self.folder / 'said').read_text()}")
+
+    # -- other changes
+
+    def _import_and_run(self, mutant: Mutant) -> int:
+        _limit(60)
+        sys.meta_path.insert(0, _Finder(_module_of(self.path), self.path, _compiled(mutant.text, self.path)))
+        return self._pytest([])
+
+    def _pytest(self, plugins: Sequence[object]) -> int:
+        said = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        os.chdir(self.folder)
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("prunedata", "tests")]:
+            del sys.modules[name]
+        # Whether a test fails, not by which smallest example, and with the same examples for every mutant.
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile(
+            "mutants", deadline=None, max_examples=self.examples, derandomize=True, database=None, phases=phases
+        )
+        os.environ |= {"HYPOTHESIS_PROFILE": "mutants", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        options = ["-x", "-q", "--no-header", "--tb=native", "-m", "not slow", "-p", "no:cacheprovider"]
+        options += ["-p", "_hypothesis_pytestplugin", "-p", "pytest_timeout", "-o", "tmp_path_retention_policy=none"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported before pytest knows it
+        options += [f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), f"--basetemp={self.folder / 'tmp'}"]
+        return int(pytest.main([*options, *(str(ROOT / test) for test in self.tests)], list(plugins)))
+
+
+class _Loop:
+    """Runs the collected tests as often as there are mutants, in a fork for each; the quickest tests first."""
+
+    def __init__(self, trials: Trials, mutants: Sequence[Mutant], write: int) -> None:
+        self.trials, self.mutants, self.write = trials, mutants, write
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        module = sys.modules[_module_of(self.trials.path)]
+        seconds = {
+            name: took
+            for name, took in sorted(_durations(session).items(), key=itemgetter(1))
+            if took <= self.trials.longest
+        }
+        named = {item.nodeid: item for item in session.items}
+        session.items[:] = map(named.__getitem__, seconds)
+        limit = 5 + 4 * sum(seconds.values())
+        gc.collect()
+        gc.freeze()  # forks share what is here as long as nobody counts it
+        gc.disable()
+        for mutant in self.mutants:
+            verdict = _wait(_fork(partial(_run_swapped, session, module, mutant, limit)), 8 * limit)
+            os.write(self.write, f"{verdict}\n".encode())
+        return True
+
+
+def _run_swapped(session: Any, module: ModuleType, mutant: Mutant, limit: float) -> int:
+    _limit(limit)
+    _swap(module, mutant)
+    return _run_items(session, lambda item: None)
+
+
+def _run_items(session: Any, done: Callable[[Any], object]) -> int:
+    items = session.items
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return 1
+        done(item)
+    return 0
+
+
+def _durations(session: Any) -> dict[str, float]:
+    """How long each test takes on the code as it is: CPU seconds by the test's id."""
+    read, write = os.pipe()
+
+    def time_items() -> int:
+        last = time.process_time()
+
+        def done(item: Any) -> None:
+            nonlocal last
+            now = time.process_time()
+            os.write(write, f"{now - last} {item.nodeid}\n".encode())
+            last = now
+
+        return _run_items(session, done)
+
+    child = _fork(time_items)
+    os.close(write)
+    with open(read, encoding="utf-8") as lines:
+        found = {name: float(took) for took, name in (line.rstrip("\n").split(" ", 1) for line in lines)}
+    verdict = _wait(child, 600)
+    if verdict != "survived":
+        raise RuntimeError(f"Expected the tests to pass on the code as it is. Got {verdict}.")
+    return found
+
+
+def _swap(module: ModuleType, mutant: Mutant) -> None:
+    """Give the function of the mutant its code."""
+    owner: Any = module
+    *outer, last = mutant.where.split(".")
+    for name in outer:
+        owner = vars(owner)[name]
+    _plain_function(vars(owner)[last]).__code__ = _code_of(mutant, Path(str(module.__file__)))
+
+
+def _plain_function(found: Any) -> FunctionType:
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, cached_property):
+        found = found.func
+    elif isinstance(found, classmethod | staticmethod):
+        found = found.__func__
+    return found  # type: ignore[no-any-return]
+
+
+def _code_of(mutant: Mutant, path: Path) -> CodeType:
+    waiting = [_compiled(mutant.text, path)]
+    while waiting:
+        code = waiting.pop()
+        if code.co_qualname == mutant.where:
+            return code
+        waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
+    raise LookupError(mutant.where)
+
+
+def _compiled(text: str, path: Path) -> CodeType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as of "is" beside a number: it is for the tests to notice
+        return compile(text, str(path), "exec", dont_inherit=True)
+
+
+def _module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the mutant where its module is imported."""
+
+    def __init__(self, name: str, path: Path, code: CodeType) -> None:
+        self.name, self.path, self.code = name, path, code
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        loader = _Loader(fullname, str(self.path))
+        loader.code = self.code
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
+
+
+class _Loader(SourceFileLoader):
+    code: CodeType
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.code
+
+
+# -- processes
+
+
+def _fork(run: Callable[[], int]) -> int:
+    """Run a function in a child, which ends with what it returns."""
+    child = os.fork()
+    if child:
+        return child
+    status = 70
+    try:
+        os.setpgid(0, 0)
+        status = run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _limit(seconds: float) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+
+
+def _wait(child: int, seconds: float) -> str:
+    end = time.monotonic() + seconds
+    found, status = os.waitpid(child, os.WNOHANG)
+    while not found and time.monotonic() < end:
+        time.sleep(0.005)
+        found, status = os.waitpid(child, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # with what its tests have started
+    if not found:
+        os.waitpid(child, 0)
+        return "timeout"
+    if os.WIFSIGNALED(status):
+        return "timeout" if os.WTERMSIG(status) == signal.SIGXCPU else "killed"
+    if os.WEXITSTATUS(status) == 0:
+        return "survived"
+    if os.WEXITSTATUS(status) not in FAILED:
+        raise RuntimeError(f"Expected an exit status of pytest. Got {os.WEXITSTATUS(status)}.")
+    return "killed"
