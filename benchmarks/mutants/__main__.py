@@ -5,7 +5,7 @@
     python -m benchmarks.mutants --table           the table of what is recorded
 
 A mutant that was killed is not tried again while its file stays as it is: the run can be stopped and goes on, and after
-a new test only the survivors are tried. build/mutants.json has what was killed; remove it to begin anew.
+a new test only the survivors are tried. build/mutants has what was killed; remove it to begin anew.
 """
 
 import argparse
@@ -26,13 +26,14 @@ from tqdm import tqdm
 
 from benchmarks.common.timing import cpu
 from benchmarks.mutants.changes import Mutant, mutants
+from benchmarks.mutants.placing import ROOT
 from benchmarks.mutants.results import RESULTS, identity, read_equivalent, summary, table
 from benchmarks.mutants.rooms import ROOMS, Tested
-from benchmarks.mutants.trial import ROOT, Trials, warm_up
+from benchmarks.mutants.trial import Trials, warm_up
 
 __all__ = ["main"]
 
-KNOWN = ROOT / "build" / "mutants.json"
+KNOWN = ROOT / "build" / "mutants"
 EXAMPLES = 15, 60
 """Of each property test: for all mutants, and for those that survive that."""
 LONGEST = 0.5, math.inf
@@ -42,20 +43,20 @@ LONGEST = 0.5, math.inf
 class Known:
     """What came of mutants before, by their keys: of those that were killed, and of those said to be equivalent."""
 
-    def __init__(self) -> None:
-        self.verdicts: dict[str, str] = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+    def __init__(self, file: str) -> None:
+        self._path = KNOWN / f"{file.replace('/', '.')}.json"
+        self.verdicts: dict[str, str] = json.loads(self._path.read_text()) if self._path.exists() else {}
 
     def add(self, mutant: Mutant, verdict: str) -> None:
         self.verdicts[mutant.key] = verdict
-        KNOWN.parent.mkdir(exist_ok=True)
-        partial = KNOWN.with_suffix(f".{os.getpid()}")
+        partial = self._path.with_suffix(".partial")
         partial.write_text(json.dumps(self.verdicts))
-        partial.replace(KNOWN)
+        partial.replace(self._path)
 
 
 def try_file(file: str, tested: Tested, equivalent: Collection[Any], quick: bool) -> dict[str, tuple[Mutant, str]]:
     """Try the mutants of a file: the verdict of each, by its key."""
-    known, path = Known(), ROOT / file
+    known, path = Known(file), ROOT / file
     found = {mutant.key: (mutant, known.verdicts.get(mutant.key, "")) for mutant in mutants(path)}
     stages = zip(EXAMPLES, LONGEST, (tested.tests, (*tested.tests, *tested.more)), strict=True)
     for stage, (examples, longest, tests) in enumerate(list(stages)[: 1 if quick else 2]):
@@ -115,10 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.table:
         os.nice(19)
         warm_up()
-        RESULTS.mkdir(exist_ok=True)
+        for folder in (KNOWN, RESULTS):
+            folder.mkdir(parents=True, exist_ok=True)
         for room in options.rooms or ROOMS:
             found = json.dumps(try_room(room, options.quick), indent=1, ensure_ascii=False) + "\n"
-            place = KNOWN.with_name(f"mutants-{room}.json") if options.quick else RESULTS / f"{room}.json"
+            place = KNOWN / f"{room}.json" if options.quick else RESULTS / f"{room}.json"
             place.write_text(found, encoding="utf-8")
     results = list(recorded())
     print(table(results))

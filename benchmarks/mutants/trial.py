@@ -4,41 +4,30 @@ Where only the body of a function differs, the fork is of a process that has col
 the code of the mutant. Otherwise it is of a process that has not imported the library yet, and imports the mutant.
 """
 
-import contextlib
 import gc
 import importlib
-import importlib.abc
-import importlib.util
 import os
-import resource
-import signal
 import sys
 import tempfile
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
 
 from benchmarks.mutants.changes import Mutant
+from benchmarks.mutants.placing import ROOT, can_swap, import_instead, module_of, swap
+from benchmarks.mutants.processes import bound, fork, wait
 
-__all__ = ["ROOT", "Trials", "warm_up"]
+__all__ = ["Trials", "warm_up"]
 
-ROOT = Path(__file__).resolve().parents[2]
-MEMORY = 8 << 30
-"""Bytes of address space: a mutant may ask for any amount."""
 WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful")
-FAILED = (1, 2, 3, 4)
-"""What pytest returns if tests fail, can't be imported, break pytest itself, or tests/conftest.py can't be imported."""
 Verdict = tuple[Mutant, str]
 
 
@@ -81,24 +70,19 @@ class Trials:
         RuntimeError
             If tests fail on the file as it is.
         """
-        inner = [mutant for mutant in mutants if mutant.inner and self._fits(mutant)]
+        inner = [mutant for mutant in mutants if can_swap(self.path, mutant)]
         outer = [mutant for mutant in mutants if mutant not in inner]
         if inner:
             yield from self._inner(inner)
         for mutant in outer:
-            yield mutant, _wait(_fork(partial(self._import_and_run, mutant)), 60.0)
+            yield mutant, wait(fork(partial(self._import_and_run, mutant)), 60.0)
 
     # -- changes of a function's body
-
-    def _fits(self, mutant: Mutant) -> bool:
-        """Whether the function can take the code of the mutant: Python asks for the same free variables."""
-        original = replace(mutant, text=self.path.read_text(encoding="utf-8"))
-        return _code_of(mutant, self.path).co_freevars == _code_of(original, self.path).co_freevars
 
     def _inner(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
         """The mutants in turn, from a process that has collected the tests; it says a word for each."""
         read, write = os.pipe()
-        child = _fork(lambda: self._pytest([_Loop(self, mutants, write)]))
+        child = fork(lambda: self._pytest([_Loop(self, mutants, write)]))
         os.close(write)
         with open(read, encoding="utf-8") as words:
             yield from zip(mutants, map(str.strip, words), strict=False)
@@ -109,8 +93,8 @@ class Trials:
     # -- other changes
 
     def _import_and_run(self, mutant: Mutant) -> int:
-        _limit(60)
-        sys.meta_path.insert(0, _Finder(_module_of(self.path), self.path, _compiled(mutant.text, self.path)))
+        bound(60)
+        import_instead(self.path, mutant)
         return self._pytest([])
 
     def _pytest(self, plugins: Sequence[object]) -> int:
@@ -140,7 +124,7 @@ class _Loop:
         self.trials, self.mutants, self.write = trials, mutants, write
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        module = sys.modules[_module_of(self.trials.path)]
+        module = sys.modules[module_of(self.trials.path)]
         seconds = {
             name: took
             for name, took in sorted(_durations(session).items(), key=itemgetter(1))
@@ -153,14 +137,14 @@ class _Loop:
         gc.freeze()  # forks share what is here as long as nobody counts it
         gc.disable()
         for mutant in self.mutants:
-            verdict = _wait(_fork(partial(_run_swapped, session, module, mutant, limit)), 8 * limit)
+            verdict = wait(fork(partial(_run_swapped, session, module, mutant, limit)), 8 * limit)
             os.write(self.write, f"{verdict}\n".encode())
         return True
 
 
 def _run_swapped(session: Any, module: ModuleType, mutant: Mutant, limit: float) -> int:
-    _limit(limit)
-    _swap(module, mutant)
+    bound(limit)
+    swap(module, mutant)
     return _run_items(session, lambda item: None)
 
 
@@ -189,116 +173,11 @@ def _durations(session: Any) -> dict[str, float]:
 
         return _run_items(session, done)
 
-    child = _fork(time_items)
+    child = fork(time_items)
     os.close(write)
     with open(read, encoding="utf-8") as lines:
         found = {name: float(took) for took, name in (line.rstrip("\n").split(" ", 1) for line in lines)}
-    verdict = _wait(child, 600)
+    verdict = wait(child, 600)
     if verdict != "survived":
         raise RuntimeError(f"Expected the tests to pass on the code as it is. Got {verdict}.")
     return found
-
-
-def _swap(module: ModuleType, mutant: Mutant) -> None:
-    """Give the function of the mutant its code."""
-    owner: Any = module
-    *outer, last = mutant.where.split(".")
-    for name in outer:
-        owner = vars(owner)[name]
-    _plain_function(vars(owner)[last]).__code__ = _code_of(mutant, Path(str(module.__file__)))
-
-
-def _plain_function(found: Any) -> FunctionType:
-    if isinstance(found, property):
-        found = found.fget
-    elif isinstance(found, cached_property):
-        found = found.func
-    elif isinstance(found, classmethod | staticmethod):
-        found = found.__func__
-    return found  # type: ignore[no-any-return]
-
-
-def _code_of(mutant: Mutant, path: Path) -> CodeType:
-    waiting = [_compiled(mutant.text, path)]
-    while waiting:
-        code = waiting.pop()
-        if code.co_qualname == mutant.where:
-            return code
-        waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
-    raise LookupError(mutant.where)
-
-
-def _compiled(text: str, path: Path) -> CodeType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as of "is" beside a number: it is for the tests to notice
-        return compile(text, str(path), "exec", dont_inherit=True)
-
-
-def _module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the mutant where its module is imported."""
-
-    def __init__(self, name: str, path: Path, code: CodeType) -> None:
-        self.name, self.path, self.code = name, path, code
-
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        loader = _Loader(fullname, str(self.path))
-        loader.code = self.code
-        return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
-
-
-class _Loader(SourceFileLoader):
-    code: CodeType
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.code
-
-
-# -- processes
-
-
-def _fork(run: Callable[[], int]) -> int:
-    """Run a function in a child, which ends with what it returns."""
-    child = os.fork()
-    if child:
-        return child
-    status = 70
-    try:
-        os.setpgid(0, 0)
-        status = run()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _limit(seconds: float) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
-
-
-def _wait(child: int, seconds: float) -> str:
-    end = time.monotonic() + seconds
-    found, status = os.waitpid(child, os.WNOHANG)
-    while not found and time.monotonic() < end:
-        time.sleep(0.005)
-        found, status = os.waitpid(child, os.WNOHANG)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # with what its tests have started
-    if not found:
-        os.waitpid(child, 0)
-        return "timeout"
-    if os.WIFSIGNALED(status):
-        return "timeout" if os.WTERMSIG(status) == signal.SIGXCPU else "killed"
-    if os.WEXITSTATUS(status) == 0:
-        return "survived"
-    if os.WEXITSTATUS(status) not in FAILED:
-        raise RuntimeError(f"Expected an exit status of pytest. Got {os.WEXITSTATUS(status)}.")
-    return "killed"

@@ -50,7 +50,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from benchmarks.mutants.changes import Mutant
-from benchmarks.mutants.trial import ROOT, Trials, warm_up
+from benchmarks.mutants.placing import ROOT
+from benchmarks.mutants.trial import Trials, warm_up
 
 warm_up()
 path = ROOT / "prunedata" / "run" / "order.py"
@@ -68,7 +69,7 @@ tried = [
     changed("", "BLOCK = 256", "BLOCK = None", False),
 ]
 with tempfile.TemporaryDirectory() as folder:
-    trials = Trials(path, ["tests/run/test_order.py"], 2, Path(folder))
+    trials = Trials(path, ["tests/run/test_order.py"], 2, 0.3, Path(folder))
     for mutant, verdict in trials.verdicts(tried):
         print(verdict)
 """
