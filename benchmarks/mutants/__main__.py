@@ -4,11 +4,12 @@
     python -m benchmarks.mutants schedule cost     some of them
     python -m benchmarks.mutants --table           the table of what is recorded
 
-A mutant that was killed is not tried again while its file stays as it is: the run can be stopped and goes on, and after
-a new test only the survivors are tried. build/mutants has what was killed; remove it to begin anew.
+A mutant that was killed is not tried again while its file stays as it is, nor one that survived while its tests do: the
+run can be stopped and goes on, and after a new test only survivors are tried. It remembers in build/mutants.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -16,7 +17,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,10 +25,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.common.arguments import share as share_of
 from benchmarks.common.timing import cpu
 from benchmarks.mutants.changes import Mutant, mutants
 from benchmarks.mutants.placing import ROOT
-from benchmarks.mutants.results import RESULTS, identity, read_equivalent, summary, table
+from benchmarks.mutants.results import RESULTS, read_equivalent, summary, table
 from benchmarks.mutants.rooms import ROOMS, Tested
 from benchmarks.mutants.trial import Trials, warm_up
 
@@ -41,7 +43,7 @@ LONGEST = 0.5, math.inf
 
 
 class Known:
-    """What came of mutants before, by their keys: of those that were killed, and of those said to be equivalent."""
+    """What came of mutants before, by their keys; of those that survived, with the tests that they survived."""
 
     def __init__(self, file: str) -> None:
         self._path = KNOWN / f"{file.replace('/', '.')}.json"
@@ -54,32 +56,37 @@ class Known:
         partial.replace(self._path)
 
 
-def try_file(file: str, tested: Tested, equivalent: Collection[Any], quick: bool) -> dict[str, tuple[Mutant, str]]:
-    """Try the mutants of a file: the verdict of each, by its key."""
+def try_file(file: str, tested: Tested, share: float, quick: bool) -> dict[str, tuple[Mutant, str]]:
+    """Try that share of the mutants of a file: the verdict of each, by its key."""
     known, path = Known(file), ROOT / file
-    found = {mutant.key: (mutant, known.verdicts.get(mutant.key, "")) for mutant in mutants(path)}
-    stages = zip(EXAMPLES, LONGEST, (tested.tests, (*tested.tests, *tested.more)), strict=True)
-    for stage, (examples, longest, tests) in enumerate(list(stages)[: 1 if quick else 2]):
-        left = [mutant for mutant, verdict in found.values() if verdict == ("survived" if stage else "")]
-        left = [mutant for mutant in left if mutant.key not in known.verdicts]
+    chosen = [mutant for mutant in mutants(path) if int(mutant.key, 16) < share * 16 ** len(mutant.key)]
+    found = {mutant.key: (mutant, known.verdicts.get(mutant.key, "")) for mutant in chosen}
+    stages = list(zip(EXAMPLES, LONGEST, (tested.tests, (*tested.tests, *tested.more)), strict=True))
+    words = [f"survived {_digest(tests)}" for _, _, tests in stages]
+    for stage, (examples, longest, tests) in enumerate(stages[:1] if quick else stages):
+        done = {"killed", "timeout", *words[stage:]}
+        left = [mutant for mutant, verdict in found.values() if verdict not in done]
         with tempfile.TemporaryDirectory(prefix="prunedata-mutants-", ignore_cleanup_errors=True) as folder:
             trials = Trials(path, tests, examples, longest, Path(folder))
             for mutant, verdict in tqdm(trials.verdicts(left), desc=f"{file} {stage + 1}", total=len(left)):
-                found[mutant.key] = mutant, verdict
-                if verdict != "survived" or (stage and identity(file, mutant) in equivalent):
-                    known.add(mutant, verdict)
-    return found
+                told = words[stage] if verdict == "survived" else verdict
+                found[mutant.key] = mutant, told
+                known.add(mutant, told)
+    return {key: (mutant, verdict.partition(" ")[0]) for key, (mutant, verdict) in found.items()}
 
 
-def try_room(room: str, quick: bool) -> dict[str, Any]:
+def _digest(tests: Sequence[str]) -> str:
+    """Tells whether tests have changed."""
+    files = sorted({path for test in tests for path in (ROOT / test, *(ROOT / test).rglob("*.py")) if path.is_file()})
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+
+
+def try_room(room: str, share: float, quick: bool) -> dict[str, Any]:
     """Try all mutants of a room; what came of them, as it is recorded."""
     listed = read_equivalent()
-    files = {
-        file: summary(file, try_file(file, tested, listed, quick), listed)
-        for tested in ROOMS[room]
-        for file in tested.files
-    }
-    return {"room": room, "files": files, "made": _circumstances()}
+    tried = {file: try_file(file, tested, share, quick) for tested in ROOMS[room] for file in tested.files}
+    files = {file: summary(file, verdicts, listed) for file, verdicts in tried.items()}
+    return {"room": room, "files": files, "share": share, "made": _circumstances()}
 
 
 def _circumstances() -> dict[str, Any]:
@@ -108,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("rooms", nargs="*", metavar="room", help=f"some of {', '.join(ROOMS)} (all)")
     parser.add_argument("--table", action="store_true", help="only print the table of what is recorded")
+    parser.add_argument("--share", type=share_of, default=1.0, help="of the mutants, chosen by chance, from 0 to 1 (1)")
     parser.add_argument("--quick", action="store_true", help="leave it at the quick tests; nothing is recorded")
     options = parser.parse_args(arguments)
     unknown = set(options.rooms) - set(ROOMS)
@@ -119,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for folder in (KNOWN, RESULTS):
             folder.mkdir(parents=True, exist_ok=True)
         for room in options.rooms or ROOMS:
-            found = json.dumps(try_room(room, options.quick), indent=1, ensure_ascii=False) + "\n"
+            found = json.dumps(try_room(room, options.share, options.quick), indent=1, ensure_ascii=False) + "\n"
             place = KNOWN / f"{room}.json" if options.quick else RESULTS / f"{room}.json"
             place.write_text(found, encoding="utf-8")
     results = list(recorded())

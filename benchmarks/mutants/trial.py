@@ -10,10 +10,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +26,7 @@ from benchmarks.mutants.processes import bound, fork, wait
 
 __all__ = ["Trials", "warm_up"]
 
-WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful")
+WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful", "numpy.ma")
 Verdict = tuple[Mutant, str]
 
 
@@ -118,60 +117,63 @@ class Trials:
 
 
 class _Loop:
-    """Runs the collected tests as often as there are mutants, in a fork for each; the quickest tests first."""
+    """Runs the collected tests as often as there are mutants, in a fork for each.
+
+    First those that have killed most for their time, then the quickest.
+    """
 
     def __init__(self, trials: Trials, mutants: Sequence[Mutant], write: int) -> None:
         self.trials, self.mutants, self.write = trials, mutants, write
 
     def pytest_runtestloop(self, session: Any) -> bool:
         module = sys.modules[module_of(self.trials.path)]
-        seconds = {
-            name: took
-            for name, took in sorted(_durations(session).items(), key=itemgetter(1))
-            if took <= self.trials.longest
-        }
-        named = {item.nodeid: item for item in session.items}
-        session.items[:] = map(named.__getitem__, seconds)
-        limit = 5 + 4 * sum(seconds.values())
+        seconds = {name: took for name, took in _durations(session).items() if took <= self.trials.longest}
+        session.items[:] = [item for item in session.items if item.nodeid in seconds]
+        kills = dict.fromkeys(seconds, 0)
+        limit = 3 + 3 * sum(seconds.values())
         gc.collect()
         gc.freeze()  # forks share what is here as long as nobody counts it
         gc.disable()
         for mutant in self.mutants:
-            verdict = wait(fork(partial(_run_swapped, session, module, mutant, limit)), 8 * limit)
+            session.items.sort(key=lambda item: (-kills[item.nodeid] / seconds[item.nodeid], seconds[item.nodeid]))
+            verdict = wait(fork(partial(self._run_swapped, session, module, mutant, limit)), 8 * limit)
+            if verdict == "killed" and self._killer.exists():
+                kills[self._killer.read_text(encoding="utf-8")] += 1
             os.write(self.write, f"{verdict}\n".encode())
         return True
 
+    @property
+    def _killer(self) -> Path:
+        return self.trials.folder / "killer"
 
-def _run_swapped(session: Any, module: ModuleType, mutant: Mutant, limit: float) -> int:
-    bound(limit)
-    swap(module, mutant)
-    return _run_items(session, lambda item: None)
+    def _run_swapped(self, session: Any, module: ModuleType, mutant: Mutant, limit: float) -> int:
+        bound(limit)
+        swap(module, mutant)
+        for name in _run_items(session):
+            self._killer.write_text(name, encoding="utf-8")
+        return int(session.testsfailed > 0)
 
 
-def _run_items(session: Any, done: Callable[[Any], object]) -> int:
+def _run_items(session: Any) -> Iterator[str]:
+    """Run the tests up to the first that fails; yield the name of each when it begins."""
     items = session.items
     for item, following in zip(items, [*items[1:], None], strict=True):
+        yield item.nodeid
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
-            return 1
-        done(item)
-    return 0
+            return
 
 
 def _durations(session: Any) -> dict[str, float]:
-    """How long each test takes on the code as it is: CPU seconds by the test's id."""
+    """How long each test takes on the code as it is: CPU seconds by the test's id, above 0."""
     read, write = os.pipe()
 
     def time_items() -> int:
-        last = time.process_time()
-
-        def done(item: Any) -> None:
-            nonlocal last
-            now = time.process_time()
-            os.write(write, f"{now - last} {item.nodeid}\n".encode())
-            last = now
-
-        return _run_items(session, done)
+        begun = [(time.process_time(), name) for name in _run_items(session)]
+        ended = [*(seconds for seconds, _ in begun[1:]), time.process_time()]
+        for (start, name), end in zip(begun, ended, strict=True):
+            os.write(write, f"{max(end - start, 1e-3)} {name}\n".encode())
+        return int(session.testsfailed > 0)
 
     child = fork(time_items)
     os.close(write)
