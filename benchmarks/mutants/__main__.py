@@ -38,7 +38,7 @@ __all__ = ["main"]
 KNOWN = ROOT / "build" / "mutants"
 EXAMPLES = 15, 60
 """Of each property test: for all mutants, and for those that survive that."""
-LONGEST = 0.5, math.inf
+LONGEST = 0.2, math.inf
 """Tests that take more CPU seconds are left out, likewise."""
 
 
@@ -67,7 +67,8 @@ def try_file(file: str, tested: Tested, share: float, quick: bool) -> dict[str, 
         done = {"killed", "timeout", *words[stage:]}
         left = [mutant for mutant, verdict in found.values() if verdict not in done]
         with tempfile.TemporaryDirectory(prefix="prunedata-mutants-", ignore_cleanup_errors=True) as folder:
-            trials = Trials(path, tests, examples, longest, Path(folder))
+            durations = KNOWN / f"seconds-{words[stage].split()[1]}-{examples}.json"
+            trials = Trials(path, tests, examples, longest, Path(folder), durations)
             for mutant, verdict in tqdm(trials.verdicts(left), desc=f"{file} {stage + 1}", total=len(left)):
                 told = words[stage] if verdict == "survived" else verdict
                 found[mutant.key] = mutant, told

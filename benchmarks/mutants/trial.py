@@ -6,6 +6,7 @@ the code of the mutant. Otherwise it is of a process that has not imported the l
 
 import gc
 import importlib
+import json
 import os
 import sys
 import tempfile
@@ -53,6 +54,8 @@ class Trials:
         Tests that take more CPU seconds are left out.
     folder : Path
         What the tests write goes here.
+    durations : Path
+        Keeps how long the tests take, so that they run only once on the code as it is.
     """
 
     path: Path
@@ -60,6 +63,7 @@ class Trials:
     examples: int
     longest: float
     folder: Path
+    durations: Path
 
     def verdicts(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
         """Try some mutants; yield each, with ``"killed"``, ``"survived"`` or ``"timeout"``, as soon as it is known.
@@ -127,7 +131,10 @@ class _Loop:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         module = sys.modules[module_of(self.trials.path)]
-        seconds = {name: took for name, took in _durations(session).items() if took <= self.trials.longest}
+        if not self.trials.durations.exists():
+            self.trials.durations.write_text(json.dumps(_durations(session)), encoding="utf-8")
+        kept = json.loads(self.trials.durations.read_text(encoding="utf-8"))
+        seconds = {name: took for name, took in kept.items() if took <= self.trials.longest}
         session.items[:] = [item for item in session.items if item.nodeid in seconds]
         kills = dict.fromkeys(seconds, 0)
         limit = 3 + 3 * sum(seconds.values())
