@@ -67,8 +67,7 @@ def try_file(file: str, tested: Tested, share: float, quick: bool) -> dict[str, 
         done = {"killed", "timeout", *words[stage:]}
         left = [mutant for mutant, verdict in found.values() if verdict not in done]
         with tempfile.TemporaryDirectory(prefix="prunedata-mutants-", ignore_cleanup_errors=True) as folder:
-            durations = KNOWN / f"seconds-{words[stage].split()[1]}-{examples}.json"
-            trials = Trials(path, tests, examples, longest, Path(folder), durations)
+            trials = Trials(path, tests, examples, longest, Path(folder), KNOWN)
             for mutant, verdict in tqdm(trials.verdicts(left), desc=f"{file} {stage + 1}", total=len(left)):
                 told = words[stage] if verdict == "survived" else verdict
                 found[mutant.key] = mutant, told

@@ -54,7 +54,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
                     "running_loss",
                 )
             ],
-            ["tests/policies/test_policy.py", "tests/policies/test_running_loss.py"],
+            ["tests/policies/test_small_rules.py", "tests/policies/test_running_loss.py"],
             ["tests/policies", "tests/run/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],
@@ -73,7 +73,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     "store": [
         Tested(
             ["prunedata/store/pointer.py", "prunedata/store/reading.py", "prunedata/store/state.py"],
-            ["tests/store/test_foreign.py", "tests/store/test_written_before.py", "tests/store/test_damage.py"],
+            ["tests/store/test_pointer.py", "tests/store/test_foreign.py", "tests/store/test_damage.py"],
             ["tests/store/test_store.py", "tests/run/test_errors.py", "tests/findings/test_inspection.py", *RUNS],
         ),
         Tested(

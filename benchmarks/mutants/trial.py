@@ -5,6 +5,7 @@ the code of the mutant. Otherwise it is of a process that has not imported the l
 """
 
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +30,8 @@ from benchmarks.mutants.processes import bound, fork, wait
 __all__ = ["Trials", "warm_up"]
 
 WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful", "numpy.ma")
+QUICK = 1e-3
+"""Seconds that a test takes at least."""
 Verdict = tuple[Mutant, str]
 
 
@@ -55,7 +59,7 @@ class Trials:
     folder : Path
         What the tests write goes here.
     durations : Path
-        Keeps how long the tests take, so that they run only once on the code as it is.
+        A folder that keeps how long tests take, so that they run only once on the code as it is.
     """
 
     path: Path
@@ -131,10 +135,7 @@ class _Loop:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         module = sys.modules[module_of(self.trials.path)]
-        if not self.trials.durations.exists():
-            self.trials.durations.write_text(json.dumps(_durations(session)), encoding="utf-8")
-        kept = json.loads(self.trials.durations.read_text(encoding="utf-8"))
-        seconds = {name: took for name, took in kept.items() if took <= self.trials.longest}
+        seconds = {name: took for name, took in self._durations(session).items() if took <= self.trials.longest}
         session.items[:] = [item for item in session.items if item.nodeid in seconds]
         kills = dict.fromkeys(seconds, 0)
         limit = 3 + 3 * sum(seconds.values())
@@ -149,6 +150,16 @@ class _Loop:
             os.write(self.write, f"{verdict}\n".encode())
         return True
 
+    def _durations(self, session: Any) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for path, items in groupby(session.items, lambda item: item.path):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+            place = self.trials.durations / f"seconds-{path.stem}-{digest}-{self.trials.examples}.json"
+            if not place.exists():
+                place.write_text(json.dumps(_durations(session, list(items))), encoding="utf-8")
+            found |= json.loads(place.read_text(encoding="utf-8"))
+        return {item.nodeid: found.get(item.nodeid, QUICK) for item in session.items}
+
     @property
     def _killer(self) -> Path:
         return self.trials.folder / "killer"
@@ -156,14 +167,13 @@ class _Loop:
     def _run_swapped(self, session: Any, module: ModuleType, mutant: Mutant, limit: float) -> int:
         bound(limit)
         swap(module, mutant)
-        for name in _run_items(session):
+        for name in _run_items(session, session.items):
             self._killer.write_text(name, encoding="utf-8")
         return int(session.testsfailed > 0)
 
 
-def _run_items(session: Any) -> Iterator[str]:
-    """Run the tests up to the first that fails; yield the name of each when it begins."""
-    items = session.items
+def _run_items(session: Any, items: Sequence[Any]) -> Iterator[str]:
+    """Run tests up to the first that fails; yield the name of each when it begins."""
     for item, following in zip(items, [*items[1:], None], strict=True):
         yield item.nodeid
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -171,15 +181,15 @@ def _run_items(session: Any) -> Iterator[str]:
             return
 
 
-def _durations(session: Any) -> dict[str, float]:
-    """How long each test takes on the code as it is: CPU seconds by the test's id, above 0."""
+def _durations(session: Any, items: Sequence[Any]) -> dict[str, float]:
+    """How long each of some tests takes on the code as it is: CPU seconds by the test's id, above 0."""
     read, write = os.pipe()
 
     def time_items() -> int:
-        begun = [(time.process_time(), name) for name in _run_items(session)]
+        begun = [(time.process_time(), name) for name in _run_items(session, items)]
         ended = [*(seconds for seconds, _ in begun[1:]), time.process_time()]
         for (start, name), end in zip(begun, ended, strict=True):
-            os.write(write, f"{max(end - start, 1e-3)} {name}\n".encode())
+            os.write(write, f"{max(end - start, QUICK)} {name}\n".encode())
         return int(session.testsfailed > 0)
 
     child = fork(time_items)

@@ -69,7 +69,7 @@ tried = [
     changed("", "BLOCK = 256", "BLOCK = None", False),
 ]
 with tempfile.TemporaryDirectory() as folder:
-    trials = Trials(path, ["tests/run/test_order.py"], 2, 0.3, Path(folder), Path(folder) / "seconds.json")
+    trials = Trials(path, ["tests/run/test_order.py"], 2, 0.3, Path(folder), Path(folder))
     for mutant, verdict in trials.verdicts(tried):
         print(verdict)
 """
