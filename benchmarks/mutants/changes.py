@@ -1,8 +1,9 @@
 """The mutants of a source file: the file with one small change each, by the operators of mutmut."""
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -51,8 +52,8 @@ def mutants(path: Path) -> list[Mutant]:
     source = path.read_text(encoding="utf-8")
     module = MetadataWrapper(cst.parse_module(source)).module
     found: dict[str, Mutant] = {}
-    for place, node, changed in _changes(module, _Place()):
-        text = cast(cst.Module, module.deep_replace(node, changed)).code
+    for place, changed in _changes(module, _Place(), lambda node: cast(cst.Module, node)):
+        text = changed.code
         if text != source and _compiles(text):
             found.setdefault(text, Mutant(".".join(place.names), *_lines(source, text), text, place.inner))
     return list(found.values())
@@ -69,15 +70,34 @@ class _Place:
         return _Place((*self.names, node.name.value), isinstance(node, cst.FunctionDef) and child is node.body)
 
 
-def _changes(node: cst.CSTNode, place: _Place) -> Iterator[tuple[_Place, cst.CSTNode, cst.CSTNode]]:
+def _changes(
+    node: cst.CSTNode, place: _Place, rebuild: Callable[[cst.CSTNode], cst.Module]
+) -> Iterator[tuple[_Place, cst.Module]]:
+    """The modules that `rebuild` makes of what may stand in the place of a node, and of each node below it."""
     if _is_untouched(node):
         return
     for kind, operator in mutation_operators:
         if isinstance(node, kind):
-            for changed in operator(node):
-                yield place, node, changed
+            yield from ((place, rebuild(changed)) for changed in operator(node))
     for child in node.children:
-        yield from _changes(child, place.below(node, child))
+        yield from _changes(child, place.below(node, child), partial(_rebuilt, rebuild, node, child))
+
+
+def _rebuilt(
+    rebuild: Callable[[cst.CSTNode], cst.Module], node: cst.CSTNode, old: cst.CSTNode, new: cst.CSTNode
+) -> cst.Module:
+    return rebuild(_with(node, old, new))
+
+
+def _with(node: cst.CSTNode, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
+    """A node with another child: quicker than libcst's own way, which walks through the whole tree."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if value is old:
+            return node.with_changes(**{field.name: new})
+        if isinstance(value, Sequence) and any(each is old for each in value):
+            return node.with_changes(**{field.name: [new if each is old else each for each in value]})
+    raise LookupError(f"Expected a child of {type(node).__name__}. Got {type(old).__name__}.")
 
 
 def _is_untouched(node: cst.CSTNode) -> bool:

@@ -72,12 +72,12 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "store": [
         Tested(
-            ["prunedata/store/pointer.py", "prunedata/store/reading.py", "prunedata/store/state.py"],
-            ["tests/store/test_pointer.py", "tests/store/test_foreign.py", "tests/store/test_damage.py"],
-            ["tests/store/test_store.py", "tests/run/test_errors.py", "tests/findings/test_inspection.py", *RUNS],
+            ["prunedata/store/pointer.py", "prunedata/store/state.py"],
+            ["tests/store/test_pointer.py"],
+            ["tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/run/test_errors.py", *RUNS],
         ),
         Tested(
-            ["prunedata/store/run_store.py", "prunedata/store/slots.py"],
+            ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/reading.py"],
             ["tests/store/test_store.py", "tests/store/test_foreign.py"],
             ["tests/store/test_damage.py", "tests/store/test_one_writer.py", "tests/store/test_remote.py"],
         ),
