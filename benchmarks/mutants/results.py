@@ -1,7 +1,7 @@
 """What came of the mutants: as it is recorded, and as the page shows it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +54,18 @@ def _told(mutant: Mutant) -> Facts:
 
 def table(results: Iterable[Facts]) -> str:
     """A Markdown table, one line for each room and one for all. A timeout is a kill: the tests would not end."""
-    rows = [_row(f"`{found['room']}`", list(found["files"].values())) for found in results]
+    results = list(results)
+    rows = [[f"`{found['room']}`", f"{found['share']:.0%}", *_numbers(found["files"].values())] for found in results]
     every = [facts for found in results for facts in found["files"].values()]
-    counted = ("mutants", "killed", "of them by timeout", "equivalent", "survived")
-    columns = ("room", *counted, "killed, of all", "of those not equivalent")
-    return markdown(columns, [*rows, _row("all", every)])
+    counted = ("mutants tried", "killed", "of them by timeout", "equivalent", "survived")
+    columns = ("room", "share tried", *counted, "killed, of all", "of those not equivalent")
+    return markdown(columns, [*rows, ["all", "", *_numbers(every)]])
 
 
-def _row(name: str, files: Sequence[Facts]) -> list[str]:
+def _numbers(files: Iterable[Facts]) -> list[str]:
+    files = list(files)
     mutants, timeouts = sum(facts["mutants"] for facts in files), sum(facts["timeouts"] for facts in files)
     killed = timeouts + sum(facts["killed"] for facts in files)
     equivalent, survived = (sum(len(facts[name]) for facts in files) for name in ("equivalent", "survived"))
-    numbers = (mutants, killed, timeouts, equivalent, survived)
-    return [name, *(f"{n:,}" for n in numbers), f"{killed / mutants:.1%}", f"{killed / (mutants - equivalent):.1%}"]
+    counts = (mutants, killed, timeouts, equivalent, survived)
+    return [*(f"{n:,}" for n in counts), f"{killed / mutants:.1%}", f"{killed / (mutants - equivalent):.1%}"]

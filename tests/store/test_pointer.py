@@ -131,7 +131,7 @@ class TestState:
                 RunState.from_checkpoint(packed)
 
     def test_what_it_says(self):
-        full, fresh = state(arrays=COUNTS | {"high": COUNTS["hits"]}), state(arrays={})
+        full, fresh = state(arrays=COUNTS | {"high": COUNTS["hits"]}), RunState(**PLAIN_STATE)
         assert (full.samples, full.tolerance) == (4, 0.5)
         assert state(run=RUN | {"policy": {"name": "Random"}}).tolerance == 0.0
         assert full.hits is full.high is COUNTS["hits"]
@@ -155,10 +155,16 @@ class TestState:
     @pytest.mark.parametrize("name", COUNTS)
     def test_an_array_that_is_not_as_it_was_is_named(self, name):
         state().check_arrays({})
-        for wrong in (None, np.arange(4), np.zeros(5, np.uint8)):
+        for wrong, found in (
+            (None, "none"),
+            (np.arange(4, dtype="<i8"), r"shape \(4,\), dtype int64"),
+            (np.zeros(5, np.uint8), r"shape \(5,\), dtype uint8"),
+        ):
             arrays = {key: array for key, array in COUNTS.items() if key != name}
             arrays |= {} if wrong is None else {name: wrong}
-            with pytest.raises(PrunedataError, match=rf"Expected an array {name} of shape \(4,\), unsigned\. Got "):
+            with pytest.raises(
+                PrunedataError, match=rf"Expected an array {name} of shape \(4,\), unsigned\. Got {found}\."
+            ):
                 state(arrays=arrays).check_arrays({})
 
     def test_only_an_open_epoch_has_a_tally(self):
