@@ -1,5 +1,6 @@
 """What single policies say of themselves, on a handful of samples each."""
 
+import itertools
 import json
 import math
 
@@ -23,19 +24,19 @@ def known(*, hits=(), visits=(), counts=(), num_pruned=0, **arrays):
 
 
 @pytest.mark.parametrize(
-    ("policy", "plain"),
+    ("kind", "name", "number", "plain"),
     [
-        (DroppingCount(np.float32(0.5)), DroppingCount(0.5)),
-        (EasyPruning(tolerance=np.int64(2)), EasyPruning(tolerance=2.0)),
-        (LossRanked(np.float64(0.25)), LossRanked(0.25)),
-        (RunningLoss(np.float32(0.5)), RunningLoss(0.5)),
+        (DroppingCount, "tolerance", np.float32(0.5), 0.5),
+        (EasyPruning, "tolerance", np.int64(2), 2.0),
+        (LossRanked, "ratio", np.float64(0.25), 0.25),
+        (RunningLoss, "decay", np.float32(0.5), 0.5),
     ],
-    ids=lambda policy: type(policy).__name__,
 )
-def test_numpy_numbers_become_plain_ones(policy, plain):
-    assert policy == plain
-    assert json.loads(json.dumps(describe(policy))) == describe(plain)
-    assert {type(value) for value in vars(policy).values()} <= {float, str}
+def test_numpy_numbers_become_plain_ones(kind, name, number, plain):
+    policy = kind(**{name: number})
+    assert policy == kind(**{name: plain})
+    assert type(getattr(policy, name)) is float
+    assert json.loads(json.dumps(describe(policy)))[name] == plain
 
 
 @pytest.mark.parametrize("make", [DroppingCount, EasyPruning])
@@ -100,6 +101,21 @@ def test_the_group_to_prune_from_is_below_the_mean_or_as_large_as_the_ratio_asks
         last = sorted(math.inf if math.isnan(loss) else loss for loss in losses)[wanted - 1]
         below = [loss <= last or last == math.inf for loss in losses]
     assert group.tolist() == below
+
+
+@pytest.mark.parametrize(("num_pruned", "ratio", "group"), [(1, 0.5, 2), (1, 1 / 3, 3), (2, 0.5, 4)])
+def test_the_group_grows_by_the_next_lowest_losses(num_pruned, ratio, group):
+    """Only one of five losses lies below their mean."""
+    for losses in itertools.permutations([0.0, 7.0, 8.0, 9.0, 10.0]):
+        scores = LossRanked(ratio).scores(known(loss=losses, num_pruned=num_pruned))
+        assert np.array(losses)[scores == 1].tolist() == [loss for loss in losses if loss in sorted(losses)[:group]]
+
+
+def test_so_does_a_large_group():
+    losses = np.random.default_rng(0).permutation(np.arange(3000, dtype=np.float32) ** 2)
+    for num_pruned in range(700, 1500):
+        scores = LossRanked(0.5).scores(known(loss=-losses, num_pruned=num_pruned))
+        assert (scores == (-losses < np.sort(-losses)[2 * num_pruned])).all()
 
 
 def test_those_kept_of_the_group_weigh_for_all_of_it():
