@@ -57,15 +57,18 @@ class Known:
 
 
 def try_file(file: str, tested: Tested, share: float, quick: bool) -> dict[str, tuple[Mutant, str]]:
-    """Try that share of the mutants of a file: the verdict of each, by its key."""
+    """Try that share of the mutants of a file: the verdict of each, by its key; empty where it was never tried."""
     known, path = Known(file), ROOT / file
-    chosen = [mutant for mutant in mutants(path) if int(mutant.key, 16) < share * 16 ** len(mutant.key)]
-    found = {mutant.key: (mutant, known.verdicts.get(mutant.key, "")) for mutant in chosen}
+    found = {mutant.key: (mutant, known.verdicts.get(mutant.key, "")) for mutant in mutants(path)}
     stages = list(zip(EXAMPLES, LONGEST, (tested.tests, (*tested.tests, *tested.more)), strict=True))
     words = [f"survived {_digest(tests)}" for _, _, tests in stages]
     for stage, (examples, longest, tests) in enumerate(stages[:1] if quick else stages):
         done = {"killed", "timeout", *words[stage:]}
-        left = [mutant for mutant, verdict in found.values() if verdict not in done]
+        left = [
+            mutant
+            for key, (mutant, verdict) in found.items()
+            if verdict not in done and int(key, 16) < share * 16 ** len(key)
+        ]
         with tempfile.TemporaryDirectory(prefix="prunedata-mutants-", ignore_cleanup_errors=True) as folder:
             trials = Trials(path, tests, examples, longest, Path(folder), KNOWN)
             for mutant, verdict in tqdm(trials.verdicts(left), desc=f"{file} {stage + 1}", total=len(left)):
@@ -86,7 +89,7 @@ def try_room(room: str, share: float, quick: bool) -> dict[str, Any]:
     listed = read_equivalent()
     tried = {file: try_file(file, tested, share, quick) for tested in ROOMS[room] for file in tested.files}
     files = {file: summary(file, verdicts, listed) for file, verdicts in tried.items()}
-    return {"room": room, "files": files, "share": share, "made": _circumstances()}
+    return {"room": room, "files": files, "made": _circumstances()}
 
 
 def _circumstances() -> dict[str, Any]:
@@ -115,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("rooms", nargs="*", metavar="room", help=f"some of {', '.join(ROOMS)} (all)")
     parser.add_argument("--table", action="store_true", help="only print the table of what is recorded")
-    parser.add_argument("--share", type=share_of, default=1.0, help="of the mutants, chosen by chance, from 0 to 1 (1)")
-    parser.add_argument("--quick", action="store_true", help="leave it at the quick tests; nothing is recorded")
+    parser.add_argument("--share", type=share_of, default=1.0, help="of the mutants, by chance; 0 tries none (1)")
+    parser.add_argument("--quick", action="store_true", help="leave it at the tests that specify a file")
     options = parser.parse_args(arguments)
     unknown = set(options.rooms) - set(ROOMS)
     if unknown:
@@ -128,8 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder.mkdir(parents=True, exist_ok=True)
         for room in options.rooms or ROOMS:
             found = json.dumps(try_room(room, options.share, options.quick), indent=1, ensure_ascii=False) + "\n"
-            place = KNOWN / f"{room}.json" if options.quick else RESULTS / f"{room}.json"
-            place.write_text(found, encoding="utf-8")
+            (RESULTS / f"{room}.json").write_text(found, encoding="utf-8")
     results = list(recorded())
     print(table(results))
     return int(any(facts["survived"] for found in results for facts in found["files"].values()))

@@ -38,8 +38,9 @@ def summary(file: str, verdicts: Mapping[str, tuple[Mutant, str]], listed: Mappi
     """What came of the mutants of a file, with all that survived."""
     lived = [mutant for mutant, verdict in verdicts.values() if verdict == "survived"]
     explained = {mutant.key: listed.get(identity(file, mutant)) for mutant in lived}
-    words = [verdict for _, verdict in verdicts.values()]
+    words = [verdict for _, verdict in verdicts.values() if verdict]
     return {
+        "made": len(verdicts),
         "mutants": len(words),
         "killed": words.count("killed"),
         "timeouts": words.count("timeout"),
@@ -55,11 +56,11 @@ def _told(mutant: Mutant) -> Facts:
 def table(results: Iterable[Facts]) -> str:
     """A Markdown table, one line for each room and one for all. A timeout is a kill: the tests would not end."""
     results = list(results)
-    rows = [[f"`{found['room']}`", f"{found['share']:.0%}", *_numbers(found["files"].values())] for found in results]
+    rows = [[f"`{found['room']}`", *_numbers(found["files"].values())] for found in results]
     every = [facts for found in results for facts in found["files"].values()]
-    counted = ("mutants tried", "killed", "of them by timeout", "equivalent", "survived")
-    columns = ("room", "share tried", *counted, "killed, of all", "of those not equivalent")
-    return markdown(columns, [*rows, ["all", "", *_numbers(every)]])
+    counted = ("mutants", "tried", "killed", "of them by timeout", "equivalent", "survived")
+    columns = ("room", *counted, "killed, of those tried", "of those not equivalent")
+    return markdown(columns, [*rows, ["all", *_numbers(every)]])
 
 
 def _numbers(files: Iterable[Facts]) -> list[str]:
@@ -67,5 +68,5 @@ def _numbers(files: Iterable[Facts]) -> list[str]:
     mutants, timeouts = sum(facts["mutants"] for facts in files), sum(facts["timeouts"] for facts in files)
     killed = timeouts + sum(facts["killed"] for facts in files)
     equivalent, survived = (sum(len(facts[name]) for facts in files) for name in ("equivalent", "survived"))
-    counts = (mutants, killed, timeouts, equivalent, survived)
+    counts = (sum(facts["made"] for facts in files), mutants, killed, timeouts, equivalent, survived)
     return [*(f"{n:,}" for n in counts), f"{killed / mutants:.1%}", f"{killed / (mutants - equivalent):.1%}"]
