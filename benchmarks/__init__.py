@@ -8,6 +8,7 @@
     python -m benchmarks.report                how long the report of a run takes
     python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
     python -m benchmarks.kill.dealt            workers and a dealer that are killed: each sample is visited once
+    python -m benchmarks.mutants               small changes of the core: do the tests notice?
     python -m benchmarks.study.train           one run of the study
     python -m benchmarks.study.matrix          all runs of the study
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training

@@ -15,6 +15,7 @@ FOREIGN = {
     "_SubParsersAction",  # argparse's, for an annotation
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
     "_compile_loss",  # Keras': one loss for each sample, from a compiled model
+    "_exit",  # of os: a forked child ends without what its parent would do at its end
     "_is_open",  # zarr's: whether a store was opened
     "_replace",  # of namedtuples, and public in spite of its name
     "_batched", "_shuffle", "_unbatched", "_unlisted",  # WebDataset's own stages

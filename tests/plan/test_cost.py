@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
 
@@ -135,8 +136,17 @@ def test_measured_beside_predicted():
     assert CIFAR.measured(1000.0, 990.0, schedule, 0).ratio is None
     assert CIFAR.measured(1000.0, 1010.0, schedule, 0.2).measured_percent == pytest.approx(-1.0)
     assert set(found.to_dict()) == {"predicted_percent", "measured_percent", "ratio"}
+    assert CIFAR.measured(0.5, 0.25, schedule, 0.2).measured_percent == pytest.approx(50.0)
     with pytest.raises(ScheduleError, match="Expected regular_seconds to be a finite number above 0"):
         CIFAR.measured(0.0, 1.0, schedule, 0.2)
+    with pytest.raises(ScheduleError, match="Expected pruned_seconds to be a finite number of at least 0"):
+        CIFAR.measured(1000.0, -1.0, schedule, 0.2)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 9999), st.sampled_from(["", " "]))
+def test_a_percentage_is_the_fraction_that_it_says(samples, hundredths, space):
+    written = f"{hundredths // 100}.{hundredths % 100:02d}{space}%"
+    assert count_pruned(samples, written) == samples * hundredths // 10_000
 
 
 @given(st.integers(1, 10**7), st.integers(1, 9999))
@@ -203,6 +213,20 @@ def test_kept_is_rounded_up_to_whole_batches(samples, batch_size, data):
 def test_costs_that_make_no_sense_are_refused(change, message):
     with pytest.raises(ScheduleError, match=message):
         CostModel(**({"samples": 100, "batch_size": 10, "batch_time": 0.1} | change))
+
+
+def test_samples_and_batches_that_make_no_sense_are_named():
+    for count in (count_pruned, count_kept):
+        with pytest.raises(ScheduleError, match=r"Expected samples to be an integer\. Got 1\.5\."):
+            count(1.5, 0.2)
+    with pytest.raises(ScheduleError, match=r"Expected batch_size to be at least 1\. Got 0\."):
+        count_kept(100, 0.2, 0)
+
+
+def test_a_cost_model_of_numpy_numbers_is_one_of_plain_numbers():
+    found = asdict(CostModel(np.int64(100), np.int32(10), np.float64(0.5), np.float32(0.25)))
+    assert found == {"samples": 100, "batch_size": 10, "batch_time": 0.5, "overhead": 0.25}
+    assert [type(value) for value in found.values()] == [int, int, float, float]
 
 
 @given(

@@ -174,13 +174,37 @@ def test_windows_of_milestones():
     assert s == Schedule(200, (60, 60, 40, 40), 20, 5, 4, 2)
     assert [e for e in range(200) if s.resets(e)] == [0, 60, 120, 160]
     assert s.longest_window == 60
-    assert Schedule.from_milestones(30, [], 5, 5, 4).window == (30,)
+    assert s.windows == ((0, 60), (60, 60), (120, 40), (160, 40))
+    assert Schedule.from_milestones(30, [], 5, 5, 4) == Schedule(30, (30,), 5, 5, 4)
 
 
-@pytest.mark.parametrize("milestones", [[120, 60], [60, 60], [0, 60], [200], [60.0], [True]])
-def test_milestones_that_do_not_rise_inside_the_run_are_refused(milestones):
-    with pytest.raises(ScheduleError, match="Expected"):
-        Schedule.from_milestones(200, milestones, 20, 5, 4)
+def test_the_rate_may_drop_at_any_epoch_but_the_first():
+    assert Schedule.from_milestones(200, [1, 199], 20, 5, 4).window == (1, 198, 1)
+    assert Schedule.from_milestones(2, [1], 1, 1, 1).window == (1, 1)
+
+
+def test_one_epoch_is_a_run():
+    assert Schedule.from_milestones(1, [], 1, 1, 1).windows == Schedule.steady(1).windows == ((0, 1),)
+    for make in (lambda: Schedule.from_milestones(0, [], 1, 1, 1), lambda: Schedule.steady(0)):
+        with pytest.raises(ScheduleError, match=r"Expected epochs to be at least 1\. Got 0\."):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "milestones", "message"),
+    [
+        (200, [120, 60], r"Expected milestones that rise within 200 epochs. Got \[120, 60\]."),
+        (200, [60, 60], r"Expected milestones that rise within 200 epochs. Got \[60, 60\]."),
+        (200, [0, 60], "Expected each milestone to be from 1 to 199. Got 0."),
+        (200, [200], "Expected each milestone to be from 1 to 199. Got 200."),
+        (2, [2], "Expected each milestone to be from 1 to 1. Got 2."),
+        (200, [60.0], "Expected each milestone to be an integer. Got 60.0."),
+        (200, [True], "Expected each milestone to be an integer. Got True."),
+    ],
+)
+def test_milestones_that_do_not_rise_inside_the_run_are_refused(epochs, milestones, message):
+    with pytest.raises(ScheduleError, match=message):
+        Schedule.from_milestones(epochs, milestones, 20, 5, 4)
 
 
 @given(st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()), st.integers(1, 40), st.data())
@@ -277,7 +301,9 @@ def test_it_is_frozen_hashable_and_survives_pickle():
 
 @given(st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()))
 def test_a_schedule_goes_through_json(s):
-    assert Schedule.from_dict(json.loads(json.dumps(s.to_dict()))) == s
+    plain = json.loads(json.dumps(s.to_dict()))
+    assert plain == s.to_dict()
+    assert Schedule.from_dict(plain) == s
 
 
 @pytest.mark.parametrize("stored", [None, [], {}, {"epochs": 5}, Schedule(*PAPER).to_dict() | {"extra": 1}])
@@ -375,3 +401,8 @@ def test_a_steady_schedule_prunes_every_epoch_from_its_start_on(epochs):
 @given(schedules())
 def test_whether_it_ever_prunes(schedule):
     assert schedule.ever_prunes == bool(schedule.pruned_epochs)
+
+
+def test_one_pruned_epoch_is_pruning():
+    assert Schedule(2, 2, 1, 1, 1).pruned_epochs == (1,)
+    assert Schedule(2, 2, 1, 1, 1).ever_prunes

@@ -98,6 +98,22 @@ def test_losses_that_tie_are_judged_as_a_loop_judges_them(equal):
     assert find_hits(losses, sizes, means).tolist() == hits_of_a_loop(losses, sizes)
 
 
+@pytest.mark.parametrize("zeros", [1, 2, 3])
+@pytest.mark.parametrize("equal", [0.1, 0.3, 0.7, 1.1])
+def test_so_are_losses_that_tie_with_the_tolerance(equal, zeros):
+    """Of so many zeros to each loss, every loss lies at ``mean * (1 + zeros)``, but for rounding."""
+    sizes = np.array([n * (1 + zeros) for n in (100, 333, 1000)])
+    losses = np.concatenate([np.repeat([equal, 0.0], [n, n * zeros]) for n in sizes // (1 + zeros)])
+    means = batch_means(losses, sizes)
+    assert find_hits(losses, sizes, means, float(zeros)).tolist() == hits_of_a_loop(losses, sizes, float(zeros))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_limit_beyond_all_losses_is_no_hit_and_no_warning(dtype):
+    losses, sizes = np.full(4, np.finfo(dtype).max / 8, dtype), np.array([4])
+    assert not find_hits(losses, sizes, batch_means(losses.astype(np.float64), sizes), 20.0).any()
+
+
 def test_a_loss_at_the_mean_is_no_hit_and_tolerance_does_not_flip_below_zero():
     def hits(losses, tolerance=0.0):
         sizes = np.array([len(losses)])

@@ -1,6 +1,7 @@
 """The order of an epoch: a permutation, of which pruning takes samples away and nothing else."""
 
 import itertools
+import zlib
 
 import numpy as np
 import pytest
@@ -119,6 +120,19 @@ def test_a_window_is_where_it_is_said_to_be():
 def test_a_run_walks_tomorrow_as_it_walked_today():
     ids = ids_of(epoch_order(np.ones(12, dtype=np.bool_), seed=0, epoch=0))
     assert ids == [7, 5, 9, 1, 4, 10, 0, 8, 6, 2, 11, 3], "changed orders break the resuming of runs that exist"
+
+
+@pytest.mark.parametrize(
+    ("samples", "digest"),
+    [(2**18, 1185231648), (2**18 + 1, 2313915115), (2**21, 2402703192), (2**21 + 300, 1788309384)],
+    ids=["shuffled at once", "in two buckets", "a whole window", "beyond a window"],
+)
+def test_so_does_a_long_one(samples, digest):
+    """Window, blocks and buckets are part of the order: a run of millions that goes on needs the same."""
+    found = 0
+    for ids in epoch_order(np.ones(samples, dtype=np.bool_), seed=3, epoch=5):
+        found = zlib.crc32(ids.astype("<i8").tobytes(), found)
+    assert found == digest
 
 
 PIECES = st.lists(hnp.arrays(np.uint32, st.integers(0, 12)), max_size=8)

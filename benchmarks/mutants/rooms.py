@@ -1,0 +1,90 @@
+"""What is mutated, and by which tests a mutant should be killed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["ROOMS", "Tested"]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Files of one room, and their tests; paths from the root of the repository.
+
+    Attributes
+    ----------
+    files : sequence of str
+        What is mutated.
+    tests : sequence of str
+        Tested first: what specifies the files.
+    more : sequence of str
+        Tested with what survives that: what uses the files.
+    """
+
+    files: Sequence[str]
+    tests: Sequence[str]
+    more: Sequence[str] = ()
+
+
+RUNS = ("tests/run/test_pruner.py", "tests/run/test_loop.py")
+
+ROOMS: Mapping[str, Sequence[Tested]] = {
+    "schedule": [
+        Tested(["prunedata/plan/schedule.py"], ["tests/plan/test_schedule.py"], ["tests/plan", *RUNS]),
+    ],
+    "cost": [
+        Tested(["prunedata/plan/cost.py"], ["tests/plan/test_cost.py"], ["tests/plan", *RUNS]),
+        Tested(["prunedata/findings/savings.py"], ["tests/findings/test_savings.py"], ["tests/findings"]),
+    ],
+    "counts": [
+        Tested(["prunedata/run/counts.py"], ["tests/run/test_counts.py"], ["tests/run/test_lengthened.py", *RUNS]),
+        Tested(["prunedata/run/sample_arrays.py"], ["tests/run/test_sample_arrays.py"], ["tests/policies", *RUNS]),
+    ],
+    "selection": [
+        Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
+        Tested(
+            ["prunedata/policies/protocol.py", "prunedata/policies/built_in.py"],
+            ["tests/policies/test_protocol.py", "tests/policies/test_built_in.py"],
+            ["tests/policies", "tests/testing/test_check_policy.py", "tests/run/test_sample_arrays.py", *RUNS],
+        ),
+        Tested(
+            [
+                f"prunedata/policies/{name}.py"
+                for name in (
+                    "dropping_count", "easy_pruning", "high", "last_loss", "loss_ranked", "random", "ranks",
+                    "running_loss",
+                )
+            ],
+            ["tests/policies/test_small_rules.py", "tests/policies/test_running_loss.py"],
+            ["tests/policies", "tests/run/test_sample_arrays.py", "tests/findings", *RUNS],
+        ),
+    ],
+    "order": [
+        Tested(
+            ["prunedata/run/order.py"],
+            ["tests/run/test_order.py"],
+            RUNS,
+        ),
+        Tested(
+            ["prunedata/run/epoch.py"],
+            ["tests/run/test_pruner.py", "tests/run/test_errors.py", "tests/run/test_loop.py"],
+            ["tests/policies", *RUNS],
+        ),
+    ],
+    "store": [
+        Tested(
+            ["prunedata/store/pointer.py", "prunedata/store/state.py"],
+            ["tests/store/test_pointer.py"],
+            ["tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/run/test_errors.py", *RUNS],
+        ),
+        Tested(
+            ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/reading.py"],
+            ["tests/store/test_store.py", "tests/store/test_foreign.py"],
+            ["tests/store/test_damage.py", "tests/store/test_one_writer.py", "tests/store/test_remote.py"],
+        ),
+        Tested(
+            ["prunedata/store/durable.py", "prunedata/store/lock.py"],
+            ["tests/store/test_durable.py", "tests/store/test_one_writer.py"],
+            ["tests/store/test_store.py", "tests/store/test_remote.py"],
+        ),
+    ],
+}  # fmt: skip

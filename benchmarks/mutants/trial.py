@@ -1,0 +1,202 @@
+"""Mutants tried: the tests run in a forked process, in which a mutant stands in the place of what it was made of.
+
+Where only the body of a function differs, the fork is of a process that has collected the tests, and the function gets
+the code of the mutant. Otherwise it is of a process that has not imported the library yet, and imports the mutant.
+"""
+
+import gc
+import hashlib
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from benchmarks.mutants.changes import Mutant
+from benchmarks.mutants.placing import ROOT, can_swap, import_instead, module_of, swap
+from benchmarks.mutants.processes import bound, fork, wait
+
+__all__ = ["Trials", "warm_up"]
+
+WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful", "numpy.ma")
+QUICK = 1e-3
+"""Seconds that a test takes at least."""
+Verdict = tuple[Mutant, str]
+
+
+def warm_up() -> None:
+    """Import what all trials need, once, but nothing that can be mutated."""
+    for name in WARM:
+        importlib.import_module(name)
+    sys.pycache_prefix = str(Path(tempfile.gettempdir()) / "prunedata-mutants-pycache")
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Tests to try the mutants of a file with.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    tests : sequence of str
+        Files or folders, from the root of the repository.
+    examples : int
+        Of each property test.
+    longest : float
+        Tests that take more CPU seconds are left out.
+    folder : Path
+        What the tests write goes here.
+    durations : Path
+        A folder that keeps how long tests take, so that they run only once on the code as it is.
+    """
+
+    path: Path
+    tests: Sequence[str]
+    examples: int
+    longest: float
+    folder: Path
+    durations: Path
+
+    def verdicts(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """Try some mutants; yield each, with ``"killed"``, ``"survived"`` or ``"timeout"``, as soon as it is known.
+
+        Raises
+        ------
+        RuntimeError
+            If tests fail on the file as it is.
+        """
+        inner = [mutant for mutant in mutants if can_swap(self.path, mutant)]
+        outer = [mutant for mutant in mutants if mutant not in inner]
+        if inner:
+            yield from self._inner(inner)
+        for mutant in outer:
+            yield mutant, wait(fork(partial(self._import_and_run, mutant)), 60.0)
+
+    # -- changes of a function's body
+
+    def _inner(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """The mutants in turn, from a process that has collected the tests; it says a word for each."""
+        read, write = os.pipe()
+        child = fork(lambda: self._pytest([_Loop(self, mutants, write)]))
+        os.close(write)
+        with open(read, encoding="utf-8") as words:
+            yield from zip(mutants, map(str.strip, words), strict=False)
+        _, status = os.waitpid(child, 0)
+        if status:
+            raise RuntimeError(f"Expected {', '.join(self.tests)} to pass. Got {(self.folder / 'said').read_text()}")
+
+    # -- other changes
+
+    def _import_and_run(self, mutant: Mutant) -> int:
+        bound(60)
+        import_instead(self.path, mutant)
+        return self._pytest([])
+
+    def _pytest(self, plugins: Sequence[object]) -> int:
+        said = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        os.chdir(self.folder)
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("prunedata", "tests")]:
+            del sys.modules[name]
+        # Whether a test fails, not by which smallest example, and with the same examples for every mutant.
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile(
+            "mutants", deadline=None, max_examples=self.examples, derandomize=True, database=None, phases=phases
+        )
+        os.environ |= {"HYPOTHESIS_PROFILE": "mutants", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        options = ["-x", "-q", "--no-header", "--tb=native", "-m", "not slow", "-p", "no:cacheprovider"]
+        options += ["-p", "_hypothesis_pytestplugin", "-p", "pytest_timeout", "-o", "tmp_path_retention_policy=none"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported before pytest knows it
+        options += [f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), f"--basetemp={self.folder / 'tmp'}"]
+        return int(pytest.main([*options, *(str(ROOT / test) for test in self.tests)], list(plugins)))
+
+
+class _Loop:
+    """Runs the collected tests as often as there are mutants, in a fork for each.
+
+    First those that have killed most for their time, then the quickest.
+    """
+
+    def __init__(self, trials: Trials, mutants: Sequence[Mutant], write: int) -> None:
+        self.trials, self.mutants, self.write = trials, mutants, write
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        module = sys.modules[module_of(self.trials.path)]
+        seconds = {name: took for name, took in self._durations(session).items() if took <= self.trials.longest}
+        session.items[:] = [item for item in session.items if item.nodeid in seconds]
+        kills = dict.fromkeys(seconds, 0)
+        limit = 3 + 3 * sum(seconds.values())
+        gc.collect()
+        gc.freeze()  # forks share what is here as long as nobody counts it
+        gc.disable()
+        for mutant in self.mutants:
+            session.items.sort(key=lambda item: (-kills[item.nodeid] / seconds[item.nodeid], seconds[item.nodeid]))
+            verdict = wait(fork(partial(self._run_swapped, session, module, mutant, limit)), 8 * limit)
+            if verdict == "killed" and self._killer.exists():
+                kills[self._killer.read_text(encoding="utf-8")] += 1
+            os.write(self.write, f"{verdict}\n".encode())
+        return True
+
+    def _durations(self, session: Any) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for path, items in groupby(session.items, lambda item: item.path):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+            place = self.trials.durations / f"seconds-{path.stem}-{digest}-{self.trials.examples}.json"
+            if not place.exists():
+                place.write_text(json.dumps(_durations(session, list(items))), encoding="utf-8")
+            found |= json.loads(place.read_text(encoding="utf-8"))
+        return {item.nodeid: found.get(item.nodeid, QUICK) for item in session.items}
+
+    @property
+    def _killer(self) -> Path:
+        return self.trials.folder / "killer"
+
+    def _run_swapped(self, session: Any, module: ModuleType, mutant: Mutant, limit: float) -> int:
+        bound(limit)
+        swap(module, mutant)
+        for name in _run_items(session, session.items):
+            self._killer.write_text(name, encoding="utf-8")
+        return int(session.testsfailed > 0)
+
+
+def _run_items(session: Any, items: Sequence[Any]) -> Iterator[str]:
+    """Run tests up to the first that fails; yield the name of each when it begins."""
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        yield item.nodeid
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return
+
+
+def _durations(session: Any, items: Sequence[Any]) -> dict[str, float]:
+    """How long each of some tests takes on the code as it is: CPU seconds by the test's id, above 0."""
+    read, write = os.pipe()
+
+    def time_items() -> int:
+        begun = [(time.process_time(), name) for name in _run_items(session, items)]
+        ended = [*(seconds for seconds, _ in begun[1:]), time.process_time()]
+        for (start, name), end in zip(begun, ended, strict=True):
+            os.write(write, f"{max(end - start, QUICK)} {name}\n".encode())
+        return int(session.testsfailed > 0)
+
+    child = fork(time_items)
+    os.close(write)
+    with open(read, encoding="utf-8") as lines:
+        found = {name: float(took) for took, name in (line.rstrip("\n").split(" ", 1) for line in lines)}
+    verdict = wait(child, 600)
+    if verdict != "survived":
+        raise RuntimeError(f"Expected the tests to pass on the code as it is. Got {verdict}.")
+    return found

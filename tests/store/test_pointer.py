@@ -1,0 +1,184 @@
+"""The pointer and the state alone, in memory: what is written is read, and nothing else passes for it."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import Schedule
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from prunedata.store.pointer import decode_pointer, encode_pointer
+from prunedata.store.state import RunState
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class TestPointer:
+    @given(st.integers(0, 2**40), st.text(), st.dictionaries(st.text(), PLAIN), st.dictionaries(st.text(), PLAIN))
+    def test_what_is_written_is_read(self, generation, writer, arrays, state):
+        pointer, raw = encode_pointer(generation, writer, arrays, state)
+        assert decode_pointer(raw, "here") == pointer
+        assert {"generation": generation, "writer": writer, "arrays": arrays, "state": state}.items() <= pointer.items()
+
+    def test_it_is_the_document_of_a_zarr_group(self):
+        node = json.loads(encode_pointer(3, "me", {}, {})[1])
+        assert (node.pop("zarr_format"), node.pop("node_type")) == (3, "group")
+        assert node["attributes"].keys() == {"prunedata"}
+        assert list(node["attributes"]["prunedata"]) == ["format", "generation", "writer", "arrays", "state", "digest"]
+
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            (lambda node: node["attributes"]["prunedata"].update(generation=4), DamagedStore, "match its digest"),
+            (lambda node: node["attributes"]["prunedata"].update(more=None), DamagedStore, "match its digest"),
+            (lambda node: node["attributes"]["prunedata"].pop("writer"), DamagedStore, "match its digest"),
+            (lambda node: node["attributes"]["prunedata"].pop("digest"), DamagedStore, "match its digest"),
+            (lambda node: node.update(node_type="array"), DamagedStore, "match its digest"),
+            (lambda node: node.update(zarr_format=2), DamagedStore, "match its digest"),
+            (lambda node: node.pop("node_type"), DamagedStore, "match its digest"),
+            (lambda node: node["attributes"]["prunedata"].update(format=2), ForeignStore, "format 1 at here.*format 2"),
+            (lambda node: node["attributes"].update(prunedata=7), ForeignStore, "format 1 at here. Got format 7"),
+            (lambda node: node["attributes"].pop("prunedata"), ForeignStore, "a run of prunedata at here"),
+            (lambda node: node.update(attributes=["prunedata"]), ForeignStore, "a run of prunedata at here"),
+            (lambda node: node.pop("attributes"), ForeignStore, "a run of prunedata at here"),
+        ],
+    )
+    def test_anything_else_is_refused(self, change, error, message):
+        node = json.loads(encode_pointer(3, "me", {}, {})[1])
+        change(node)
+        with pytest.raises(error, match=message):
+            decode_pointer(json.dumps(node).encode(), "here")
+
+    @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe{}"])
+    def test_what_is_no_json_is_damaged(self, raw):
+        with pytest.raises(DamagedStore, match=r"Expected JSON in here/zarr\.json"):
+            decode_pointer(raw, "here")
+
+    @pytest.mark.parametrize("raw", [b"[]", b"3", b'"prunedata"'])
+    def test_json_of_another_kind_is_foreign(self, raw):
+        with pytest.raises(ForeignStore, match="Expected a run of prunedata at here"):
+            decode_pointer(raw, "here")
+
+
+SCHEDULE = Schedule(3, window=3, start=1, block=1, pruned_per_block=1).to_dict()
+RUN = {"samples": 4, "schedule": SCHEDULE, "prune": 1, "policy": {"name": "DroppingCount", "tolerance": 0.5}, "seed": 3}
+RECORD = {"pruned": False, "kept": 4, "observed": 4, "seconds": 1.5, "mean_loss": 0.5, "overhead": 0.0}
+PLAIN_STATE = {
+    "run": RUN, "schedule": SCHEDULE, "epoch": 2, "open": True, "complete": False, "excused": 1, "observed": 3,
+    "meter": {"seconds": 1.5, "overhead": 0.0, "loss_sum": 0.0}, "history": [{"number": n} | RECORD for n in (0, 1)],
+}  # fmt: skip
+COUNTS = {name: np.arange(4, dtype=np.uint8) + n for n, name in enumerate(("counts", "hits", "visits", "tally"))}
+
+
+def state(**changes):
+    return RunState(**(PLAIN_STATE | {"arrays": COUNTS} | changes))
+
+
+class TestState:
+    @pytest.mark.parametrize("more", [{}, {"advice": {"do": "this"}}, {"processes": 2}])
+    def test_it_goes_through_json(self, more):
+        plain = state(**more).to_json()
+        assert plain == PLAIN_STATE | more
+        again = RunState.from_json(json.loads(json.dumps(plain)), COUNTS)
+        assert again.to_json() == plain
+        assert again.arrays == COUNTS
+
+    def test_the_history_is_a_copy(self):
+        plain = state().to_json()
+        plain["history"][0]["kept"] = 0
+        assert PLAIN_STATE["history"][0]["kept"] == 4
+
+    @pytest.mark.parametrize("name", PLAIN_STATE)
+    def test_each_part_has_its_kind(self, name):
+        for wrong in (None, "text", 1.5):
+            with pytest.raises(PrunedataError, match=f"Expected the state of a run, {name} being a"):
+                RunState.from_json(PLAIN_STATE | {name: wrong}, {})
+        with pytest.raises(PrunedataError, match=f"{name} being a {type(PLAIN_STATE[name]).__name__}. Got None."):
+            RunState.from_json({key: value for key, value in PLAIN_STATE.items() if key != name}, {})
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"observed": True}, "observed being a int. Got True"),
+            ({"history": [{}, 3]}, "each record of its history being a dict"),
+            ({"advice": "more"}, "advice being a dict. Got 'more'"),
+            ({"processes": 0}, "the state's processes to be at least 1. Got 0"),
+            ({"processes": 1.0}, "the state's processes to be an integer"),
+        ],
+    )
+    def test_so_have_those_that_need_not_be_there(self, change, message):
+        with pytest.raises(PrunedataError, match=message):
+            RunState.from_json(PLAIN_STATE | change, {})
+
+    def test_it_goes_through_a_checkpoint(self):
+        again = RunState.from_checkpoint(state(processes=2).to_checkpoint())
+        assert again.to_json() == state(processes=2).to_json()
+        assert {name: (array.dtype, array.tolist()) for name, array in again.arrays.items()} == {
+            name: (array.dtype, array.tolist()) for name, array in COUNTS.items()
+        }
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"format": 2}, {"state": None}, {"arrays": None}, {"arrays": {"counts": {"dtype": "|u1"}}},
+         {"arrays": {"counts": {"dtype": "<u4", "data": b"123"}}}],
+    )  # fmt: skip
+    def test_another_checkpoint_is_refused(self, change):
+        for packed in (state().to_checkpoint() | change, None, []):
+            with pytest.raises(PrunedataError, match=r"^Expected what state_dict\(\) returned\."):
+                RunState.from_checkpoint(packed)
+
+    def test_what_it_says(self):
+        full, fresh = state(arrays=COUNTS | {"high": COUNTS["hits"]}), RunState(**PLAIN_STATE)
+        assert (full.samples, full.tolerance) == (4, 0.5)
+        assert state(run=RUN | {"policy": {"name": "Random"}}).tolerance == 0.0
+        assert full.hits is full.high is COUNTS["hits"]
+        assert full.visits is COUNTS["visits"]
+        assert full.counted("counts") is COUNTS["counts"]
+        assert fresh.high is None
+        for zeros in (fresh.hits, fresh.visits, fresh.counted("counts")):
+            assert (zeros.dtype.kind, zeros.tolist()) == ("u", [0, 0, 0, 0])
+
+    def test_another_run_is_named_by_what_differs(self):
+        state().check_run(dict(RUN))
+        for other, told in (
+            (RUN | {"seed": 4}, r"\(seed: expected 4, got 3\)"),
+            (RUN | {"batch_size": 8}, r"\(batch_size: expected 8, got None\)"),
+            ({name: value for name, value in RUN.items() if name != "seed"}, r"\(seed: expected None, got 3\)"),
+            (RUN | {"samples": 5, "seed": 4}, r"\(samples: expected 5, got 4; seed: expected 4, got 3\)"),
+        ):
+            with pytest.raises(ForeignStore, match=told):
+                state().check_run(other)
+
+    @pytest.mark.parametrize("name", COUNTS)
+    def test_an_array_that_is_not_as_it_was_is_named(self, name):
+        state().check_arrays({})
+        for wrong, found in (
+            (None, "none"),
+            (np.arange(4, dtype="<i8"), r"shape \(4,\), dtype int64"),
+            (np.zeros(5, np.uint8), r"shape \(5,\), dtype uint8"),
+        ):
+            arrays = {key: array for key, array in COUNTS.items() if key != name}
+            arrays |= {} if wrong is None else {name: wrong}
+            with pytest.raises(
+                PrunedataError, match=rf"Expected an array {name} of shape \(4,\), unsigned\. Got {found}\."
+            ):
+                state(arrays=arrays).check_arrays({})
+
+    def test_only_an_open_epoch_has_a_tally(self):
+        arrays = {name: array for name, array in COUNTS.items() if name != "tally"}
+        state(arrays=arrays, open=False).check_arrays({})
+        with pytest.raises(PrunedataError, match="Expected an array tally"):
+            state(arrays=arrays).check_arrays({})
+
+    def test_arrays_of_a_policy_have_their_dtype(self):
+        wanted = {"loss": np.dtype("f4")}
+        state(arrays=COUNTS | {"loss": np.zeros(4, "f4")}).check_arrays(wanted)
+        for wrong in ({}, {"loss": np.zeros(4, "f8")}, {"loss": np.zeros(3, "f4")}):
+            with pytest.raises(PrunedataError, match=r"Expected an array loss of shape \(4,\), float32\. Got "):
+                state(arrays=COUNTS | wrong).check_arrays(wanted)
