@@ -4,7 +4,7 @@
     python -m benchmarks.demo                  what pruning saves on real images, as `make demo`
     python -m benchmarks.overhead              what the library itself costs
     python -m benchmarks.streams               what pruning saves on a stream
-    python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
+    python -m benchmarks.faults                kills, power cuts and other attacks: nothing may be lost or wrong
     python -m benchmarks.study.train           one run of the study
     python -m benchmarks.study.matrix          all runs of the study
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training
