@@ -14,6 +14,7 @@ DATA = {"benchmarks/results"}
 FOREIGN = {
     "_SubParsersAction",  # argparse's, for an annotation
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
+    "_exit",  # os._exit: how a forked child ends
     "_compile_loss",  # Keras': one loss for each sample, from a compiled model
     "_is_open",  # zarr's: whether a store was opened
     "_replace",  # of namedtuples, and public in spite of its name

@@ -29,7 +29,7 @@ from benchmarks.faults.attacks.power_cuts import PowerCuts
 from benchmarks.faults.attacks.sequences import Sequences
 from benchmarks.faults.calls import can_watch
 
-__all__ = ["ATTACKS", "main"]
+__all__ = ["ATTACKS", "BY_NAME", "PORTION", "main"]
 
 ATTACKS: tuple[type[Attack], ...] = (
     KillsAtInstants,
@@ -44,8 +44,8 @@ ATTACKS: tuple[type[Attack], ...] = (
     DamagedStores,
     DamagedIndexes,
 )
-_BY_NAME = {attack.name: attack for attack in ATTACKS}
-_PORTION = 500
+BY_NAME = {attack.name: attack for attack in ATTACKS}
+PORTION = 500
 """Attempts that are recorded together, so that a long search may be stopped at any time."""
 
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.faults", description="Attack runs, and count what is lost or silently wrong."
     )
     add = parser.add_argument
-    add("attacks", nargs="*", metavar="ATTACK", choices=[*_BY_NAME, "table", []], help=f"all: {', '.join(_BY_NAME)}")
+    add("attacks", nargs="*", metavar="ATTACK", choices=[*BY_NAME, "table", []], help=f"all: {', '.join(BY_NAME)}")
     add("--seed", type=int, help="decides all that is left to chance; default: another one each time")
     add("--cases", type=positive, metavar="N", help="attempts of each attack")
     add("--seconds", type=float, metavar="S", help="at most so long for each attack")
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if "table" in given.attacks:
         return _table(given)
-    attacks = [_BY_NAME[name] for name in given.attacks] or list(ATTACKS)
+    attacks = [BY_NAME[name] for name in given.attacks] or list(ATTACKS)
     if given.case is not None and len(given.attacks) != 1:
         parser.error("Expected one attack beside --case.")
     seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
@@ -100,7 +100,7 @@ def _recorded(
     done = sum(facts["tried"] for facts in before if attack.many or facts["seed"] == seed)
     found: list[Outcome] = []
     while not tries or done < tries:
-        portion = min(tries - done, _PORTION) if tries else _PORTION
+        portion = min(tries - done, PORTION) if tries else PORTION
         # Those that have no end begin anew with another seed; the others go on in the order of this one.
         own, first = (seed + len(before) + len(found), 0) if attack.many else (seed, done)
         outcome = search(attack, own, tries=portion, seconds=given.seconds, first=first, tick=tick)

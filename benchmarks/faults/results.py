@@ -69,7 +69,7 @@ def added_up(searches: Iterable[Facts]) -> dict[str, Facts]:
 
 
 def table(searches: Iterable[Facts], attacks: Sequence[type[Attack]]) -> str:
-    """A Markdown table of searches, a row for each attack; those that end with a raw error count as wrong."""
+    """A Markdown table of searches, a row for each attack; of how many cases there are, if they can be counted."""
     found = added_up(searches)
     columns = (
         "attack",
@@ -85,7 +85,7 @@ def table(searches: Iterable[Facts], attacks: Sequence[type[Attack]]) -> str:
         [
             f"`{attack.name}`",
             attack.about,
-            f"{sums['tried']:,}",
+            f"{sums['tried']:,} of {sums['of']:,}" if sums["of"] else f"{sums['tried']:,}",
             f"{sums['exact'] + sums['refused']:,}",
             f"{sums['refused']:,}",
             *(f"{sums[kind]:,}" for kind in ("lost", "wrong", "unclear")),

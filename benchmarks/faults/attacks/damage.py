@@ -23,7 +23,7 @@ CUTS = 20
 class _Damaged(Attack):
     """A case is a byte of a file, of which one bit is flipped, or one of some lengths to which the file is cut."""
 
-    many, few = 0, 300
+    many, few = 0, 200
 
     @abstractmethod
     def pattern(self) -> Path:

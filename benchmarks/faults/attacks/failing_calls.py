@@ -34,7 +34,7 @@ class FailingCalls(Attack):
 
     name = "failing-calls"
     about = "a system call on the store's files fails once, by one of six errors, as a store is opened or committed to"
-    many, few, needs_calls = 0, 60, True
+    many, few, needs_calls = 0, 40, True
 
     @cached_property
     def _cases(self) -> list[tuple[str, int]]:

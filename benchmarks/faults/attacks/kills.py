@@ -82,13 +82,13 @@ class _Kills(Attack):
 class KillsAtInstants(_Kills):
     name = "kills"
     about = "SIGKILL at a random instant, over and over, of a training in numpy that resumes from its store"
-    many, few = 5000, 40
+    many, few = 7000, 40
 
 
 class KillsAtCalls(_Kills):
     name = "kills-at-calls"
     about = "SIGKILL before one of its system calls on the store's files, drawn at random; else the same"
-    many, few, needs_calls = 5000, 40, True
+    many, few, needs_calls = 3000, 40, True
     most = 800
     """Calls that a life may make, at most."""
 
@@ -100,4 +100,4 @@ class KillsInTorch(_Kills):
     name = "kills-torch"
     about = "SIGKILL at a random instant of a training in PyTorch that resumes within an epoch from its checkpoint"
     training = "benchmarks.faults.training.in_torch"
-    many, few = 300, 6
+    many, few = 200, 4

@@ -24,7 +24,7 @@ class PowerCuts(Attack):
 
     name = "power-cuts"
     about = "power cut: any part of what was not synchronised is lost, torn or kept, contents and names alike"
-    many, few, needs_calls = 10_000, 200, True
+    many, few, needs_calls = 10_000, 100, True
 
     def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
         place = self.place(case)

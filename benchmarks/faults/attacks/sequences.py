@@ -24,7 +24,7 @@ class Sequences(Attack):
 
     name = "sequences"
     about = "calls in a random order (begin, observe, excuse, break, end, commit, load, resume), beside plain loops"
-    many, few = 3000, 60
+    many, few = 3000, 30
 
     def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
         play = _Play(self.place(case), chance)
