@@ -14,6 +14,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -95,21 +96,40 @@ def _searched(attack: type[Attack], seed: int, given: argparse.Namespace) -> lis
 def _recorded(
     attack: type[Attack], seed: int, tries: int, given: argparse.Namespace, tick: Callable[[], object]
 ) -> list[Outcome]:
-    """Search in portions that are recorded one by one; an attack whose cases can be counted goes on where it was."""
+    """Search in portions that are recorded one by one, and go on with what was recorded before."""
     before = [facts for facts in results.read(given.results) if facts["attack"] == attack.name]
-    done = sum(facts["tried"] for facts in before if attack.many or facts["seed"] == seed)
     found: list[Outcome] = []
-    while not tries or done < tries:
-        portion = min(tries - done, PORTION) if tries else PORTION
-        # Those that have no end begin anew with another seed; the others go on in the order of this one.
-        own, first = (seed + len(before) + len(found), 0) if attack.many else (seed, done)
-        outcome = search(attack, own, tries=portion, seconds=given.seconds, first=first, tick=tick)
+    while True:
+        known = [*before, *(outcome.to_dict() for outcome in found)]
+        if attack.many:  # there is no end of them: so another seed each time
+            done = sum(facts["tried"] for facts in known)
+            own, first, most = seed + len(known), 0, tries - done
+        else:
+            own, (first, most) = seed, _gap([facts for facts in known if facts["seed"] == seed])
+            done = sum(outcome.tried for outcome in found)
+            most = min(most, tries - done) if tries else most
+        if most <= 0:
+            return found
+        outcome = search(attack, own, tries=min(most, PORTION), seconds=given.seconds, first=first, tick=tick)
         if not outcome.tried:
-            break
+            return found
         results.add(given.results, outcome)
         found.append(outcome)
-        done += outcome.tried
-    return found
+
+
+def _gap(searches: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """The first cases, in the order of a seed, that its searches have passed over, and how many these are.
+
+    Of another version of the library there may be another number of cases, and so another order.
+    """
+    if not searches:
+        return 0, PORTION
+    total, at = searches[-1]["of"], 0
+    for facts in sorted((one for one in searches if one["of"] == total), key=lambda one: one["first"]):
+        if facts["first"] > at:
+            return at, facts["first"] - at
+        at = max(at, facts["first"] + facts["tried"])
+    return at, total - at
 
 
 def _table(given: argparse.Namespace) -> int:

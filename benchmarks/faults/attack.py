@@ -42,11 +42,13 @@ class Attempt:
 class Outcome:
     """What a search found: how many attempts ended how, and the first of those that did not end well.
 
-    ``of`` is how many different attempts there are, 0 if they cannot be counted.
+    ``of`` is how many different attempts there are, 0 if they cannot be counted; ``first`` how many of them, in the
+    order of the seed, were passed over.
     """
 
     attack: str
     seed: int
+    first: int = 0
     tried: int = 0
     exact: int = 0
     refused: int = 0
@@ -134,7 +136,7 @@ def search(
     began = monotonic()
     with tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
         running = attack(Path(temporary), seed)
-        outcome = Outcome(attack.name, seed, of=running.total)
+        outcome = Outcome(attack.name, seed, first, of=running.total)
         most = tries or attack.many or running.total
         for number in islice(_cases(running, case), first, None):
             if outcome.tried >= most or (seconds is not None and monotonic() - began > seconds):

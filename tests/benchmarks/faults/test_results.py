@@ -81,8 +81,13 @@ def test_a_recorded_search_goes_on_where_it_was(coins, tmp_path, monkeypatch, ca
     assert len(coins.seen) == 7
     program.main([*arguments, "--all"])
     assert sorted(coins.seen) == list(range(12))
-    assert [facts["tried"] for facts in results.read(tmp_path)] == [5, 2, 5]
-    assert capsys.readouterr().err.count("--case") == 3
+    assert [(facts["first"], facts["tried"]) for facts in results.read(tmp_path)] == [(0, 5), (5, 2), (7, 5)]
+    file = tmp_path / "coins.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    coins.seen.clear()
+    program.main([*arguments, "--all"])
+    assert len(coins.seen) == 5  # those that are missing
+    assert capsys.readouterr().err.count("--case") > 3
     program.main(["table", "--results", str(tmp_path)])
     assert "| 12 of 12 | 9        |" in capsys.readouterr().out
     assert program.main(["table", "--json", "--results", str(tmp_path)]) == 0
