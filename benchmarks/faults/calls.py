@@ -11,11 +11,12 @@ import os
 import platform
 import signal
 import struct
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["CALLS", "CallOnFile", "Notifier", "can_watch", "hand_over_calls"]
+__all__ = ["CALLS", "CallOnFile", "Notifier", "can_watch", "fork", "hand_over_calls"]
 
 
 class _Number(NamedTuple):
@@ -103,7 +104,7 @@ def can_watch() -> bool:
     """Whether this system lets a parent answer its child's system calls."""
     if _SECCOMP is None or not hasattr(os, "fork") or platform.system() != "Linux":
         return False
-    pid = os.fork()
+    pid = fork()
     if not pid:
         try:
             hand_over_calls()
@@ -111,6 +112,13 @@ def can_watch() -> bool:
             os._exit(1)
         os._exit(0)
     return os.waitpid(pid, 0)[1] == 0
+
+
+def fork() -> int:
+    """As ``os.fork``, in a process whose other threads, as zarr's, only wait; Python warns of any."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def hand_over_calls() -> int:

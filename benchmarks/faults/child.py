@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from time import monotonic
 
-from benchmarks.faults.calls import CallOnFile, Notifier, hand_over_calls
+from benchmarks.faults.calls import CallOnFile, Notifier, fork, hand_over_calls
 
 __all__ = ["Child", "Decide", "Say"]
 
@@ -52,10 +52,7 @@ class Child:
         ours, other = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():
-            # Python warns of threads. Those of this process, zarr's, only wait when it forks.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
+        self.pid = fork()
         if not self.pid:
             os.close(self._pipe)
             ours.close()
