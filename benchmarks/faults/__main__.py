@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.faults", description="Attack runs, and count what is lost or silently wrong."
     )
     add = parser.add_argument
-    add("attacks", nargs="*", metavar="ATTACK", choices=[*BY_NAME, "table", []], help=f"all: {', '.join(BY_NAME)}")
+    add("attacks", nargs="*", metavar="ATTACK", help=f"default: all of {', '.join(BY_NAME)}")
     add("--seed", type=int, help="decides all that is left to chance; default: another one each time")
     add("--cases", type=positive, metavar="N", help="attempts of each attack")
     add("--seconds", type=float, metavar="S", help="at most so long for each attack")
@@ -67,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--page", action="store_true", help="with table: put it into docs/reliability.md")
     add("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
-    if "table" in given.attacks:
+    if given.attacks == ["table"]:
         return _table(given)
+    if unknown := set(given.attacks) - set(BY_NAME):
+        parser.error(f"Expected attacks from {', '.join(BY_NAME)}, or table alone. Got {', '.join(sorted(unknown))}.")
     attacks = [BY_NAME[name] for name in given.attacks] or list(ATTACKS)
     if given.case is not None and len(given.attacks) != 1:
         parser.error("Expected one attack beside --case.")

@@ -133,10 +133,10 @@ def search(
     tick : callable
         Called at each try.
     """
-    began = monotonic()
     with tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
         running = attack(Path(temporary), seed)
         outcome = Outcome(attack.name, seed, first, of=running.total)
+        began = monotonic()
         most = tries or attack.many or running.total
         for number in islice(_cases(running, case), first, None):
             if outcome.tried >= most or (seconds is not None and monotonic() - began > seconds):

@@ -110,3 +110,9 @@ def test_one_case_needs_one_attack(capsys):
     with pytest.raises(SystemExit):
         program.main(["--case", "3"])
     assert "Expected one attack beside --case" in capsys.readouterr().err
+
+
+def test_an_attack_that_there_is_not_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        program.main(["kills", "hope"])
+    assert "Expected attacks from kills," in capsys.readouterr().err
