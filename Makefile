@@ -1,5 +1,5 @@
 # make demo | test | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
-#   make demo DATA=path/to/cifar10 EPOCHS=60     make demo NOISE=0.4     make demo FRAMEWORK=webdataset
+#   make demo DATA=path/to/cifar10 EPOCHS=60     make demo SAVING=1     make demo FRAMEWORK=webdataset
 #   make test ARGS="-k schedule"                  make PYTHON=python3.12 test
 
 PYTHON ?= python3
@@ -18,8 +18,9 @@ export NO_MKDOCS_2_WARNING := 1
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo   train LeNet three ways on real images and show the time saved (DATA=folder EPOCHS=n)"
-	@echo "          NOISE=0.4: with 40 % of the training labels made wrong at random, where pruning pays"
+	@echo "make demo   train LeNet on real images with 40 % of the labels wrong: regular, pruned, random, fewer epochs"
+	@echo "          NOISE=0.2 or 0: another share of wrong labels; DATA=folder EPOCHS=n: another data set, length"
+	@echo "          SAVING=1: the paper's rule on clean labels, and the time that it saves"
 	@echo "          FRAMEWORK=webdataset|tensorflow|iterable: from a stream, beside the same images map-style"
 	@echo "make test   run every test (ARGS='-k name' to choose)"
 	@echo "make check  linters, types, import rules, docs"
@@ -27,7 +28,7 @@ help:
 	@echo "make clean  remove .venv and everything built"
 
 demo: $(VENV)/.demo$(FRAMEWORK)
-	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NOISE),--noise $(NOISE))
+	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NOISE),--noise $(NOISE)) $(if $(SAVING),--saving)
 
 # One thread a worker: the workers already fill the cores. loadscope keeps a class, and what it builds, on one
 # worker; loadgroup would be finer, but pytest-xdist 3.8 groups nothing under pytest 9.2.

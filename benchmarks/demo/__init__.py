@@ -1,7 +1,8 @@
-"""The demo: what pruning saves, and what it costs in accuracy, on real images.
+"""The demo: what pruning gives where labels are wrong, and what it saves, on real images.
 
-    python -m benchmarks.demo                      a table, and the loss curves as prunedata-demo.png
+    python -m benchmarks.demo                      a table and prunedata-demo.png: accuracy where labels are wrong
+    python -m benchmarks.demo --saving             a table and prunedata-demo.png: time saved by the paper's rule
     python -m benchmarks.demo --framework NAME     a table: the same training on a stream, beside map-style
 
-``make demo`` runs them. docs/pictures/demo-cifar10.png is the picture of ``--data`` CIFAR-10, with ``--picture``.
+``make demo`` runs them. docs/pictures/demo-cifar10.png is the picture of ``--saving --data`` CIFAR-10.
 """

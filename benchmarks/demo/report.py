@@ -1,6 +1,6 @@
 """What the demo found: facts for JSON, and a table to read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
@@ -9,7 +9,7 @@ from benchmarks.demo.training import Setting, TrainingRun, paired_percent
 from prunedata import CostModel
 from prunedata.plan.cost import count_pruned
 
-__all__ = ["facts", "table"]
+__all__ = ["aligned", "facts", "table"]
 
 HEADINGS = (
     "run",
@@ -76,6 +76,11 @@ def _run(setting: Setting, model: CostModel, run: TrainingRun, regular: Training
 def table(result: Mapping[str, Any]) -> str:
     """Return the facts as a table with one row a run, and what must be said beside it."""
     rows = [HEADINGS, *(_cells(name, run) for name, run in result["runs"].items())]
+    return "\n".join(["", *aligned(rows), "", *_remarks(result)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of equal length as lines, the first above a rule; all cells but the first stand to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -85,7 +90,7 @@ def table(result: Mapping[str, Any]) -> str:
         for row in rows
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(["", *lines, "", *_remarks(result)])
+    return lines
 
 
 def _cells(name: str, run: Mapping[str, Any]) -> tuple[str, ...]:
@@ -119,6 +124,5 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
         *remarks,
         "Test accuracy is the mean of the last three epochs, of one seed.",
         f"Loss curves: {result['picture']}",
-        "On clean labels pruning costs accuracy; it pays where labels are wrong at random. "
-        "Try `make demo NOISE=0.4`, and see docs/results.md.",
+        "On clean labels pruning costs accuracy; it pays where labels are wrong: `make demo`, and docs/results.md.",
     ]

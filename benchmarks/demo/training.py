@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ MOMENTUM, WEIGHT_DECAY, RATE_DROP = 0.9, 5e-4, 0.2
 
 @dataclass(frozen=True)
 class Setting:
-    """What all runs share. The learning rate drops to a fifth where a window of `schedule` begins."""
+    """What all runs share. The learning rate drops to a fifth at `drops`, or where a window of `schedule` begins."""
 
     data: Data
     network: str
@@ -48,6 +48,7 @@ class Setting:
     batch_size: int
     learning_rate: float
     seed: int
+    drops: tuple[int, ...] | None = None
 
     def loader(self) -> DataLoader[tuple[Tensor, int]]:
         """Return an ordinary DataLoader over the training set, shuffled by the seed."""
@@ -64,7 +65,8 @@ class Learner:
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), setting.learning_rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
         )
-        drops = [first for first, _ in setting.schedule.windows if first > 0]
+        windows = [first for first, _ in setting.schedule.windows if first > 0]
+        drops = windows if setting.drops is None else list(setting.drops)
         self.rate = torch.optim.lr_scheduler.MultiStepLR(self.optimizer, drops, RATE_DROP)
 
 
@@ -103,7 +105,9 @@ def regular_run(setting: Setting) -> TrainingRun:
     return TrainingRun(learner, _regular(setting, learner, batch_times), batch_times=batch_times)
 
 
-def pruned_run(setting: Setting, policy: Policy, load: Callable[[Pruner], Any] | None = None) -> TrainingRun:
+def pruned_run(
+    setting: Setting, policy: Policy | Literal["auto"], load: Callable[[Pruner], Any] | None = None
+) -> TrainingRun:
     """Return a run that prunes by `policy`; `load` makes its loader, of the setting's if it is not given."""
     pruner = new_pruner(setting, policy)
     learner = Learner(setting)
@@ -111,7 +115,7 @@ def pruned_run(setting: Setting, policy: Policy, load: Callable[[Pruner], Any] |
     return TrainingRun(learner, _pruned(loader, learner, pruner), pruner)
 
 
-def new_pruner(setting: Setting, policy: Policy) -> Pruner:
+def new_pruner(setting: Setting, policy: Policy | Literal["auto"]) -> Pruner:
     """Return the pruner of a run."""
     return Pruner(
         len(setting.data.train),
@@ -120,6 +124,7 @@ def new_pruner(setting: Setting, policy: Policy) -> Pruner:
         policy=policy,
         seed=setting.seed,
         batch_size=setting.batch_size,
+        classes=setting.data.classes if policy == "auto" else None,
     )
 
 

@@ -1,8 +1,9 @@
 """The frontier of accuracy against visits: its runs, tables and picture.
 
-python -m benchmarks.frontier run --data FOLDER --labels NPZ
-python -m benchmarks.frontier table [--json | --page docs/frontier.md]
-python -m benchmarks.frontier picture -o docs/pictures/frontier-head.png
+python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier table [--json | --page docs/frontier-tables.md]
+python -m benchmarks.frontier summary [--page docs/frontier.md]
+python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 """
 
 import argparse
@@ -14,14 +15,15 @@ from pathlib import Path
 import torch
 
 from benchmarks.frontier.grid import SEEDS, plans, run
-from benchmarks.frontier.head import Settings
-from benchmarks.frontier.material import KINDS, load
-from benchmarks.frontier.picture import draw
-from benchmarks.frontier.plan import ARMS
+from benchmarks.frontier.plan import ARMS, KINDS
+from benchmarks.frontier.report.picture import draw
+from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
+from benchmarks.frontier.report.summary import summary
+from benchmarks.frontier.report.table import BEGIN, all_tables, as_json, fill
 from benchmarks.frontier.results import RESULTS, Facts, read
-from benchmarks.frontier.table import as_json, fill, tables
+from benchmarks.frontier.subjects import SUBJECTS
 
-CACHE = Path(__file__).parents[1] / "results" / "checkpoints" / "frontier.npz"
+CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,32 +39,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
-    material = load(given.data, given.labels, given.cache)
-    run(plans(given.kinds, given.seeds, given.arms), material.task, given.results, Settings())
+    subject = SUBJECTS[given.subject]
+    cache = given.cache or CACHES / f"frontier-{given.subject}.npz"
+    material = subject.load(given.data, given.labels, cache)
+    kinds = [kind for kind in subject.kinds if kind in (given.kinds or KINDS)]
+    run(plans(kinds, given.seeds, given.arms), material.task, given.results / given.subject, subject.settings)
     return 0
 
 
 def _table(given: argparse.Namespace) -> int:
     results = _read(given)
     if given.json:
-        print(json.dumps(as_json(results), indent=2))
-    elif given.page is None:
-        print(tables(results), end="")
+        print(json.dumps({subject: as_json(of) for subject, of in results.items()}, indent=2))
     else:
-        given.page.write_text(fill(given.page, results), encoding="utf-8")
+        _write(given.page, BEGIN, all_tables(results))
     return 0
+
+
+def _summary(given: argparse.Namespace) -> int:
+    _write(given.page, BEGIN_SUMMARY, summary(_read(given)))
+    return 0
+
+
+def _write(page: Path | None, begin: str, text: str) -> None:
+    if page is None:
+        print(text, end="")
+    else:
+        page.write_text(fill(page, begin, text), encoding="utf-8")
 
 
 def _picture(given: argparse.Namespace) -> int:
-    print(f"Written to {draw(given.out, _read(given))}", file=sys.stderr)
+    for of in _read(given).values():
+        print(f"Written to {draw(given.out, of)}", file=sys.stderr)
     return 0
 
 
-def _read(given: argparse.Namespace) -> list[Facts]:
-    results = read(given.results, given.kinds)
-    if not results:
+def _read(given: argparse.Namespace) -> dict[str, list[Facts]]:
+    """The recorded runs by subject."""
+    subjects = SUBJECTS if given.subject is None else [given.subject]
+    results = {subject: read(given.results / subject, given.kinds) for subject in subjects}
+    found = {subject: of for subject, of in results.items() if of}
+    if not found:
         raise ValueError(f"Expected runs recorded in {given.results}. Got none: python -m benchmarks.frontier run.")
-    return results
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,9 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", parents=[common], help="run what is not recorded yet"))
     table = commands.add_parser("table", parents=[common], help="print the tables")
     table.add_argument("--json", action="store_true", help="as one JSON object")
-    table.add_argument("--page", type=Path, metavar="MD", help="write them between the markers of this page instead")
-    table.set_defaults(do=_table)
+    short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
+    for command, do in ((table, _table), (short, _summary)):
+        command.add_argument("--subject", choices=SUBJECTS, help="default: all")
+        command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")
+        command.set_defaults(do=do)
     picture = commands.add_parser("picture", parents=[common], help="draw accuracy over visits")
+    picture.add_argument("--subject", choices=SUBJECTS, default="head", help="default: %(default)s")
     picture.add_argument("-o", "--out", type=Path, required=True, metavar="PNG", help="the file to write")
     picture.set_defaults(do=_picture)
     return parser
@@ -85,12 +108,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="FOLDER", help="CIFAR-10: train-*.parquet and test-*.parquet")
-    add("--labels", type=Path, required=True, metavar="NPZ", help="CIFAR-10N's labels, in the order of those rows")
+    add("--subject", choices=SUBJECTS, default="head", help="a network and its data; default: %(default)s")
+    add("--data", type=Path, required=True, metavar="FOLDER", help="the subject's files")
+    add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels, in the order of CIFAR-10's rows, for head")
     add("--seeds", nargs="+", type=int, default=SEEDS, help="default: 0 1 2")
     add("--arms", nargs="+", choices=ARMS, help="default: all")
     add("--threads", type=int, default=1, help="of torch; default: %(default)s")
-    add("--cache", type=Path, default=CACHE, metavar="NPZ", help="where features are kept, made if it isn't there")
+    add("--cache", type=Path, metavar="NPZ", help="where features are kept, made if it isn't there")
     parser.set_defaults(do=_run)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.frontier.head import Settings, train
-from benchmarks.frontier.material import KINDS, HeadTask
-from benchmarks.frontier.plan import ARMS, Plan
+from benchmarks.frontier.data.material import HeadTask
+from benchmarks.frontier.plan import ARMS, KINDS, Plan
 from benchmarks.frontier.results import Facts, add, read
+from benchmarks.frontier.train import Settings, train
 
 __all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
 
@@ -63,7 +63,8 @@ def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], 
         "visits": sum(visits), "saved_percent": round(100 * (1 - sum(visits) / (plan.epochs * len(task.train))), 2),
         "accuracy": epochs[-1].accuracy, "seconds": round(time.process_time() - began, 1),
         "hardware": _processor(), "versions": {name: version(name) for name in ("numpy", "torch")},
-        "settings": asdict(settings), "wrong_percent": round(100 * float(task.wrong.mean()), 2),
+        "settings": {**asdict(settings), "hidden": list(settings.hidden)},
+        "wrong_percent": round(100 * float(task.wrong.mean()), 2),
         "curves": {
             "visits": visits, "accuracy": [epoch.accuracy for epoch in epochs],
             "validation": [epoch.validation for epoch in epochs], "found": [epoch.found for epoch in epochs],

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ARMS", "LENGTHS", "PRUNED_LENGTHS", "SHARES", "USUAL", "HeadArm", "Plan"]
+__all__ = ["ARMS", "KINDS", "LENGTHS", "PRUNED_LENGTHS", "SHARES", "USUAL", "HeadArm", "Plan"]
 
 USUAL = 30
 """Epochs that somebody would choose who doesn't know of wrong labels: the network then knows most labels by heart."""
@@ -10,8 +10,12 @@ LENGTHS = (3, 5, 7, 9, 12, 15, 20, 30, 45)
 """Epochs of regular training: a tenth of the usual to one and a half of it."""
 PRUNED_LENGTHS = (5, 10, 15, 20, 25, 30)
 """Epochs of pruned training."""
-SHARES = {"worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2}
+SHARES = {
+    "worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2, "pairs20": 0.2,
+}  # fmt: skip
 """Share of the samples that a pruned epoch leaves out: as many as are wrong, and of clean labels a fifth."""
+KINDS = tuple(SHARES)
+"""All kinds of labels, what decides most first."""
 
 
 @dataclass(frozen=True)

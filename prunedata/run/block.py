@@ -4,7 +4,6 @@ They come in batch by batch, and recording a batch is two copies into a prealloc
 checked, its batches' means are taken, and it is handed on.
 """
 
-from array import array
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any
@@ -21,8 +20,6 @@ __all__ = ["Block"]
 
 CAPACITY = 1 << 16
 """Losses a block holds: enough to spread the cost of a call, few enough to stay in a cache."""
-TAKEN = -1
-"""Ends a list of batches that was taken out to be worked on."""
 
 
 class Block:
@@ -58,38 +55,42 @@ class Block:
         self._ids = np.empty(CAPACITY, dtype=np.int64)
         self._narrow = np.empty(CAPACITY, dtype=np.float32)
         self._wide = np.empty(CAPACITY, dtype=np.float64)
-        self._ids_view = self._ids.data
+        self._ends = np.zeros(CAPACITY + 1, dtype=np.int64)
+        self._ids_view, self._ends_view = self._ids.data, self._ends.data
         self._use(self._narrow)
         self.close()
 
     def open(self) -> None:
         """Begin an epoch: forget what waits, and check the next batch at once, as loops err from the start."""
-        self._ends = array("q", (0,))
+        self._empty()
         self.batches = self._room = 0
         self._is_open = True
 
     def close(self) -> None:
         """Forget what waits, and refuse batches from now on."""
-        self._ends = array("q", (0,))
+        self._empty()
         self.batches = self._room = 0
         self._is_open = False
+
+    def _empty(self) -> None:
+        """Fill from the front again. Batch number n lies from ``ends[n]`` to ``ends[n + 1]``."""
+        self._fill = 0  # where the next batch begins
+        self._added = self._worked_on = 0  # batches in the block
 
     def add(self, ids: Any, losses: Any) -> None:
         """Record one batch: ``ids`` of an integer and ``losses`` of a floating dtype, both of shape (n,)."""
         # This runs once a batch for the whole run. A memoryview copies in a third of the time of an array, and by
         # itself rejects what is not of its own dtype, shape and length; that falls through to the slow path, which
-        # converts it or says what is wrong with it. A batch is there from the moment in which its end is: whatever
-        # interrupts before, as Ctrl-C, leaves nothing of it.
-        ends = self._ends
-        fill = ends[-1]
+        # converts it or says what is wrong with it. The line before `return` puts the batch there, and as it calls
+        # nothing, no signal comes in its middle. A handler that flushes before that line changes nothing it reads.
+        fill = self._fill
         try:
             end = fill + len(ids)
             if fill < end <= self._room:
                 self._ids_view[fill:end] = ids
                 self._losses_view[fill:end] = losses
-                ends.append(end)
-                if self._ends is ends or ends[-1] == TAKEN:
-                    return
+                self._added, self._fill, self._ends_view[self._added] = self._added + 1, end, end
+                return
         except (TypeError, ValueError, BufferError, NotImplementedError):
             pass
         self._add_slowly(ids, losses)
@@ -110,18 +111,21 @@ class Block:
         block = self._narrow if narrow else self._wide
         self.thread = get_ident()
         with self._whole:
+            full = alone or self._fill + ids.size > CAPACITY or block is not self._losses
             try:
-                if alone or self._ends[-1] + ids.size > CAPACITY or block is not self._losses:
+                if full:
                     self.flush()
             finally:  # a bad batch among those that waited does not take this one with it
+                if full:
+                    self._empty()
                 self._use(block)
                 if alone:
                     self._consume(ids, losses, np.array([ids.size]))
                 else:
-                    fill = self._ends[-1]
+                    fill = self._fill
                     end = fill + ids.size
                     self._ids[fill:end], self._losses[fill:end] = ids, losses
-                    self._ends.append(end)
+                    self._added, self._fill, self._ends_view[self._added] = self._added + 1, end, end
                 self._room = CAPACITY
 
     def _use(self, losses: Recorded) -> None:
@@ -136,17 +140,15 @@ class Block:
             If batches have ids out of range or losses that are not finite. It names these batches and samples;
             they are left out and all others are recorded.
         """
-        if len(self._ends) == 1:
+        if self._worked_on == self._added:
             return
         with self._whole:
-            if len(self._ends) == 1:  # a signal's handler came first
-                return
-            taken, self._ends = self._ends, array("q", (0,))
-            ends = np.array(taken)
-            taken.append(TAKEN)  # for a signal's handler that came here in the middle of add()
-            sizes = ends[1:] - ends[:-1]  # np.diff takes longer
-            fill = int(ends[-1])
-            self._consume(self._ids[:fill], self._losses[:fill], sizes)
+            ends = self._ends[self._worked_on : self._added + 1]
+            self._worked_on = self._added  # and nothing else: a signal's handler may have come in the middle of add()
+            first, last = int(ends[0]), int(ends[-1])
+            if first < last:
+                sizes = ends[1:] - ends[:-1]  # np.diff takes longer
+                self._consume(self._ids[first:last], self._losses[first:last], sizes)
 
     def _consume(self, ids: Ids, losses: Recorded, sizes: Sizes) -> None:
         first, self.batches = self.batches, self.batches + len(sizes)
@@ -163,8 +165,10 @@ class Block:
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
         # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
         # into memory that is kept. New memory for every block would cost the system more than the sums cost us.
-        wide = (self._wide if losses.size <= CAPACITY else np.empty(losses.size))[: losses.size]
-        if losses.base is not self._wide:
+        if losses.base is self._wide:
+            wide = np.asarray(losses, dtype=np.float64)  # itself
+        else:
+            wide = (self._wide if losses.size <= CAPACITY else np.empty(losses.size))[: losses.size]
             np.copyto(wide, losses)
         with np.errstate(invalid="ignore", over="ignore"):
             return batch_means(wide, sizes)

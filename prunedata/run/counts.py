@@ -168,9 +168,9 @@ class SampleCounts:
         # A rate of hits would be wrong if one of the two saturated before the other.
         most = int(self.visits.max(initial=0)) + int(tally.visits.max(initial=0))
         kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
-        hits, visits = self.hits.astype(kind), self.visits.astype(kind)
-        saturating_add(hits, tally.hits)
-        saturating_add(visits, tally.visits)
+        hits, visits = tally.hits.astype(kind), tally.visits.astype(kind)
+        hits += self.hits
+        visits += self.visits
         return SampleCounts(self.counts_with(tally, reset=reset), hits, visits)
 
     def widened(self, longest_window: int) -> "SampleCounts":

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import prunedata
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_BY_CI = ("make ",)
@@ -144,6 +146,24 @@ def test_the_picture_of_the_folders_shows_what_is_there():
     tree = load("tree")
     assert "pruner.py" in tree.tree()
     assert tree.PAGE.read_text(encoding="utf-8") == tree.page(), "run: python docs/tree.py --write"
+
+
+def test_the_reference_has_every_public_name():
+    shown = set(re.findall(r"(?m)^::: (\S+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")))
+    public = {name: getattr(prunedata, name) for name in prunedata.__all__ if not name.startswith("__")}
+    missing = [
+        name for name, each in public.items() if not {f"prunedata.{name}", getattr(each, "__module__", None)} & shown
+    ]
+    adapters = {path for path in (ROOT / "adapters").iterdir() if (path / "__init__.py").exists()}
+    adapters |= {path for path in (ROOT / "adapters").glob("*.py") if path.name != "__init__.py"}
+    missing += [path.stem for path in adapters if f"prunedata.adapters.{path.stem}" not in shown]
+    assert not missing
+
+
+def test_the_page_of_errors_has_every_message():
+    listed = load("messages")
+    assert sum(map(len, listed.messages().values())) > 150
+    assert listed.PAGE.read_text(encoding="utf-8") == listed.page(), "run: python docs/messages.py --write"
 
 
 def test_the_picture_of_a_schedule_is_as_drawn():

@@ -1,6 +1,7 @@
 """The demo as a user runs it, and what it stands on: data sets, network, figures."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def demo(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Run the demo on digits for a few epochs, in an empty folder, with --json."""
     cwd = tmp_path_factory.mktemp("demo")
-    done = demo("--epochs", str(EPOCHS), "--noise", "0.4", "--json", cwd=cwd)
+    done = demo("--saving", "--epochs", str(EPOCHS), "--noise", "0.4", "--json", cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert "Expected:" in done.stderr
     assert "training: 100%" in done.stderr
@@ -104,7 +105,7 @@ def test_table_and_options_on_a_parquet_folder(tmp_path: Path) -> None:
         )
     options = ["--epochs", "4", "--window", "4", "--start", "2", "--block", "1", "--pruned-per-block", "1"]
     more = ["--prune", "32", "--batch-size", "16", "--picture", "curves.png", "--attenuation", "1"]
-    done = demo("--data", "set", *options, *more, cwd=tmp_path)
+    done = demo("--saving", "--data", "set", *options, *more, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     heading = next(line for line in lines if line.startswith("run "))
@@ -128,13 +129,31 @@ def test_table_and_options_on_a_parquet_folder(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
+def test_the_first_minute_shows_where_it_pays(tmp_path: Path) -> None:
+    done = demo("--epochs", "12", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    rows = {line[:14].strip(): line[14:].split() for line in lines}
+    assert rows["regular"][:3] == ["12", f"{12 * 1437:,}", "0%"]
+    visits = int(rows["auto"][1].replace(",", ""))
+    assert visits < 12 * 1437
+    assert rows["at random"][1] == rows["auto"][1]
+    assert abs(int(rows["fewer epochs"][1].replace(",", "")) - visits) <= 1437 / 2
+    assert "40% of the training labels are wrong" in done.stdout
+    assert re.search(r"auto: it watched, then left \d+ of 1,437 samples out", done.stdout)
+    assert "on clean labels: it watched, and would leave nothing out" in done.stdout
+    with Image.open(tmp_path / "prunedata-demo.png") as picture:
+        assert min(picture.size) > 400
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--data", "nowhere"], "Expected files train-*.parquet in nowhere"),
         (["--start", "0"], "Expected an integer of at least 1. Got 0"),
         (["--noise", "1.5"], "Expected a share from 0 to 1. Got 1.5"),
-        (["--prune", "1437", "--epochs", "2"], "Expected prune"),
+        (["--prune", "1437", "--epochs", "2", "--saving"], "Expected prune"),
         (["--block", "2", "--pruned-per-block", "3"], "Expected pruned_per_block"),
     ],
 )

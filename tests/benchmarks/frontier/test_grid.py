@@ -11,16 +11,16 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.frontier import material
-from benchmarks.frontier.features import PatchFeatures
+from benchmarks.frontier.data.features import PatchFeatures
+from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.grid import measure, plans, run
-from benchmarks.frontier.head import Settings, train
-from benchmarks.frontier.material import HeadTask, Part
-from benchmarks.frontier.plan import ARMS, LENGTHS, HeadArm, Plan
+from benchmarks.frontier.networks import Convolutions, Layers
+from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
 from benchmarks.frontier.policies import BoundedLoss, policy_of
 from benchmarks.frontier.results import read
+from benchmarks.frontier.train import Settings, train
 
-SETTINGS = Settings(hidden=64, batch_size=50, rate=0.1)
+SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,25 @@ def test_bad_values_are_explained():
         Part(torch.zeros(3, 2), torch.zeros(2))
     with pytest.raises(ValueError, match="Expected a rate above 0"):
         Settings(rate=0)
+    with pytest.raises(ValueError, match="Expected one of the networks"):
+        Settings("transformer")
+    with pytest.raises(ValueError, match="Expected a hidden unit"):
+        Settings(hidden=())
+    with pytest.raises(ValueError, match="Expected square images"):
+        Convolutions(50, (2, 3, 4), 10, 0)
     with pytest.raises(ValueError, match="Expected at least 1 patch"):
         PatchFeatures(0)
+
+
+# -- the networks
+
+
+@pytest.mark.parametrize("network", [Layers(784, (8, 7), 5, 0.5), Convolutions(784, (2, 3, 6), 5, 0.5)], ids=["l", "c"])
+def test_a_network_gives_scores_of_each_class_and_learns_in_every_layer(network):
+    scores = network(torch.randn(6, 784).bfloat16())
+    assert (scores.shape, scores.dtype) == ((6, 5), torch.float32)
+    scores.square().sum().backward()
+    assert all(weights.grad.abs().sum() > 0 for weights in network.parameters())
 
 
 # -- a run
@@ -126,7 +143,7 @@ def test_what_decides_most_comes_first_and_nothing_twice():
     assert [plan.seed for plan in found[:198:66]] == [0, 1, 2]
     assert not [plan for plan in found if plan.kind == "clean" and "known" in plan.arm]
     assert {(plan.kind, plan.arm) for plan in found} == {
-        (kind, arm) for kind in material.KINDS for arm in ARMS if kind != "clean" or "known" not in arm
+        (kind, arm) for kind in KINDS for arm in ARMS if kind != "clean" or "known" not in arm
     }
     assert {(plan.kind, plan.seed, plan.arm) for plan in plans(["aggre"], [7], ["random"])} == {("aggre", 7, "random")}
 

@@ -1,5 +1,7 @@
 """What the frontier is trained on: fixed features of images, and labels of every kind."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,11 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.frontier import material
-from benchmarks.frontier.features import PatchFeatures
-from benchmarks.frontier.material import Material, Part
+from benchmarks.frontier.data.fashion import fashion
+from benchmarks.frontier.data.features import PatchFeatures
+from benchmarks.frontier.data.labels import noisy_labels
+from benchmarks.frontier.data.letters import letters
+from benchmarks.frontier.data.material import Material, Part, load
 
 
 def images(samples, seed=0):
@@ -49,36 +53,97 @@ def test_a_task_knows_which_labels_are_wrong_and_keeps_the_held_out_ones_apart()
     labels = {"worse": torch.where(torch.arange(2300) % 4 == 0, (truth + 1) % 10, truth)}
     features = torch.arange(2300.0)[:, None]
     test = Part(features[:50], truth[:50])
-    task = Material(features, truth, labels, test).task("worse")
+    task = Material(features, truth, labels, test, 2000).task("worse")
     assert task.wrong.sum() == 75
     assert (len(task.train), len(task.held_out), task.classes) == (300, 2000, 10)
     assert task.held_out.features[0] == 300
     assert torch.equal(task.held_out.labels, labels["worse"][300:])
     with pytest.raises(ValueError, match="Expected one of the kinds of labels"):
-        Material(features, truth, labels, test).task("random40")
+        Material(features, truth, labels, test, 2000).task("random40")
 
 
-def test_material_is_made_once_and_kept(tmp_path, monkeypatch):
+def test_material_is_made_once_and_kept(tmp_path):
     made = []
 
-    def make(data, people):
-        made.append(data)
-        labels = {kind: np.arange(2100) % 3 for kind in material.KINDS}
-        features = np.random.default_rng(0).normal(size=(2100, 4)).astype(np.float16)
+    def make():
+        made.append(1)
+        features = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float16)
+        labels = np.arange(60) % 3
         return {
-            "features": features,
-            "truth": np.arange(2100) % 3,
-            "test_features": features,
-            "test_labels": np.arange(2100) % 3,
-            **labels,
-        }
+            "features": features, "truth": labels, "test_features": features, "test_labels": labels, "random40": labels,
+        }  # fmt: skip
 
-    monkeypatch.setattr(material, "_make", make)
     cache = tmp_path / "new" / "kept.npz"
-    first = material.load(tmp_path, tmp_path, cache)
-    again = material.load(tmp_path, tmp_path, cache)
+    first = load("of 60", make, ["random40"], 10, cache)
+    again = load("of 60", make, ["random40"], 10, cache)
     assert len(made) == 1
     assert torch.equal(first.features, again.features)
-    monkeypatch.setattr(material, "SAMPLES", 7)
-    material.load(tmp_path, tmp_path, cache)
+    load("of 70", make, ["random40"], 10, cache)
     assert len(made) == 2
+
+
+# -- wrong labels
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    """Features and labels of 3,000 samples in six clusters that overlap, in pairs."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 6, 3000)
+    centres = 2 * rng.normal(size=(6, 8)) + np.repeat(3 * rng.normal(size=(3, 8)), 2, axis=0)
+    return (centres[labels] + 2 * rng.normal(size=(3000, 8))).astype(np.float32), labels
+
+
+def test_as_many_labels_are_wrong_as_a_kind_says(clusters):
+    features, labels = clusters
+    kinds = ("clean", "random40", "random20", "pairs20", "confusable10")
+    made = noisy_labels(kinds, labels[:2000], features[:2000], features[2000:], labels[2000:])
+    wrong = {kind: np.count_nonzero(made[kind] != labels[:2000]) for kind in kinds}
+    assert wrong == {"clean": 0, "random40": 800, "random20": 400, "pairs20": 400, "confusable10": 200}
+    changed = made["pairs20"] != labels[:2000]
+    into = {(a, b) for a, b in zip(labels[:2000][changed], made["pairs20"][changed], strict=True)}
+    assert len(into) == 6, "each class goes into one other"
+    again = noisy_labels(kinds, labels[:2000], features[:2000], features[2000:], labels[2000:])
+    assert all(np.array_equal(made[kind], again[kind]) for kind in kinds)
+
+
+def test_kinds_that_cannot_be_made_are_explained(clusters):
+    features, labels = clusters
+    for kind, told in (("confusable95", "errors of the weak model"), ("worst", "Expected clean, or random")):
+        with pytest.raises(ValueError, match=told):
+            noisy_labels([kind], labels[:2000], features[:2000], features[2000:], labels[2000:])
+
+
+# -- data sets
+
+
+def write_idx(path, array):
+    with gzip.open(path, "wb") as file:
+        file.write(bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes())
+
+
+def test_fashion_mnist_is_read_from_its_own_files(tmp_path):
+    rng = np.random.default_rng(0)
+    for part, samples in (("train", 3000), ("t10k", 50)):
+        labels = (np.arange(samples) % 10).astype(np.uint8)
+        images = rng.integers(0, 255, (samples, 28, 28), dtype=np.uint8)
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte.gz", images)
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte.gz", labels)
+    made = fashion(1000, tmp_path)
+    assert (made["features"].shape, made["test_features"].shape) == ((1000, 784), (50, 784))
+    assert abs(made["features"].mean()) < 1e-3
+    with gzip.open(tmp_path / "train-labels-idx1-ubyte.gz", "wb") as file:
+        file.write(b"no idx")
+    with pytest.raises(ValueError, match="Expected an IDX file"):
+        fashion(1000, tmp_path)
+
+
+def test_letters_are_read_from_their_own_file(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{chr(65 + label)}," + ",".join(map(str, rng.integers(0, 16, 16))) for label in np.arange(6000) % 26]
+    (tmp_path / "letter-recognition.data").write_text("\n".join(rows))
+    made = letters(1500, tmp_path)
+    assert (made["features"].shape, made["test_features"].shape) == ((1500, 16), (4000, 16))
+    assert sorted(set(made["truth"].tolist())) == list(range(26))
+    with pytest.raises(ValueError, match="Expected more than 6000 rows"):
+        letters(2000, tmp_path)

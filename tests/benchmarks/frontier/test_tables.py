@@ -15,10 +15,13 @@ from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
 from benchmarks.frontier.plan import ARMS
+from benchmarks.frontier.report.summary import BEGIN as SUMMARY
+from benchmarks.frontier.report.summary import summary
+from benchmarks.frontier.report.table import BEGIN, END, all_tables, as_json, fill, share_of_known, tables
 from benchmarks.frontier.results import RESULTS, add, read
-from benchmarks.frontier.table import BEGIN, END, as_json, fill, share_of_known, tables
+from benchmarks.frontier.subjects import SUBJECTS
 
-PAGE = Path(__file__).parents[3] / "docs" / "frontier.md"
+SHORT, LONG = (Path(__file__).parents[3] / "docs" / f"frontier{name}.md" for name in ("", "-tables"))
 
 
 def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):
@@ -147,20 +150,36 @@ def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     for run in recorded:
-        add(tmp_path, run)
-    assert program.main(["table", "--results", str(tmp_path), "--page", str(page)]) == 0
+        add(tmp_path / "head", run)
+    given = ["--results", str(tmp_path)]
+    assert program.main(["table", *given, "--page", str(page)]) == 0
     text = page.read_text()
-    assert text == f"before\n{BEGIN}\n\n{tables(read(tmp_path))}\n{END}\nafter\n"
-    assert fill(page, read(tmp_path)) == text
+    written = all_tables({"head": read(tmp_path / "head")})
+    assert text == f"before\n{BEGIN}\n\n{written}\n{END}\nafter\n"
+    assert fill(page, BEGIN, written) == text
     (tmp_path / "plain.md").write_text("no markers")
     with pytest.raises(ValueError, match="Expected the lines"):
-        fill(tmp_path / "plain.md", recorded)
+        fill(tmp_path / "plain.md", BEGIN, written)
+
+
+def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tmp_path, capsys):
+    for subject in ("head", "mlp-fashion"):
+        for run in recorded:
+            add(tmp_path / subject, run | {"kind": "random40"})
+    assert program.main(["summary", "--results", str(tmp_path)]) == 0
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines[2:4]] == ["`head`", "`mlp-fashion`"]
+    assert lines[2][1:] == [
+        "`random40`", "2", "53.5", "60.5 at 7", "60.5, `regular`", "", "+2.2 (+2.0 to +2.5)", "+6.0 (+6.0 to +6.0)"
+    ]  # fmt: skip
+    assert program.main(["summary", "--results", str(tmp_path), "--subject", "mlp-fashion"]) == 0
+    assert "`head`" not in capsys.readouterr().out
 
 
 def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     for run in recorded:
-        add(tmp_path, run)
-        add(tmp_path, run | {"kind": "aggre", "name": run["name"].replace("worse", "aggre")})
+        add(tmp_path / "head", run)
+        add(tmp_path / "head", run | {"kind": "aggre", "name": run["name"].replace("worse", "aggre")})
     for name, kinds in (("one.png", ["worse"]), ("two.png", ["worse", "aggre"])):
         out = ["picture", "--results", str(tmp_path), "-o", str(tmp_path / name), "--kinds", *kinds]
         assert program.main(out) == 0
@@ -169,12 +188,14 @@ def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     assert one.std() > 0.01
 
 
-@pytest.mark.parametrize("command", [["table"], ["picture", "-o", "p.png"]])
+@pytest.mark.parametrize("command", [["table"], ["summary"], ["picture", "-o", "p.png"]])
 def test_no_runs_are_explained(command, tmp_path, capsys):
     with pytest.raises(SystemExit):
         program.main([*command, "--results", str(tmp_path)])
     assert "Expected runs recorded in" in capsys.readouterr().err
 
 
-def test_the_page_shows_what_was_recorded():
-    assert fill(PAGE, read(RESULTS)) == PAGE.read_text(encoding="utf-8")
+def test_the_pages_show_what_was_recorded():
+    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / subject))}
+    for page, begin, written in ((SHORT, SUMMARY, summary(results)), (LONG, BEGIN, all_tables(results))):
+        assert fill(page, begin, written) == page.read_text(encoding="utf-8")

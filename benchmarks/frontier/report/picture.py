@@ -9,9 +9,9 @@ from matplotlib.ticker import NullLocator
 
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.material import KINDS
+from benchmarks.frontier.plan import KINDS
+from benchmarks.frontier.report.table import title
 from benchmarks.frontier.results import Facts
-from benchmarks.frontier.table import title
 
 __all__ = ["draw"]
 

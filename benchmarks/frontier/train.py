@@ -1,4 +1,4 @@
-"""The network, one hidden layer on fixed features, and one run of its training."""
+"""One run of the frontier: a network trained on all samples, or on those that a policy keeps."""
 
 import math
 from collections.abc import Iterator
@@ -11,36 +11,42 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.frontier.material import HeadTask, Part
+from benchmarks.frontier.data.material import HeadTask, Part
+from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.plan import ARMS, Plan
 from benchmarks.frontier.policies import policy_of
 from prunedata import Pruner, Schedule
 
-__all__ = ["Epoch", "Head", "Settings", "train"]
+__all__ = ["Epoch", "Settings", "train"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs have in common.
+    """What all runs of a subject have in common.
 
     Parameters
     ----------
-    hidden : int
-        Units of the hidden layer.
+    network : str
+        A name of :data:`benchmarks.frontier.networks.NETWORKS`.
+    hidden : tuple of int
+        Sizes of its hidden layers.
     batch_size : int
     rate : float
         The learning rate at the beginning; it falls to 0 over the run as a cosine does.
     weight_decay, momentum : float
     """
 
-    hidden: int = 256
+    network: str = "layers"
+    hidden: tuple[int, ...] = (256,)
     batch_size: int = 128
     rate: float = 0.01
     weight_decay: float = 5e-4
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or self.batch_size < 1:
+        if self.network not in NETWORKS:
+            raise ValueError(f"Expected one of the networks {', '.join(NETWORKS)}. Got {self.network!r}.")
+        if not self.hidden or min(self.hidden) < 1 or self.batch_size < 1:
             raise ValueError(f"Expected a hidden unit and a sample in a batch at least. Got {self}.")
         if self.rate <= 0 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
             raise ValueError(f"Expected a rate above 0, a decay of at least 0, a momentum from 0 to 1. Got {self}.")
@@ -66,21 +72,6 @@ class Epoch:
     found: float | None
 
 
-class Head(nn.Module):
-    """One hidden layer; the wide one computes in bfloat16, twice as fast where the processor knows it."""
-
-    def __init__(self, width: int, hidden: int, classes: int, dropout: float) -> None:
-        super().__init__()
-        self.wide, self.drop, self.last = nn.Linear(width, hidden), nn.Dropout(dropout), nn.Linear(hidden, classes)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the scores of each class, float32 of shape (n, classes)."""
-        with torch.autocast("cpu", torch.bfloat16):
-            hidden = self.wide(features)
-        scores: Tensor = self.last(self.drop(F.relu(hidden.float())))
-        return scores
-
-
 def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
     """Train one run, and yield how far it stands after each epoch.
 
@@ -88,26 +79,26 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
     """
     torch.manual_seed(plan.seed)
     arm = ARMS[plan.arm]
-    head = Head(task.train.features.shape[1], settings.hidden, task.classes, arm.dropout)
+    network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, arm.dropout)
     step = torch.optim.SGD(
-        head.parameters(), settings.rate, settings.momentum, 0, settings.weight_decay, nesterov=True, fused=True
+        network.parameters(), settings.rate, settings.momentum, 0, settings.weight_decay, nesterov=True, fused=True
     )
     pruner = _pruner(plan, task, settings.batch_size) if arm.policy else None
     for number, (batches, left_out) in enumerate(_epochs(plan, len(task.train), settings.batch_size, pruner)):
-        head.train()
+        network.train()
         for at, ids in enumerate(batches):
             progress = (number + at / len(batches)) / plan.epochs
             step.param_groups[0]["lr"] = settings.rate * (1 + math.cos(math.pi * progress)) / 2
-            losses = _step(head, step, task.train, torch.from_numpy(ids), arm.smoothing)
+            losses = _step(network, step, task.train, torch.from_numpy(ids), arm.smoothing)
             if pruner is not None:
                 pruner.observe(ids, losses.numpy())
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
-        yield Epoch(sum(map(len, batches)), _right(head, task.test), _right(head, task.held_out), wrong)
+        yield Epoch(sum(map(len, batches)), _right(network, task.test), _right(network, task.held_out), wrong)
 
 
-def _step(head: Head, step: torch.optim.Optimizer, part: Part, ids: Tensor, smoothing: float) -> Tensor:
+def _step(network: nn.Module, step: torch.optim.Optimizer, part: Part, ids: Tensor, smoothing: float) -> Tensor:
     """Train on one batch and return its losses, shape (n,), detached."""
-    losses = F.cross_entropy(head(part.features[ids]), part.labels[ids], reduction="none", label_smoothing=smoothing)
+    losses = F.cross_entropy(network(part.features[ids]), part.labels[ids], reduction="none", label_smoothing=smoothing)
     step.zero_grad()
     losses.mean().backward()
     step.step()
@@ -134,7 +125,7 @@ def _epochs(
 
 
 @torch.no_grad()
-def _right(head: Head, part: Part) -> float:
+def _right(network: nn.Module, part: Part) -> float:
     """Return how many percent of the labels the network says."""
-    head.eval()
-    return round(100 * float((head(part.features).argmax(1) == part.labels).float().mean()), 2)
+    network.eval()
+    return round(100 * float((network(part.features).argmax(1) == part.labels).float().mean()), 2)

@@ -11,11 +11,11 @@ from typing import Any
 from benchmarks.common.markdown import markdown
 from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_visits, own_known, own_regular, tops_apart
-from benchmarks.frontier.material import KINDS
-from benchmarks.frontier.plan import ARMS
+from benchmarks.frontier.plan import ARMS, KINDS
 from benchmarks.frontier.results import Facts
+from benchmarks.frontier.subjects import SUBJECTS
 
-__all__ = ["BEGIN", "END", "TITLES", "as_json", "fill", "share_of_known", "tables", "title"]
+__all__ = ["BEGIN", "END", "TITLES", "all_tables", "as_json", "fill", "share_of_known", "tables", "title"]
 
 BEGIN, END = "<!-- python -m benchmarks.frontier table -->", "<!-- end -->"
 TITLES = {
@@ -24,20 +24,28 @@ TITLES = {
     "random40": "wrong at random",
     "random20": "wrong at random",
     "confusable20": "a weak model's errors",
+    "pairs20": "wrong, into a similar class",
     "clean": "as they are",
 }
 ORDER = ("regular", EARLY_STOP, *(arm for arm in ARMS if arm != "regular"))
 Arms = Mapping[str, Curve]
 
 
-def tables(results: Sequence[Facts]) -> str:
-    """Return all tables as Markdown, a section for each kind of labels, and what has not been run."""
+def all_tables(results: Mapping[str, Sequence[Facts]]) -> str:
+    """Return the tables of all subjects as Markdown, a section for each."""
+    parts = [(SUBJECTS[name], name, of) for name, of in results.items()]
+    sections = [f"## `{name}`: {of.title}\n\n{tables(runs, of.kinds)}" for of, name, runs in parts]
+    return "\n".join(sections)
+
+
+def tables(results: Sequence[Facts], kinds: Sequence[str] = KINDS) -> str:
+    """Return all tables of a subject, a section for each of its kinds of labels, and what has not been run."""
     found = curves(results)
     parts = [_preface(results)] if results else []
     for kind in [kind for kind in KINDS if kind in found]:
         arms = {arm: found[kind][arm] for arm in ORDER if arm in found[kind]}
         parts += [f"### `{kind}`: {title(kind, results)}", _points(arms), _tops(arms), _equal(arms)]
-    parts.append(_missing(found))
+    parts.append(_missing(found, kinds))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -128,10 +136,10 @@ def _range(apart: Apart | None) -> str:
     return f"{mean} (1 seed)" if len(apart.points) == 1 else f"{mean} ({low} to {high})"
 
 
-def _missing(found: Mapping[str, Arms]) -> str:
+def _missing(found: Mapping[str, Arms], kinds: Sequence[str]) -> str:
     """Say which arms have no complete seed yet, by kind of labels."""
     lines = []
-    for kind in KINDS:
+    for kind in [kind for kind in KINDS if kind in kinds]:
         wanted = [arm for arm in ARMS if kind != "clean" or ARMS[arm].policy != "known-wrong"]
         arms = [arm for arm in wanted if arm not in found.get(kind, {})]
         if arms:
@@ -163,11 +171,11 @@ def _plain(arms: Arms, arm: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def fill(page: Path, results: Sequence[Facts]) -> str:
-    """Return a page with its tables brought up to date."""
+def fill(page: Path, begin: str, written: str) -> str:
+    """Return a page with what stands between the line ``begin`` and the end's marker brought up to date."""
     text = page.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(BEGIN)
+    head, found, rest = text.partition(begin)
     _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"Expected the lines {BEGIN} and {END} in {page}.")
-    return f"{head}{BEGIN}\n\n{tables(results)}\n{END}{tail}"
+    if not found or not end:
+        raise ValueError(f"Expected the lines {begin} and {END} in {page}.")
+    return f"{head}{begin}\n\n{written}\n{END}{tail}"

@@ -1,0 +1,1 @@
+"""What is read off the runs: tables, the summary and the picture."""

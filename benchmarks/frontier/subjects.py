@@ -1,0 +1,64 @@
+"""The subjects of the frontier: a network and the data that it learns."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.frontier.data.cifar import MADE, PEOPLE, cifar10
+from benchmarks.frontier.data.fashion import KINDS, fashion
+from benchmarks.frontier.data.features import PatchFeatures
+from benchmarks.frontier.data.letters import letters
+from benchmarks.frontier.data.material import Made, Material, load
+from benchmarks.frontier.train import Settings
+
+__all__ = ["SUBJECTS", "Subject"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network and the data that it learns.
+
+    Parameters
+    ----------
+    title : str
+        What it is, in a few words.
+    samples, held_out : int
+        Samples to train on, and others whose labels, wrong ones among them, say when to stop.
+    kinds : tuple of str
+        Kinds of labels.
+    make : callable
+        Called as ``make(samples and those held out, data, people)``; returns the arrays.
+    settings : Settings
+    """
+
+    title: str
+    samples: int
+    held_out: int
+    kinds: tuple[str, ...]
+    make: Callable[[int, Path, Path | None], Made]
+    settings: Settings
+
+    def load(self, data: Path, people: Path | None, cache: Path) -> Material:
+        """Return its material, from the file ``cache`` if it is there, or else made from the folder ``data``."""
+        recipe = {"samples": self.samples, "held_out": self.held_out, "kinds": self.kinds, **asdict(PatchFeatures())}
+        total = self.samples + self.held_out
+        return load(json.dumps(recipe), lambda: self.make(total, data, people), self.kinds, self.held_out, cache)
+
+
+SUBJECTS = {
+    "head": Subject(
+        "a head on fixed features of CIFAR-10", 20_000, 2_000, (*PEOPLE, *MADE), cifar10, Settings()
+    ),
+    "mlp-fashion": Subject(
+        "an MLP on Fashion-MNIST", 10_000, 2_000, KINDS, fashion, Settings(hidden=(512, 256), rate=0.02)
+    ),
+    "conv-fashion": Subject(
+        "a convolutional network on Fashion-MNIST", 10_000, 2_000, KINDS, fashion,
+        Settings("convolutions", (16, 32, 128), rate=0.02),
+    ),
+    "mlp-letters": Subject(
+        "an MLP on a table, letter recognition", 12_000, 2_000, KINDS, letters, Settings(hidden=(512, 256), rate=0.1)
+    ),
+}  # fmt: skip
+"""Every subject by name."""
