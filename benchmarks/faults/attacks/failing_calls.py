@@ -1,6 +1,7 @@
 """Each system call that a store makes on its files fails once: the commit is made, or refused and made again."""
 
 import errno
+import io
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -95,8 +96,7 @@ class _Scene:
             say("end")
         except Exception as error:
             say("end")
-            clear = isinstance(error, PrunedataError) or (isinstance(error, OSError) and error.errno == number)
-            say(f"{'refused' if clear else 'unclear'} {error!r}")
+            say(f"{'refused' if _is_clear(error, number) else 'unclear'} {error!r}")
             say(f"stands {_standing(self.place)}")
             held = again() or held
         assert held is not None
@@ -131,6 +131,12 @@ class _Scene:
         if child.said("unclear"):
             return Attempt(Verdict.UNCLEAR, f"{where}; {child.lines}")
         return Attempt(Verdict.REFUSED if child.said("refused") else Verdict.EXACT)
+
+
+def _is_clear(error: Exception, number: int) -> bool:
+    """Whether it is the library's own, or the system's; Python says of a seek that fails that none can be done."""
+    ours = isinstance(error, PrunedataError | io.UnsupportedOperation)
+    return ours or (isinstance(error, OSError) and error.errno == number)
 
 
 def _standing(place: Path) -> str:
