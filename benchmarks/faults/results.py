@@ -57,14 +57,19 @@ def read(folder: Path) -> list[Facts]:
 
 
 def added_up(searches: Iterable[Facts]) -> dict[str, Facts]:
-    """For each attack, how many attempts of all its searches ended how, and of how many that there are."""
+    """For each attack, how many attempts of all its searches ended how, and of how many that there are.
+
+    Where the cases can be counted, only searches of as many as the last one had: others were of another version.
+    """
+    searches = list(searches)
+    last = {facts["attack"]: facts["of"] for facts in searches}
     found: dict[str, Facts] = {}
     for facts in searches:
-        sums = found.setdefault(facts["attack"], dict.fromkeys(KINDS, 0) | {"of": 0, "seeds": 0})
-        for kind in KINDS:
-            sums[kind] += facts[kind]
-        sums["seeds"] += 1
-        sums["of"] = max(sums["of"], facts["of"])
+        sums = found.setdefault(facts["attack"], dict.fromkeys(KINDS, 0) | {"of": facts["of"]})
+        if facts["of"] == last[facts["attack"]]:
+            sums["of"] = facts["of"]
+            for kind in KINDS:
+                sums[kind] += facts[kind]
     return found
 
 
