@@ -135,7 +135,7 @@ def search(
     """
     with tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
         running = attack(Path(temporary), seed)
-        outcome = Outcome(attack.name, seed, first, of=running.total)
+        outcome = Outcome(attack.name, seed, first, of=0 if attack.many else running.total)
         began = monotonic()
         most = tries or attack.many or running.total
         for number in islice(_cases(running, case), first, None):

@@ -71,7 +71,8 @@ class _Damaged(Attack):
 
 class DamagedStores(_Damaged):
     name = "damaged-stores"
-    about = "each byte of each file of a store with one bit flipped; each file cut short at some lengths"
+    about = "a bit of a store's file flipped, or a file cut short, drawn from all of them"
+    many = 5000  # not all, once: each new store has other seconds in it, and so another length
     commits = 6
 
     def pattern(self) -> Path:
