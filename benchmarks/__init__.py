@@ -6,8 +6,8 @@
     python -m benchmarks.overhead.dealing      what a batch costs that comes from a dealer
     python -m benchmarks.streams               what pruning saves on a stream
     python -m benchmarks.report                how long the report of a run takes
-    python -m benchmarks.kill                  a training that is killed: nothing may be torn or lost
-    python -m benchmarks.kill.dealt            workers and a dealer that are killed: each sample is visited once
+    python -m benchmarks.faults                kills, power cuts and other attacks: nothing may be lost or wrong
+    python -m benchmarks.faults.training.dealt workers and a dealer that are killed: each sample is visited once
     python -m benchmarks.mutants               small changes of the core: do the tests notice?
     python -m benchmarks.study.train           one run of the study
     python -m benchmarks.study.matrix          all runs of the study

@@ -14,8 +14,8 @@ DATA = {"benchmarks/results"}
 FOREIGN = {
     "_SubParsersAction",  # argparse's, for an annotation
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
+    "_exit",  # os._exit: how a forked child ends
     "_compile_loss",  # Keras': one loss for each sample, from a compiled model
-    "_exit",  # of os: a forked child ends without what its parent would do at its end
     "_is_open",  # zarr's: whether a store was opened
     "_replace",  # of namedtuples, and public in spite of its name
     "_batched", "_shuffle", "_unbatched", "_unlisted",  # WebDataset's own stages
@@ -54,7 +54,7 @@ def names_in(folder):
 
 def test_a_folder_has_few_names():
     crowded = {str(f.relative_to(ROOT)): len(names_in(f)) for f in folders() if len(names_in(f)) > MOST_NAMES}
-    assert crowded.pop("docs", 0) <= 30, "docs has a page for each thing that a reader looks for"
+    assert crowded.pop("docs", 0) <= 34, "docs has a page for each thing that a reader looks for"
     assert crowded.pop("tests", 0) <= MOST_NAMES + 2, "tests has a folder for each room, beside what they share"
     assert crowded.pop("tests/adapters", 0) <= 24, "tests/adapters has a folder for each framework, and their helpers"
     assert not crowded

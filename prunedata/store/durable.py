@@ -1,6 +1,7 @@
 """A run's place and its zarr store, which on the local disk holds what it was given even after a power cut."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import stat
@@ -81,6 +82,12 @@ class DurableStore(LocalStore):
     def make_folder(self) -> None:
         """Make the folder of the store, if it isn't there."""
         _make_folder(self.root)
+
+    def sync_name(self) -> None:
+        """See the name of the folder safe, and those of all above it: who made one may have been killed before that."""
+        for folder in self.root.parents:
+            with contextlib.suppress(PermissionError):
+                _sync_folder(folder)
 
     def sweep(self) -> None:
         """Remove what writers left that were killed while they wrote a file. Only for who holds the lock."""

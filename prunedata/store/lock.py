@@ -63,17 +63,34 @@ class WriteLock:
 
 
 class _LockedFolder:
-    """A folder that this process has locked, shared by all of its holders."""
+    """A folder that this process has open, and locked, shared by all of its holders."""
 
-    def __init__(self, descriptor: int, locked: bool) -> None:
-        self.locked = locked
+    def __init__(self, folder: Path) -> None:
+        self.locked = False
         self.writer: weakref.ref[WriteLock] | None = None
-        self.unlock = weakref.finalize(self, os.close, descriptor)
+        self.descriptor = os.open(folder, os.O_RDONLY)
+        self.unlock = weakref.finalize(self, os.close, self.descriptor)
+
+    def lock(self, folder: Path) -> None:
+        """Lock it, if the file system can, and no other process has it locked."""
+        try:
+            if fcntl is not None:
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.locked = True
+        except BlockingIOError:
+            raise StoreError(
+                f"Expected to be the only process that writes to {folder}. Another process has it open: stop that run "
+                "first (in a notebook, restart its kernel), or name another store. To look at the run, use inspect."
+            ) from None
+        except OSError:
+            self.locked = False
 
 
 _locked: weakref.WeakValueDictionary[tuple[int, int], _LockedFolder] = weakref.WeakValueDictionary()
 """What this process has locked, by device and inode."""
-_one_at_a_time = threading.Lock()
+# One that its own thread can take again: a signal's handler may open a store while it is held, and Ctrl-C come in
+# between the last line of a with statement and its end.
+_one_at_a_time = threading.RLock()
 
 
 def _lock(folder: Path) -> _LockedFolder:
@@ -82,26 +99,11 @@ def _lock(folder: Path) -> _LockedFolder:
         place = status.st_dev, status.st_ino
         found = _locked.get(place)
         if found is None:
-            found = _locked[place] = _LockedFolder(*_open_alone(folder))
+            found = _locked[place] = _LockedFolder(folder)
+        # Known before it is locked, and locked again if it is known: should Ctrl-C come in between, a traceback may
+        # keep it, and the next try must not take this process for another.
+        found.lock(folder)
         return found
-
-
-def _open_alone(folder: Path) -> tuple[int, bool]:
-    """A descriptor of the folder, and whether it is locked: not every file system can."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if fcntl is None:
-            return descriptor, False
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreError(
-            f"Expected to be the only process that writes to {folder}. Another process has it open: stop that run "
-            "first (in a notebook, restart its kernel), or name another store. To look at the run, use inspect."
-        ) from None
-    except OSError:
-        return descriptor, False
-    return descriptor, True
 
 
 def _forget() -> None:

@@ -134,6 +134,8 @@ class RunStore:
                     "this one."
                 )
             self._claim()
+            if isinstance(self._store, DurableStore):
+                self._store.sync_name()
             self._point(0, state, {})
 
     def write(self, state: State, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -86,3 +86,21 @@ def test_a_chunk_that_was_left_torn_is_replaced(tmp_path, torn):
     found = RunStore(tmp_path).read()
     assert found is not None
     assert found[1]["counts"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_folder_that_somebody_else_made_has_its_name_made_safe_too(tmp_path, monkeypatch):
+    """A run that was killed between making its folder and seeing its name safe leaves it to the next one to do so."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    safe = []
+
+    def fsync(descriptor, _fsync=os.fsync):
+        safe.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        _fsync(descriptor)
+
+    place = tmp_path / "deep" / "run"
+    place.mkdir(parents=True)
+    monkeypatch.setattr(os, "fsync", fsync)
+    RunStore(place).create({})
+    assert [str(tmp_path / "deep"), str(tmp_path)] == safe[:2]
+    assert str(place) in safe[2:]

@@ -1,6 +1,6 @@
 """Kill the workers and the dealer of an asynchronous run at random instants; see that each sample is visited once.
 
-    python -m benchmarks.kill.dealt --workers 50 --dealers 50
+    python -m benchmarks.faults.training.dealt --workers 50 --dealers 50
 
 Workers are Ray actors, and so is the dealer. All are killed with SIGKILL. A worker is replaced by a new one, while the
 others go on. After the dealer every worker has to end with a ``DealerDied``, and a new dealer goes on from the store.
@@ -178,7 +178,7 @@ def _cause(error: Any) -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments``; return the exit status, 1 if anything was wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.kill.dealt", description=(__doc__ or "").partition("\n")[0]
+        prog="python -m benchmarks.faults.training.dealt", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--workers", type=int, default=50, help="how many workers to kill (50)")
     parser.add_argument("--dealers", type=int, default=50, help="how many dealers to kill (50)")

@@ -1,31 +1,33 @@
 """The training to be killed, in PyTorch: it goes on within an epoch, from one checkpoint.
 
-Its argument is the folder of the run. It prints what :mod:`benchmarks.kill.worker_numpy` prints.
+It says what :mod:`benchmarks.faults.training.in_numpy` says.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch._dynamo  # optimizers import it at their first step, which would take each forked child seconds
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.kill.worker_numpy import BATCH, CLASSES, FEATURES, SAMPLES, SEED, data, finish, new_pruner, say
+from benchmarks.faults.child import Say
+from benchmarks.faults.training.in_numpy import BATCH, CLASSES, FEATURES, SAMPLES, SEED, data, finish, new_pruner
 from prunedata.adapters.torch import prune
 
-__all__: list[str] = []
+__all__ = ["train"]
 
 EPOCHS = 8
 SAVE_EVERY = 3
 """Batches between checkpoints."""
 
 
-class Training:
+class _Training:
     """A network with dropout. One checkpoint holds model, optimizer, random numbers and pruner."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, say: Say) -> None:
+        self.say = say
         torch.set_num_threads(1)
         torch.manual_seed(SEED)
         self.path, self.part = folder / "model.pt", folder / "model.part"
@@ -38,7 +40,7 @@ class Training:
         """For each epoch the kept ids, and then the ids as they were trained on."""
 
     def save(self) -> None:
-        say("saving")
+        self.say(f"saving {self.pruner.next_epoch}")
         saved = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -48,7 +50,7 @@ class Training:
         }
         torch.save(saved, self.part)
         self.part.replace(self.path)
-        say(f"saved {self.pruner.next_epoch}")
+        self.say(f"saved {self.pruner.next_epoch}")
 
     def resume(self) -> None:
         if self.path.exists():
@@ -58,7 +60,7 @@ class Training:
             torch.set_rng_state(saved["random"])
             self.pruner.load_state_dict(saved["pruner"])
             self.trace = saved["trace"]
-        say(f"resumed {self.pruner.next_epoch}")
+        self.say(f"resumed {self.pruner.next_epoch}")
 
     def run(self, loader: Any) -> None:
         batches = 0
@@ -80,17 +82,13 @@ class Training:
         return b"".join(value.numpy().tobytes() for value in self.model.state_dict().values())
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, say: Say) -> None:
     images, labels = data()
     dataset = TensorDataset(torch.tensor(images), torch.tensor(labels), torch.arange(SAMPLES))
-    training = Training(folder)
+    training = _Training(folder, say)
     inner = DataLoader(dataset, batch_size=BATCH, shuffle=True)
     loader = prune(inner, training.pruner)
     say("ready")
     training.resume()
     training.run(loader)
     finish(folder, training.pruner, training.trace, training.weights)
-
-
-if __name__ == "__main__":
-    train(Path(sys.argv[1]))

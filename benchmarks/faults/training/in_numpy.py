@@ -1,26 +1,24 @@
 """The training to be killed, in numpy: it goes on from the run's store.
 
-Its argument is the folder of the run. Each epoch leaves a checkpoint of the model there; the store says which one goes
-with it.
+Each epoch leaves a checkpoint of the model in the folder of the run; the store says which one goes with it.
 
-It prints how far it is: ``ready``, ``resumed N`` at epoch N, and around each write ``saving`` and ``saved N``. So what
+It says how far it is: ``ready``, ``resumed N`` at epoch N, and around each write ``saving N`` and ``saved N``. So what
 must be there after a kill is known.
 """
 
 import hashlib
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.faults.child import Say
 from prunedata import Pruner, Schedule
 from prunedata.types import Array
 
-__all__ = ["BATCH", "CLASSES", "FEATURES", "SAMPLES", "SEED", "data", "finish", "new_pruner", "result", "say"]
+__all__ = ["BATCH", "CLASSES", "FEATURES", "SAMPLES", "SEED", "data", "finish", "new_pruner", "result", "train"]
 
 SAMPLES, FEATURES, CLASSES, BATCH, SEED = 500, 16, 5, 32, 7
 EPOCHS = 40
@@ -40,7 +38,7 @@ def new_pruner(epochs: int, store: Path | None = None) -> Pruner:
     return Pruner(SAMPLES, schedule, prune=0.3, seed=SEED, store=store, resume=store is not None)
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, say: Say) -> None:
     """Softmax regression with momentum. Checkpoints are numbered, and the store says which one goes with it."""
     images, labels = data()
     say("ready")
@@ -70,7 +68,7 @@ def train(folder: Path) -> None:
             order.update(ids.astype("<i8").tobytes())
         trace = np.append(trace, order.hexdigest().encode())
         np.savez(folder / f"model-{epoch.number + 1}.npz", weights=weights, velocity=velocity, trace=trace)
-        say("saving")
+        say(f"saving {epoch.number + 1}")
     say(f"saved {pruner.next_epoch}")
     finish(folder, pruner, trace.tolist(), weights.tobytes() + velocity.tobytes())
 
@@ -96,11 +94,3 @@ def result(folder: Path) -> dict[str, Any]:
 
 def _digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
-
-
-def say(line: str) -> None:
-    os.write(1, f"{line}\n".encode())
-
-
-if __name__ == "__main__":
-    train(Path(sys.argv[1]))

@@ -1,0 +1,169 @@
+"""What an attack is, how its attempts are judged, and the search, which begins anew with every seed."""
+
+import random
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from itertools import count, islice
+from pathlib import Path
+from time import monotonic
+from typing import Any, ClassVar
+
+__all__ = ["Attack", "Attempt", "Outcome", "Verdict", "search"]
+
+
+class Verdict(Enum):
+    """How an attempt ended."""
+
+    EXACT = "exact"
+    """All is as if nothing had been."""
+    REFUSED = "refused"
+    """A clear error, and the last commit stands."""
+    LOST = "lost"
+    """What a returned commit had made safe is gone, or cannot be opened."""
+    WRONG = "wrong"
+    """It is open, without an error, and is not what it should be."""
+    UNCLEAR = "unclear"
+    """Nothing is lost, but the error was neither the library's nor the one injected; or nothing came at all."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt: how it ended, and, unless well, what was seen."""
+
+    verdict: Verdict
+    seen: str = ""
+
+
+@dataclass
+class Outcome:
+    """What a search found: how many attempts ended how, and the first of those that did not end well.
+
+    ``of`` is how many different attempts there are, 0 if they cannot be counted; ``first`` how many of them, in the
+    order of the seed, were passed over.
+    """
+
+    attack: str
+    seed: int
+    first: int = 0
+    tried: int = 0
+    exact: int = 0
+    refused: int = 0
+    lost: int = 0
+    wrong: int = 0
+    unclear: int = 0
+    of: int = 0
+    seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return not (self.lost or self.wrong or self.unclear)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Attack(ABC):
+    """One way to disturb a run.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it may work. Removed afterwards.
+    seed : int
+        Decides everything that is left to chance.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    """What is done, in a few words for the table."""
+    many: ClassVar[int]
+    """How many attempts are many; 0: each that there is, once."""
+    few: ClassVar[int]
+    """How many are enough for each change."""
+    needs_calls: ClassVar[bool] = False
+    """Whether it looks at system calls."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.seed = folder, seed
+
+    @property
+    def total(self) -> int:
+        """How many different cases there are, numbered from 0; 0 if there is no end of them."""
+        return 0
+
+    @abstractmethod
+    def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
+        """Make the attempts of one case. The same case and seed give the same attempts, as far as clocks allow."""
+
+    def place(self, case: int) -> Path:
+        """A folder for a case, empty."""
+        place = self.folder / f"case-{case}"
+        place.mkdir(parents=True)
+        return place
+
+
+def search(
+    attack: type[Attack],
+    seed: int,
+    *,
+    tries: int | None,
+    seconds: float | None = None,
+    case: int | None = None,
+    first: int = 0,
+    tick: Callable[[], object] = lambda: None,
+) -> Outcome:
+    """Attack until there were as many tries, or for as many seconds.
+
+    Parameters
+    ----------
+    attack : type of Attack
+    seed : int
+    tries : int or None
+        None: all that there are, or as many as the attack calls many.
+    seconds : float, optional
+    case : int, optional
+        Only this one.
+    first : int
+        How many cases to pass over, as they were tried before with this seed.
+    tick : callable
+        Called at each try.
+    """
+    with tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
+        running = attack(Path(temporary), seed)
+        outcome = Outcome(attack.name, seed, first, of=0 if attack.many else running.total)
+        began = monotonic()
+        most = tries or attack.many or running.total
+        for number in islice(_cases(running, case), first, None):
+            if outcome.tried >= most or (seconds is not None and monotonic() - began > seconds):
+                break
+            for one in running.attempt(number, random.Random(f"{attack.name} {seed} {number}")):
+                _count(outcome, one, number)
+                tick()
+            shutil.rmtree(running.folder / f"case-{number}", ignore_errors=True)
+        outcome.seconds = round(monotonic() - began, 1)
+    return outcome
+
+
+def _cases(attack: Attack, case: int | None) -> Iterator[int]:
+    if case is not None:
+        yield case
+    elif attack.total:
+        order = list(range(attack.total))
+        random.Random(attack.seed).shuffle(order)
+        yield from order
+    else:
+        yield from count()
+
+
+def _count(outcome: Outcome, one: Attempt, case: int) -> None:
+    outcome.tried += 1
+    name = one.verdict.value
+    setattr(outcome, name, getattr(outcome, name) + 1)
+    if one.verdict not in (Verdict.EXACT, Verdict.REFUSED) and len(outcome.failures) < 20:
+        again = f"python -m benchmarks.faults {outcome.attack} --seed {outcome.seed} --case {case}"
+        outcome.failures.append(f"{name}: {one.seen}. To repeat: {again}")

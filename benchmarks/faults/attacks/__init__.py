@@ -1,0 +1,1 @@
+"""The attacks: one file for each way in which a run is disturbed."""

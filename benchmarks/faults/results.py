@@ -1,0 +1,115 @@
+"""Recorded searches: a file of JSON lines for each attack, added up for the table of a page."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.markdown import markdown
+from benchmarks.common.timing import cpu
+from benchmarks.faults.attack import Attack, Outcome
+
+__all__ = ["BEGIN", "END", "PAGE", "RESULTS", "add", "added_up", "fill", "read", "table"]
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "faults"
+"""Where they are recorded, if nobody says otherwise."""
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- table: faults -->", "<!-- end of table -->"
+Facts = dict[str, Any]
+KINDS = ("tried", "exact", "refused", "lost", "wrong", "unclear")
+
+
+def add(folder: Path, outcome: Outcome) -> None:
+    """Record a search: its outcome, and what it ran on. One process at a time may do so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = outcome.to_dict() | {
+        "hardware": f"{cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "zarr")}},
+        "commit": _commit(),
+    }
+    with (folder / f"{outcome.attack}.jsonl").open("a") as file:
+        file.write(json.dumps(facts) + "\n")
+
+
+def _commit() -> str:
+    """Of the repository, with a plus if what ran is not quite that."""
+    git = ("git", "-C", str(ROOT))
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", "prunedata"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head.strip() + ("+" if changed else "")
+
+
+def read(folder: Path) -> list[Facts]:
+    """The facts of every recorded search."""
+    files = sorted(folder.glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def added_up(searches: Iterable[Facts]) -> dict[str, Facts]:
+    """For each attack, how many attempts of all its searches ended how, and of how many that there are.
+
+    Where the cases can be counted, only searches of as many as the last one had: others were of another version.
+    """
+    searches = list(searches)
+    last = {facts["attack"]: facts["of"] for facts in searches}
+    found: dict[str, Facts] = {}
+    for facts in searches:
+        sums = found.setdefault(facts["attack"], dict.fromkeys(KINDS, 0) | {"of": facts["of"]})
+        if facts["of"] == last[facts["attack"]]:
+            sums["of"] = facts["of"]
+            for kind in KINDS:
+                sums[kind] += facts[kind]
+    return found
+
+
+def table(searches: Iterable[Facts], attacks: Sequence[type[Attack]]) -> str:
+    """A Markdown table of searches, a row for each attack; of how many cases there are, if they can be counted."""
+    found = added_up(searches)
+    columns = (
+        "attack",
+        "what is done",
+        "tried",
+        "survived",
+        "of these refused",
+        "lost",
+        "silently wrong",
+        "unclear error",
+    )
+    rows = [
+        [
+            f"`{attack.name}`",
+            attack.about,
+            f"{sums['tried']:,} of {sums['of']:,}" if sums["of"] else f"{sums['tried']:,}",
+            f"{sums['exact'] + sums['refused']:,}",
+            f"{sums['refused']:,}",
+            *(f"{sums[kind]:,}" for kind in ("lost", "wrong", "unclear")),
+        ]
+        for attack in attacks
+        if (sums := found.get(attack.name))
+    ]
+    return markdown(columns, rows)
+
+
+def fill(page: str, searches: Sequence[Facts], attacks: Sequence[type[Attack]]) -> str:
+    """Return a page with its table, and what it was made on, as the recorded searches have them."""
+    shown = table(searches, attacks)
+    hardware = sorted({facts["hardware"] for facts in searches})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in facts["versions"].items()) for facts in searches})
+    commits = sorted({facts["commit"] for facts in searches} - {""})
+    made = (
+        f"{len(searches)} searches, each with a seed of its own, on {'; '.join(hardware)}, with {'; '.join(versions)}, "
+        f"at the commits {', '.join(commits)}."
+    )
+    begin, end = re.escape(BEGIN), re.escape(END)
+    return re.sub(f"{begin}.*?{end}", lambda _: f"{BEGIN}\n\n{shown}\n\n{made}\n\n{END}", page, flags=re.DOTALL)

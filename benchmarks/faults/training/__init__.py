@@ -1,0 +1,1 @@
+"""Trainings that are killed, and have to come to what they would have come to."""

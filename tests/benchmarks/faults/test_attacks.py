@@ -1,0 +1,115 @@
+"""Each attack a little, with a seed of its own each time: nothing is lost, and nothing silently wrong.
+
+The programs run in a process of their own, as they fork, and this one has threads.
+"""
+
+import json
+
+import pytest
+
+from benchmarks.faults.__main__ import ATTACKS
+from benchmarks.faults.calls import can_watch
+from tests.programs import run_module, run_python
+
+WATCHES = can_watch()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_nothing_is_lost_and_nothing_silently_wrong(attack, tmp_path):
+    if attack.needs_calls and not WATCHES:
+        pytest.skip("needs Linux 5.5 or newer, and to be allowed seccomp's notifications")
+    if attack.name == "kills-torch":
+        pytest.importorskip("torch")
+    done = run_module("benchmarks.faults", attack.name, "--json", cwd=tmp_path)
+    print(done.stderr)  # the seed, and how to repeat what failed
+    (found,) = json.loads(done.stdout)
+    assert found["tried"] >= min(attack.few, found["of"] or attack.few)
+    assert found["tried"] == found["exact"] + found["refused"]
+    assert (found["failures"], done.returncode) == ([], 0)
+
+
+# What is broken on purpose, and the attack that has to find it.
+FSYNC = """
+import os
+os.fsync = os.fdatasync = lambda descriptor: None
+import prunedata.store.durable as durable
+durable._sync_bytes = os.fsync
+"""
+POINTER_FIRST = """
+from prunedata.store import run_store
+def write(self, state, arrays, _write=run_store.RunStore.write):
+    about = {name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.tobytes())}
+             for name, a in arrays.items()}
+    self._point(self._pointer["generation"] + 1, state, about)
+    for name in arrays:
+        self._slots.write(name, self._pointer["generation"], arrays[name])
+import zlib
+run_store.RunStore.write = write
+"""
+ONE_SLOT = """
+from prunedata.store import slots
+write, read = slots.Slots.write, slots.Slots.read
+slots.Slots.write = lambda self, name, generation, values: write(self, name, 0, values)
+slots.Slots.read = lambda self, name, generation, about: read(self, name, 0, about)
+"""
+NO_LOCK = """
+from prunedata.store import lock, run_store
+lock.fcntl = None
+run_store.RunStore._check_alone = lambda self: None
+"""
+NOT_PUT_OFF = """
+from prunedata.run import whole
+whole.Whole._put_off = lambda self: None
+"""
+ERRORS_SWALLOWED = """
+from prunedata.store import durable
+def overwrite(path, value, _overwrite=durable._overwrite_durably):
+    try:
+        _overwrite(path, value)
+    except OSError:
+        pass
+durable._overwrite_durably = overwrite
+"""
+TALLY_FORGOTTEN = """
+from prunedata.run import ledger
+def restore(self, state, _restore=ledger.Ledger.restore):
+    _restore(self, state)
+    self.tally.clear()
+ledger.Ledger.restore = restore
+"""
+NO_DIGEST = """
+import types
+from prunedata.store import slots
+slots.zlib = types.SimpleNamespace(crc32=lambda *_: 0)
+"""
+NO_INDEX_DIGEST = """
+from prunedata.streams import shards
+shards._digest = lambda _: 1
+"""
+BROKEN = [
+    ("kills", ONE_SLOT, 25),
+    ("kills-at-calls", POINTER_FIRST, 25),
+    ("pairs", NO_LOCK, 12),
+    ("interrupts", NOT_PUT_OFF, 100),
+    ("handlers", NOT_PUT_OFF, 60),
+    ("power-cuts", FSYNC, 100),
+    ("failing-calls", ERRORS_SWALLOWED, 50),
+    ("sequences", TALLY_FORGOTTEN, 15),
+    ("damaged-stores", NO_DIGEST, 100),
+    ("damaged-indexes", NO_INDEX_DIGEST, 100),
+]
+BEGIN = "import sys\nfrom benchmarks.faults.__main__ import main\nfrom benchmarks.faults import story\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attack", "broken", "cases"), BROKEN, ids=[name for name, _, _ in BROKEN])
+def test_a_library_that_is_broken_is_found_out(attack, broken, cases, tmp_path):
+    if not WATCHES and attack in ("kills-at-calls", "power-cuts", "failing-calls"):
+        pytest.skip("needs Linux 5.5 or newer, and to be allowed seccomp's notifications")
+    code = f"{BEGIN}{broken}\nsys.exit(main(['{attack}', '--cases', '{cases}', '--seed', '1', '--json']))"
+    done = run_python(code, cwd=tmp_path)
+    (found,) = json.loads(done.stdout)
+    assert found["lost"] + found["wrong"] > 0, done.stderr
+    assert done.returncode == 1
+    assert f"To repeat: python -m benchmarks.faults {attack} --seed 1 --case" in found["failures"][0]
