@@ -9,14 +9,13 @@ import inspect
 import json
 import platform
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from prunedata import __version__
+from prunedata.cli.named import named_object
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import DamagedStore, PrunedataError
@@ -68,7 +67,7 @@ def _doctor(args: argparse.Namespace) -> None:
     elif named is None:
         facts = list(_store(args.what))
     else:
-        facts = list(_loader(_object_of(named[1], named[2])))
+        facts = list(_loader(named_object(f"{named[1]}:{named[2]}")))
     if args.json:
         print(json.dumps([asdict(fact) for fact in facts]))
     else:
@@ -146,26 +145,6 @@ def _store(place: str) -> Iterator[Fact]:
 
 
 # -- a loader
-
-
-def _object_of(path: str, name: str) -> Any:
-    """What a script names so; a function without arguments is called. The script is run, but isn't ``__main__``."""
-    if not Path(path).is_file():
-        raise PrunedataError(f"Expected a script. Got {path}, where there is none.")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None:
-        raise PrunedataError(f"Expected a script of Python. Got {path}.")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path(path).resolve().parent))
-    sys.modules[spec.name] = module  # worker processes look for the classes of its data there
-    try:
-        spec.loader.exec_module(module)
-        found = getattr(module, name)
-        return found() if inspect.isroutine(found) else found
-    except AttributeError as error:
-        raise PrunedataError(f"Expected {name!r} in {path}. Got {error}.") from error
-    except (Exception, SystemExit) as error:
-        raise PrunedataError(f"Expected {path} to run. Got {type(error).__name__}: {error}") from error
 
 
 def _adapter_of(given: Any) -> tuple[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from prunedata.cli.text import bar, marks
 
-__all__ = ["progress", "working"]
+__all__ = ["meter", "progress", "working"]
 
 
 @contextmanager
@@ -22,6 +22,19 @@ def working(what: str) -> Iterator[None]:
     finally:
         if shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # what is printed next stands in its place
+
+
+@contextmanager
+def meter() -> Iterator[Callable[[float, str], None]]:
+    """Give what shows how much is done, from 0 to 1, and what is being done."""
+    with working(""):
+        two = marks(sys.stderr.encoding)
+
+        def show(share: float, what: str) -> None:
+            if sys.stderr.isatty():
+                print(f"\r\x1b[K{bar(share, two, 30):{two[0]}<30} {what}", end="", file=sys.stderr, flush=True)
+
+        yield show
 
 
 def progress(items: Iterable[str], what: str) -> Iterator[str]:

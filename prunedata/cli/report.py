@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import webbrowser
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from prunedata.cli.labels import read_labels
-from prunedata.cli.text import bar, marks
+from prunedata.cli.named import named_object
+from prunedata.cli.progress import meter
 from prunedata.errors import PrunedataError
 from prunedata.reporting.report import report
 from prunedata.store.reading import read_run
@@ -28,8 +27,8 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     add("--compare", metavar="STORE", help="another run, to be put beside it")
     add(
         "--dataset",
-        metavar="MODULE:FUNCTION",
-        help="what returns the data set, to show images or texts of the most suspect samples",
+        metavar="MODULE:NAME",
+        help="the data set, or what returns it, to show images or texts of suspects; also SCRIPT.py:NAME",
     )
     add("--labels", metavar="FILE", help="labels by id, to see in which classes suspects gather, as of suspects")
     add("--label-column", metavar="NAME", help="the column of the table (label)")
@@ -43,36 +42,12 @@ def _report(args: argparse.Namespace) -> None:
     labels = None
     if args.labels is not None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)
-    dataset = None if args.dataset is None else _load(args.dataset)
+    dataset = None if args.dataset is None else named_object(args.dataset)
     output = Path(args.output)
-    try:
+    with meter() as show:
         found = report(
-            args.store, output, compare=args.compare, dataset=dataset, labels=labels, top=args.top, progress=_progress
+            args.store, output, compare=args.compare, dataset=dataset, labels=labels, top=args.top, progress=show
         )
-    finally:
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # what is printed next stands in its place
     print(f"{len(found.html.encode('utf-8')) / 1000:,.0f} kB -> {args.output}")
     if args.open:
         webbrowser.open(output.resolve().as_uri())
-
-
-def _load(name: str) -> Any:
-    """The data set that a function returns, by its name as ``module:function``; the current folder comes first."""
-    module, _, function = name.partition(":")
-    if not module or not function:
-        raise PrunedataError(f"Expected --dataset as module:function, such as data:train_set. Got {name}.")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = getattr(import_module(module), function)
-        return found() if callable(found) else found
-    except Exception as error:
-        raise PrunedataError(f"Expected {name} to return the data set. Got {type(error).__name__}: {error}.") from error
-
-
-def _progress(share: float, what: str) -> None:
-    """Show on a terminal how much is done."""
-    if sys.stderr.isatty():
-        two = marks(sys.stderr.encoding)
-        print(f"\r\x1b[K{bar(share, two, 30):{two[0]}<30} {what}", end="", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.errors import LossError
+from prunedata.run.block import plain_losses
 from prunedata.types import Ids, Recorded
 
 __all__ = ["checked_losses"]
@@ -12,18 +13,9 @@ __all__ = ["checked_losses"]
 
 def checked_losses(losses: Any, ids: Ids) -> Recorded:
     """Return one finite loss for each id, shape (n,), float32 or float64. Raises :class:`LossError` for all else."""
-    if isinstance(losses, np.ma.MaskedArray):
-        raise LossError("Expected a loss for each id. Got a masked array.")
-    if hasattr(losses, "detach"):  # a tensor
-        losses = losses.detach().cpu()
-        losses = losses.double().numpy() if losses.is_floating_point() else losses.numpy()
-    array = np.asarray(losses)
-    if array.dtype.kind not in "fiu" or array.shape != ids.shape:
-        raise LossError(
-            f"Expected losses of shape {ids.shape} and a floating dtype, one for each id of the deal "
-            f"(reduction='none'). Got shape {array.shape}, {array.dtype}."
-        )
-    array = array if array.dtype == np.float32 else array.astype(np.float64)
+    array = plain_losses(losses)
+    if array.shape != ids.shape:
+        raise LossError(f"Expected a loss for each of the {ids.size} ids of the deal. Got shape {array.shape}.")
     with np.errstate(invalid="ignore", over="ignore"):
         total = array.sum(dtype=np.float64)
     if not np.isfinite(total):

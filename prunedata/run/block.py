@@ -16,7 +16,7 @@ from prunedata.run.counts import batch_means
 from prunedata.run.whole import Whole
 from prunedata.types import Ids, Means, Recorded, Sizes
 
-__all__ = ["Block"]
+__all__ = ["Block", "plain_losses"]
 
 CAPACITY = 1 << 16
 """Losses a block holds: enough to spread the cost of a call, few enough to stay in a cache."""
@@ -99,7 +99,7 @@ class Block:
         if not self._is_open:
             self._refuse()
         arrays = isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
-        ids, losses = _checked_ids(ids), _checked_losses(losses)
+        ids, losses = _checked_ids(ids), plain_losses(losses)
         if ids.shape != losses.shape:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if not ids.size:
@@ -235,8 +235,8 @@ def _checked_ids(ids: Any) -> Ids:
     return array.astype(np.int64, copy=False)
 
 
-def _checked_losses(losses: Any) -> Recorded:
-    """As float32 what is float32, and all else as float64."""
+def plain_losses(losses: Any) -> Recorded:
+    """Return losses of shape (n,) as float32 if they are that, and all else as float64, or raise LossError."""
     if isinstance(losses, np.ma.MaskedArray):
         raise LossError("Expected a loss for each id. Got a masked array: leave the masked samples and their ids out.")
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter

@@ -87,7 +87,7 @@ def test_it_is_opened(say, store, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--dataset train_set", "Expected --dataset as module:function, such as data:train_set. Got train_set."),
+        ("--dataset train_set", "Expected a name such as module:train_set or script.py:train_set. Got train_set."),
         ("--dataset texts_of_nobody:train_set", "Got ModuleNotFoundError: No module named 'texts_of_nobody'"),
         ("--label-column x", "Expected --labels beside --label-column"),
         ("--top 0", "Expected top to be at least 1. Got 0."),

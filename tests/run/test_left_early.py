@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from prunedata import Pruner, Random, Schedule
+from prunedata import Pruner, Random, Schedule, SkippedSamples
 from prunedata.findings.inspection import inspect
 
 SAMPLES = 40
@@ -99,3 +99,15 @@ def test_an_epoch_that_was_ended_by_hand_is_not_ended_twice(tmp_path):
         run.end_epoch()
         break
     assert run.next_epoch == inspect(tmp_path)["epoch"] == 1
+
+
+def test_what_cannot_be_ended_when_a_loop_is_left_is_told_when_it_goes_on():
+    """Python would only print that it ignored the error."""
+    run = start()
+    left = run.epochs()
+    observe(run, next(left), batches=4)
+    run.observe(np.arange(32, 40), np.full(8, np.nan))  # waits: of a batch in the middle nothing is checked at once
+    left.close()
+    assert run.next_epoch == 0
+    with pytest.raises(SkippedSamples, match="Got 8 that were not"):
+        run.end_epoch()

@@ -108,7 +108,7 @@ def test_losses_of_any_kind(kind):
 @pytest.mark.parametrize(
     ("losses", "told"),
     [
-        (np.ones(7), r"Expected losses of shape \(8,\).*Got shape \(7,\), float64"),
+        (np.ones(7), r"Expected a loss for each of the 8 ids.*Got shape \(7,\)"),
         (np.ones((8, 1)), r"Got shape \(8, 1\)"),
         (1.0, r"Got shape \(\)"),
         (["x"] * 8, "Got shape"),
