@@ -17,12 +17,14 @@ WORLD = 2
 
 
 @contextmanager
-def group(rank: int, folder: Path) -> Iterator[None]:
+def group(rank: int, folder: Path, backend: str = "gloo") -> Iterator[None]:
     """Be a rank of the group that meets in `folder`."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
     torch.distributed.init_process_group(
-        "gloo",
+        backend,
         init_method=f"file://{folder}/meeting",
         rank=rank,
         world_size=WORLD,

@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -100,17 +101,20 @@ def one_rank_forgets(rank):
     return "nothing"
 
 
-def work(rank, folder):
-    with group(rank, folder):
+def work(rank, folder, backend):
+    with group(rank, folder, backend):
         found = {name: scenario(**options(rank)) for name, options in SCENARIOS.items()}
         found["one rank forgets"] = one_rank_forgets(rank)
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+NO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < WORLD, reason="NCCL needs a GPU for each of two ranks")
+
+
+@pytest.fixture(scope="module", params=["gloo", pytest.param("nccl", marks=NO_GPUS)])
+def ranks(request, tmp_path_factory):
     """What each rank found in each scenario."""
-    return start(work, tmp_path_factory.mktemp("ranks"))
+    return start(partial(work, backend=request.param), tmp_path_factory.mktemp("ranks"))
 
 
 def each(ranks, *names):
