@@ -208,6 +208,7 @@ class PrunedLoader:
     def _deliver(self, begin: Callable[[], Iterator[tuple[SomeIds, Any]]]) -> Iterator[Any]:
         """Begin when the first batch is asked for: trainers make iterators that they never use."""
         self._run.lead()
+        self._order.check_shares(self._run.group_size())
         observed = self._begin(self._pruner.current)
         order, delivery = self._order, self._order.delivery
         delivery.delivered = (self._delivered - observed) * order.world

@@ -48,9 +48,14 @@ class TorchRun(Adapter):
         self.begins = 0
         """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
 
+    @staticmethod
+    def group_size() -> int:
+        """How many processes train together."""
+        return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
     def join(self) -> None:
         """Merge with the other processes from now on, if there are any."""
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        if self.group_size() > 1:
             self._pruner.attach(Ranks(self._pruner))
 
     def check_loop(self) -> None:

@@ -82,6 +82,9 @@ class Order(ABC):
         """How many samples the open epoch keeps, or else the next one, or else the last."""
         return self.pruner.kept_in(min(self.pruner.next_epoch, self.pruner.schedule.epochs - 1))
 
+    def check_shares(self, processes: int) -> None:  # noqa: B027 (most have nothing to say)
+        """Raise if each of several processes would be given every sample."""
+
     def deliver(self, ids: SomeIds) -> None:  # noqa: B027 (most have nothing to say)
         """Look at a batch before it is delivered; raise if it cannot be right."""
 

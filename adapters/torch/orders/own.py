@@ -7,6 +7,7 @@ import numpy as np
 from torch.utils.data import DistributedSampler
 
 from prunedata.adapters.torch.orders.sampled import SampledOrder
+from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.run.pruner import Pruner
@@ -52,6 +53,14 @@ class OwnOrder(SampledOrder):
         """How many of ``kept`` samples a rank gets."""
         drops = self._distributed is not None and self._distributed.drop_last
         return kept // self.world if drops else -(-kept // self.world)
+
+    def check_shares(self, processes: int) -> None:
+        """Raise if nobody splits the epoch: PyTorch gives every sample to each rank then, without a word."""
+        if processes > 1 and self.world == 1:
+            raise PrunedataError(
+                f"Expected a loader that splits each epoch over {processes} processes. Got one that gives all samples "
+                "to each of them: build it with sampler=DistributedSampler(dataset), or let accelerate prepare it."
+            )
 
     def left_out(self, epoch: Epoch) -> int:
         """What is dropped so that all ranks get as many, and of each rank's share the batch that isn't full."""

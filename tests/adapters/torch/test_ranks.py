@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
-from prunedata import Random, SkippedSamples, keep_mask
+from prunedata import PrunedataError, Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import prune
 from prunedata.run.order import epoch_order
 from tests.adapters.ranks import WORLD, group, start
@@ -101,10 +101,22 @@ def one_rank_forgets(rank):
     return "nothing"
 
 
+def all_samples_on_every_rank():
+    """What a plain loader is told, which nobody splits."""
+    pruner, loader = build(shuffle=True)
+    try:
+        for _ in pruner.epochs():
+            next(iter(loader))
+    except PrunedataError as told:
+        return str(told)
+    return "nothing"
+
+
 def work(rank, folder, backend):
     with group(rank, folder, backend):
         found = {name: scenario(**options(rank)) for name, options in SCENARIOS.items()}
         found["one rank forgets"] = one_rank_forgets(rank)
+        found["plain"] = all_samples_on_every_rank()
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
@@ -120,6 +132,12 @@ def ranks(request, tmp_path_factory):
 def each(ranks, *names):
     """The scenarios of these names, or all: for each, what every rank found."""
     return {name: [found[name] for found in ranks] for name in names or SCENARIOS}
+
+
+def test_a_plain_loader_is_refused_before_its_first_batch(ranks):
+    for found in ranks:
+        assert "Expected a loader that splits each epoch over 2 processes" in found["plain"]
+        assert "sampler=DistributedSampler(dataset)" in found["plain"]
 
 
 def hits_of(batch, epoch):
