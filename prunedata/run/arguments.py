@@ -94,7 +94,8 @@ def _mask(without: Any, samples: int) -> Mask:
     if given.dtype == np.bool_ and given.shape == (samples,):
         return given.copy()
     ids = given.astype(np.int64) if given.dtype.kind in "iu" or not given.size else None
-    if ids is None or ids.ndim != 1 or (ids.size and not 0 <= ids.min() <= ids.max() < samples):
+    bits = ids is not None and samples == ids.size > 2 > ids.max()  # 0 and 1: a mask, not ids
+    if ids is None or ids.ndim != 1 or (ids.size and not 0 <= ids.min() <= ids.max() < samples) or bits:
         raise PrunedataError(
             f"Expected without to be a mask of shape ({samples},), True for the samples to leave out, or their ids, "
             f"from 0 to {samples - 1}. Got shape {given.shape}, {given.dtype}."

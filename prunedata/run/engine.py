@@ -109,7 +109,9 @@ class Engine:
     def _next(self) -> Epoch:
         epochs = self.plan.schedule.epochs
         if self.ledger.next_epoch >= epochs:
-            raise NotInEpoch(f"Expected one of {epochs} epochs to begin. Got none: all are done.")
+            raise NotInEpoch(
+                f"Expected one of {epochs} epochs to begin. Got none: all are done. To go on, give the schedule more."
+            )
         epoch = self._select()
         self.ledger.begin_epoch()
         return epoch

@@ -71,7 +71,9 @@ def test_ids_say_the_same_as_a_mask_and_the_arguments_stay_as_they_are():
     assert not start(without=None).without.any()
 
 
-@pytest.mark.parametrize("wrong", [np.ones(7, bool), [0, 100], [-1], np.ones((2, 2), int), ["a"], [0.5], 3])
+@pytest.mark.parametrize(
+    "wrong", [np.ones(7, bool), [0, 100], [-1], np.ones((2, 2), int), ["a"], [0.5], 3, BAD.astype(int)]
+)
 def test_what_is_neither_is_refused(wrong):
     with pytest.raises(PrunedataError, match=r"Expected without to be a mask of shape \(100,\)"):
         start(without=wrong)
