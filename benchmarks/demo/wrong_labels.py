@@ -113,9 +113,7 @@ def _cells(name: str, run: Mapping[str, Any]) -> tuple[str, ...]:
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """What must be said beside the table."""
     advice, clean = result["advice"], result["advice_on_clean_labels"]
-    told = [
-        f"{100 * result['noise']:.0f}% of the training labels were made wrong at random; the test labels are right."
-    ]
+    told = [f"{100 * result['noise']:.0f}% of the training labels are wrong, at random; the test labels are right."]
     if advice is not None:
         told.append(f"auto: {_verdict(advice, result)}")
     return [

@@ -53,7 +53,7 @@ def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
 def table_of(run: RunState, top: int | float) -> Arrays:
     """The same of a run that was read."""
     top = count_top(top, run.samples)
-    if not run.visits.any():
+    if not run.arrays or not run.visits.any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
     suspect_rates = rates(run.hits, run.visits, run.high)
     visits = run.visits if run.without is None else np.where(run.without, 0, run.visits)  # those are cleaned already

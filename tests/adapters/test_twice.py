@@ -64,7 +64,7 @@ def case(request, index):
     loader = request.param(pruner, index, workers)
 
     def observe(batch):
-        ids = np.asarray(batch[0])
+        ids = np.array(np.asarray(batch[0]))
         losses = losses_of(ids, pruner.next_epoch)
         loader.observe(losses, ids) if hasattr(loader, "observe") else pruner.observe(ids, losses)
 
