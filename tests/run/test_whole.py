@@ -126,6 +126,9 @@ def test_a_handler_that_saves_a_checkpoint_at_every_line(interruptible):
             signal.signal(signal.SIGUSR1, lambda *_, run=run, saved=saved: saved.append(run.state_dict()))
             SignalAtLine(at, signal.SIGUSR1).run(lambda run=run: train(run))
             assert standing(run) == standing(plain), f"looked at at line {at}"
+            if not saved:  # runs differ by a few lines, so the last ones may not be reached
+                assert at > count.lines - 30
+                continue
             other = make(RunningLoss())
             other.load_state_dict(saved[0])
             train_again(other)

@@ -95,7 +95,7 @@ BROKEN = [
     ("handlers", NOT_PUT_OFF, 60),
     ("power-cuts", FSYNC, 100),
     ("failing-calls", ERRORS_SWALLOWED, 50),
-    ("sequences", TALLY_FORGOTTEN, 15),
+    ("sequences", TALLY_FORGOTTEN, 80),
     ("damaged-stores", NO_DIGEST, 100),
     ("damaged-indexes", NO_INDEX_DIGEST, 100),
 ]
