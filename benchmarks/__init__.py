@@ -14,7 +14,7 @@
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training
     python -m benchmarks.distributed           the study's cluster: its tables by a model, and what pruning saves
     python -m benchmarks.pages                 brings the tables of README.md and docs/ up to date
-    python -m benchmarks.pages.study_page      prints docs/study.md
+    python -m benchmarks.pages.study_page      prints docs/evidence/study.md
     python -m benchmarks.pages.pictures        draws the pictures of docs/
     python -m benchmarks.pages.wrong_labels    prints how well runs find wrong labels
     python -m benchmarks.pages.overlap         prints whether runs suspect the same samples

@@ -124,5 +124,5 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
         *remarks,
         "Test accuracy is the mean of the last three epochs, of one seed.",
         f"Loss curves: {result['picture']}",
-        "On clean labels pruning costs accuracy; it pays where labels are wrong: `make demo`, and docs/results.md.",
+        "On clean labels pruning costs accuracy. It pays where labels are wrong: `make demo`, docs/evidence/results.md",
     ]

@@ -120,7 +120,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         *told,
         f"The same on clean labels: {_verdict(clean, result)}",
         "Best on the way: what one would have reached by stopping there, chosen by the test set.",
-        f"Accuracy over visits: {result['picture']}. One seed; every measured case is in docs/results.md.",
+        f"Accuracy over visits: {result['picture']}. One seed; every measured case is in docs/evidence/results.md.",
     ]
 
 

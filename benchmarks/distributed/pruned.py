@@ -15,7 +15,7 @@ PRUNE = 0.3
 
 @dataclass(frozen=True)
 class PruningCost:
-    """What pruning costs, measured on one core, as in docs/results.md and docs/distributed.md.
+    """What pruning costs, measured on one core, as in docs/evidence/results.md and docs/frameworks/distributed.md.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Accuracy against visits: regular training of every length beside pruned training of every length.
 
 python -m benchmarks.frontier run         writes runs to benchmarks/frontier/results, and goes on where it stood
-python -m benchmarks.frontier summary     prints a line for each subject; with --page docs/frontier.md writes it there
-python -m benchmarks.frontier table       prints every point; with --page docs/frontier-tables.md writes it there
+python -m benchmarks.frontier summary     prints a line for each subject, with --page into docs/evidence/frontier.md
+python -m benchmarks.frontier table       prints every point, with --page into docs/evidence/frontier-tables.md
 python -m benchmarks.frontier picture     draws docs/pictures/frontier-head.png
 """

@@ -1,8 +1,8 @@
 """The frontier of accuracy against visits: its runs, tables and picture.
 
 python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
-python -m benchmarks.frontier table [--json | --page docs/frontier-tables.md]
-python -m benchmarks.frontier summary [--page docs/frontier.md]
+python -m benchmarks.frontier table [--json | --page docs/evidence/frontier-tables.md]
+python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 """
 

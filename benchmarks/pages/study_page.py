@@ -1,4 +1,4 @@
-"""The page docs/study.md: the paper's two tables, with the controls that it lacks.
+"""The page docs/evidence/study.md: the paper's two tables, with the controls that it lacks.
 
     python -m benchmarks.pages.study_page [--json]
 

@@ -138,10 +138,10 @@ class Arm:
     groups : tuple of Group
         The parts of the matrix that it is run in. None: only by hand.
     order : int
-        Its place in lists, legends and the tables of docs/study.md; of equal ones by name.
+        Its place in lists, legends and the tables of docs/evidence/study.md; of equal ones by name.
     column, column_order : str, int
-        Heading of its column in the tables of README.md and docs/results.md, and the place of that. Arms that share a
-        heading share the column. Without a heading it has none there.
+        Heading of its column in the tables of README.md and docs/evidence/results.md, and the place of that. Arms that
+        share a heading share the column. Without a heading it has none there.
     colour, marker : str
         In pictures. Without them it gets some that follow from its name.
     tried : bool

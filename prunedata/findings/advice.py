@@ -24,7 +24,7 @@ __all__ = ["ADVISED_POLICY", "Advice", "advise"]
 
 ADVISED_POLICY = RunningLoss()
 """What is advised wherever pruning is: wherever labels were wrong at random it ended above fewer epochs with as many
-visits, in each of 19 pairs of runs (docs/results.md)."""
+visits, in each of 19 pairs of runs (docs/evidence/results.md)."""
 WATCHED_PART = 6
 """Watch a sixth of the run: after it the signs were calibrated, and from there on pruning was measured."""
 FEWEST_VISITS = 10

@@ -16,7 +16,7 @@ import pytest
 import prunedata
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY_CI = ("make ",)
 LEFT_TO_THE_READER = ("pip install ",)
 SLOW = ("README.md", "distributed.md", "huggingface.md", "tutorial.md")
@@ -143,9 +143,9 @@ def load(name):
 
 
 def test_the_picture_of_the_folders_shows_what_is_there():
-    tree = load("tree")
+    tree = load("made/tree")
     assert "pruner.py" in tree.tree()
-    assert tree.PAGE.read_text(encoding="utf-8") == tree.page(), "run: python docs/tree.py --write"
+    assert tree.PAGE.read_text(encoding="utf-8") == tree.page(), "run: python docs/made/tree.py --write"
 
 
 def test_the_reference_has_every_public_name():
@@ -161,9 +161,9 @@ def test_the_reference_has_every_public_name():
 
 
 def test_the_page_of_errors_has_every_message():
-    listed = load("messages")
+    listed = load("made/messages")
     assert sum(map(len, listed.messages().values())) > 150
-    assert listed.PAGE.read_text(encoding="utf-8") == listed.page(), "run: python docs/messages.py --write"
+    assert listed.PAGE.read_text(encoding="utf-8") == listed.page(), "run: python docs/made/messages.py --write"
 
 
 def test_the_picture_of_a_schedule_is_as_drawn():

@@ -1,7 +1,7 @@
 """Rules that were tried and are not shipped: RunningLoss, changed in one thing each.
 
 Each lets samples come back that RunningLoss leaves out for good. Of 40 % wrong labels RunningLoss leaves out most, but
-with them an eighth of the right ones. docs/results.md says what came of it.
+with them an eighth of the right ones. docs/evidence/results.md says what came of it.
 """
 
 from collections.abc import Sequence

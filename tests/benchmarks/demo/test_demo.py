@@ -124,7 +124,7 @@ def test_table_and_options_on_a_parquet_folder(tmp_path: Path) -> None:
     for name in ("dropping-count", "random"):
         # Two epochs of four leave 32 of 96 samples out: 2 of 6 batches.
         assert rows[name][:4] == ["4", "2", "320", "16.67%"]
-    assert "docs/results.md" in lines[-1]
+    assert "docs/evidence/results.md" in lines[-1]
     assert "clean labels" in lines[-1]
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 

@@ -21,7 +21,7 @@ from benchmarks.frontier.report.table import BEGIN, END, all_tables, as_json, fi
 from benchmarks.frontier.results import RESULTS, add, read
 from benchmarks.frontier.subjects import SUBJECTS
 
-SHORT, LONG = (Path(__file__).parents[3] / "docs" / f"frontier{name}.md" for name in ("", "-tables"))
+SHORT, LONG = (Path(__file__).parents[3] / "docs" / "evidence" / f"frontier{name}.md" for name in ("", "-tables"))
 
 
 def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):

@@ -64,7 +64,7 @@ def test_peers_stand_beside_what_they_do_too(measured):
 
 
 def test_the_page_of_results_has_the_rows_that_are_measured(measured):
-    page = (ROOT / "docs" / "results.md").read_text().partition("## Overhead")[2]
+    page = (ROOT / "docs" / "evidence" / "results.md").read_text().partition("## Overhead")[2]
     table = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 9]
     shown = [tuple(cells(line)[:3]) for line in table[2:]]
     size, batch = dict(zip(SIZES, REAL_SIZES, strict=True)), dict(zip(BATCHES, REAL_BATCHES, strict=True))
@@ -81,7 +81,7 @@ def test_the_table_has_the_columns_of_the_page(tmp_path):
     told = overhead(*SMALL, "--markdown", cwd=tmp_path)
     assert told.returncode == 0, told.stderr
     header, _, *rows = (line for line in told.stdout.splitlines() if line.startswith("|"))
-    assert cells(header) in map(cells, (ROOT / "docs" / "results.md").read_text().splitlines())
+    assert cells(header) in map(cells, (ROOT / "docs" / "evidence" / "results.md").read_text().splitlines())
     assert rows
     assert all(len(cells(line)) == len(cells(header)) for line in rows)
     assert "InfoBatch" not in told.stdout

@@ -82,7 +82,7 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
 
 
 def test_the_page_of_the_study_shows_what_is_recorded(capsys):
-    page = Path(__file__).parents[3] / "docs" / "study.md"
+    page = Path(__file__).parents[3] / "docs" / "evidence" / "study.md"
     assert study_page.main([]) == 0
     assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.pages"
 

@@ -1,13 +1,13 @@
-"""The list of messages in docs/errors.md, made from the sources themselves: ``python docs/messages.py --write``."""
+"""The list of messages in docs/errors.md, made from the sources: ``python docs/made/messages.py --write``."""
 
 import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "errors.md"
-MARK = "<!-- messages of {}: python docs/messages.py --write -->\n"
+MARK = "<!-- messages of {}: python docs/made/messages.py --write -->\n"
 END = "<!-- end of the messages -->\n"
 SOURCES = ("prunedata", "adapters")
 CLASSES = (

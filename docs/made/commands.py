@@ -1,4 +1,4 @@
-"""What each command says of itself, in docs/command-line.md, from the program: ``python docs/commands.py --write``."""
+"""What each command says of itself, in docs/tools/command-line.md: ``python docs/made/commands.py --write``."""
 
 import argparse
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from prunedata.cli.main import parser
 
-PAGE = Path(__file__).resolve().parent / "command-line.md"
-MARK, END = "<!-- help: python docs/commands.py --write -->\n", "<!-- end of help -->\n"
+PAGE = Path(__file__).resolve().parents[1] / "tools" / "command-line.md"
+MARK, END = "<!-- help: python docs/made/commands.py --write -->\n", "<!-- end of help -->\n"
 
 
 def page() -> str:

@@ -1,13 +1,13 @@
-"""The picture of the folders in docs/design.md, drawn from the files themselves: ``python docs/tree.py --write``."""
+"""The picture of the folders in docs/extend/design.md, from the files: ``python docs/made/tree.py --write``."""
 
 import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "design.md"
-BEGIN, END = "<!-- tree: python docs/tree.py --write -->\n", "<!-- end of the tree -->\n"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "extend" / "design.md"
+BEGIN, END = "<!-- tree: python docs/made/tree.py --write -->\n", "<!-- end of the tree -->\n"
 TOP = ("prunedata", "adapters", "benchmarks", "tests")
 WIDTH = 120
 
