@@ -10,10 +10,19 @@ PAGE = ROOT / "docs" / "errors.md"
 MARK = "<!-- messages of {}: python docs/made/messages.py --write -->\n"
 END = "<!-- end of the messages -->\n"
 SOURCES = ("prunedata", "adapters")
-CLASSES = (
-    "SkippedSamples", "LossError", "NotInEpoch", "ScheduleError", "RunExists", "ForeignStore", "DamagedStore",
-    "StoreError", "DealerDied", "PrunedataError",
-)  # fmt: skip
+CLASSES = {
+    "SkippedSamples": "Observe every batch, or excuse what was left out.",
+    "LossError": "Correct what is observed for this batch.",
+    "NotInEpoch": "Put the call into the loop over the epochs.",
+    "ScheduleError": "Change the argument to what is expected.",
+    "RunExists": "Go on with the run, or name another store.",
+    "ForeignStore": "Name the run's own place, and give it the arguments that it began with.",
+    "DamagedStore": "Go on from a copy, or from a checkpoint.",
+    "StoreError": "Name another place, or let this one be written to.",
+    "DealerDied": "Start the dealer again from the run's store.",
+    "PrunedataError": "Give what is expected.",
+}
+"""The classes of errors, and what to do if a message doesn't say more."""
 FEW = {"TypeError", "ValueError", "ImportError", "OSError"}
 """Other classes whose messages say what was expected: they stand with PrunedataError."""
 
@@ -62,7 +71,7 @@ def cells(message: str) -> tuple[str, str]:
 def table(name: str) -> str:
     """The messages of a class as Markdown."""
     rows = [cells(message) for message in sorted(messages()[name])]
-    lines = [f"| {_cell(message)} | {_cell(advice)} |" for message, advice in rows]
+    lines = [f"| {_cell(message)} | {_cell(advice or CLASSES[name])} |" for message, advice in rows]
     return "\n".join(["| message | what to do |", "|---|---|", *lines, ""])
 
 

@@ -87,8 +87,6 @@ def test_a_dealer_deals_no_more_than_it_can():
 
 def test_the_page_shows_what_the_command_prints():
     page = (ROOT / "docs" / "frameworks" / "scale.md").read_text(encoding="utf-8")
-    assert markdown_tables() in page, (
-        "put what python -m benchmarks.distributed model prints into it"
-    )
+    assert markdown_tables() in page, "put what python -m benchmarks.distributed model prints into it"
     assert markdown_savings() in page
     assert NODES == (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
