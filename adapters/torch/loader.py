@@ -78,7 +78,7 @@ class PrunedLoader:
     """Samples delivered in the epoch that is iterated, or was last."""
     _pass: tuple[int, int]
     """Which begin of an epoch the pass is of, see :class:`TorchRun`, and batches observed in earlier passes of it."""
-    _observed: int
+    _observed: list[int]
     """Batches observed in this pass."""
     _running: int | None
     """The number of the epoch that is iterated."""
@@ -101,7 +101,7 @@ class PrunedLoader:
         self._with_ids, self._reseeded = with_ids, reseeded
         self._pending = deque()
         self._delivered, self._running, self._restored = 0, None, None
-        self._pass, self._observed = (-1, 0), 0
+        self._pass, self._observed = (-1, 0), [0]
 
     def __copy__(self) -> Any:
         twin = object.__new__(type(self))
@@ -142,7 +142,7 @@ class PrunedLoader:
                 ids = self._pending[0]
             if self._pass[1]:
                 raise LossError(self._twice())
-            self._observed += 1
+            self._observed[0] += 1
             try:
                 self._recorder.add(ids, losses)
             finally:  # a loop that leaves a bad batch out goes on with the next
@@ -236,8 +236,8 @@ class PrunedLoader:
         self._pending.clear()
         self._running = epoch.number
         begins, earlier = self._pass
-        self._pass = self._run.begins, earlier + self._observed if begins == self._run.begins else 0
-        self._observed = 0
+        self._pass = self._run.begins, earlier + self._observed[0] if begins == self._run.begins else 0
+        self._observed = [0]  # in a list: setting an attribute of a DataLoader costs as much as all else here
         if self._reseeded:
             # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
             # and every random number of the model after it would be another.
