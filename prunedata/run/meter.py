@@ -8,7 +8,11 @@ __all__ = ["Meter", "Overhead"]
 
 
 class Overhead:
-    """A context manager that adds up the seconds spent in this library. Within one another, they count once."""
+    """A context manager that adds up the seconds spent in this library. Within one another, they count once.
+
+    The outermost ``with`` sets :attr:`seconds` to what they were when it began and its own duration. So what is added
+    within it, by another ``with`` or by setting :attr:`seconds` in the same way, is not counted twice.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -17,7 +21,7 @@ class Overhead:
 
     def __enter__(self) -> None:
         if not self._depth:
-            self._since = perf_counter()
+            self._since = perf_counter() - self.seconds
         self._depth += 1
 
     def __exit__(
@@ -25,7 +29,7 @@ class Overhead:
     ) -> None:
         self._depth -= 1
         if not self._depth:
-            self.seconds += perf_counter() - self._since
+            self.seconds = perf_counter() - self._since
 
     def clear(self) -> None:
         """Begin at 0, outside of any ``with``, even if Ctrl-C left one unfinished."""
@@ -34,7 +38,7 @@ class Overhead:
     @property
     def elapsed(self) -> float:
         """Seconds so far, those within an unfinished ``with`` too."""
-        return self.seconds + (perf_counter() - self._since if self._depth else 0.0)
+        return perf_counter() - self._since if self._depth else self.seconds
 
 
 class Meter:

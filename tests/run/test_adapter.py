@@ -192,6 +192,14 @@ def test_overhead_within_overhead_counts_once():
     assert run.overhead < 2 * within + 1e-3
 
 
+def test_what_an_adapter_charges_by_itself_counts_once_within_a_with():
+    run = make()
+    run.begin_epoch()
+    with run.charge:
+        run.charge.seconds += 1000.0
+    assert run.overhead < 1000.0
+
+
 def test_ids_that_come_twice_are_named_as_the_cause():
     run = make()
     run.begin_epoch()
