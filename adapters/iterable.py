@@ -58,6 +58,11 @@ def prune(
         )
     if not isinstance(raw, Iterable):
         raise PrunedataError(f"Expected an iterable. Got {type(raw).__name__}.")
+    if not (isinstance(id, str) or callable(id)):
+        raise PrunedataError(
+            f"Expected id as the key of a sample's id, or a function of the sample. Got {id!r}: for tuples, give "
+            "id=lambda sample: sample[0], or another place."
+        )
     kind = Stream
     if "torch" in sys.modules:
         from prunedata.adapters.torch import TorchStream  # noqa: PLC0415 (only where torch is in use)

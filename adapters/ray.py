@@ -4,7 +4,6 @@ The actor has the Pruner. Workers, in actors or tasks of their own, have a :clas
 as any argument. A worker in an actor that dies is noticed when the others run out of batches, and they get what it had.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
@@ -18,7 +17,7 @@ except ImportError as error:
 import numpy as np
 
 from prunedata.checks import real
-from prunedata.dealing.deal import Deal, Receipt, Wait
+from prunedata.dealing.deal import Deal, Receipt, Wait, until_done
 from prunedata.dealing.dealer import Dealer
 from prunedata.errors import DealerDied, PrunedataError
 from prunedata.run.pruner import Pruner
@@ -94,11 +93,7 @@ class RayDealer:
 
     def deals(self, worker: str | int, *, poll: float = 0.05) -> Iterator[Deal]:
         """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
-        while (deal := self.deal(worker)) is not None:
-            if isinstance(deal, Wait):
-                time.sleep(poll)
-            else:
-                yield deal
+        return until_done(lambda: self.deal(worker), poll)
 
     def observe(
         self, deal: Deal | str, losses: Any, *, version: int | None = None, newest: int | None = None

@@ -72,7 +72,7 @@ def check_mean(outputs: Any, counted: tuple[torch.Tensor, torch.Tensor], items: 
     counted : tuple of Tensor
         As :func:`losses_and_counts` returned it.
     items : int, Tensor or None
-        What the model was told to divide by.
+        The number by which the model divided its sum of losses, if the trainer gave it one.
     """
     loss = _part(outputs, "loss")
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or _part(outputs, "aux_loss") is not None:

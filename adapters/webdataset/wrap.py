@@ -47,6 +47,10 @@ def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex) -> PrunedP
     """
     if not isinstance(dataset, wds.DataPipeline):
         raise PrunedataError(f"Expected a WebDataset. Got {type(dataset).__name__}.")
+    if not isinstance(index, ShardIndex):
+        raise PrunedataError(
+            f"Expected a ShardIndex. Got {type(index).__name__}: ShardIndex.load(path) reads one that was saved."
+        )
     if len(index) != pruner.samples:
         raise PrunedataError(
             f"Expected an index of {pruner.samples} samples, as the Pruner. Got one of {len(index)}: "

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.frontier.curves import EARLY_STOP, Curve
 from benchmarks.frontier.plan import ARMS
 
-__all__ = ["Apart", "best_rival", "equal_visits", "own_known", "own_regular", "tops_apart"]
+__all__ = ["Apart", "best_rival", "equal_visits", "own_known", "own_regular", "text_of", "tops_apart"]
 
 CHOOSES_NOT = ("", "random")
 """Policies, or none, that any rule has to beat."""
@@ -79,3 +79,12 @@ def _both(arms: Mapping[str, Curve], arm: str, other: str) -> tuple[Curve, Curve
 
 def _apart(mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Apart:
     return Apart(tuple(round(float(gap), 2) for gap in mine - theirs))
+
+
+def text_of(apart: Apart | None) -> str:
+    """The mean, and in brackets from the lowest to the highest seed; "" for nothing."""
+    if apart is None:
+        return ""
+    # Adding 0 makes -0.0 a plain one.
+    mean, low, high = (f"{round(gap, 1) + 0:+.1f}" for gap in (apart.mean, min(apart.points), max(apart.points)))
+    return f"{mean} (1 seed)" if len(apart.points) == 1 else f"{mean} ({low} to {high})"

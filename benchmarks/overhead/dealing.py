@@ -22,9 +22,12 @@ from benchmarks.common.arguments import positive
 from benchmarks.common.on_ray import on_ray
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Dealer, Pruner, Random, Schedule
-from prunedata.types import SomeIds
+from prunedata.types import Recorded, SomeIds
 
 __all__ = ["main"]
+
+Turn = Callable[[], float]
+"""One turn of a competitor; returns microseconds a batch."""
 
 AHEAD = 64
 """Batches that wait in a queue: enough that whoever takes them seldom waits for who puts them there."""
@@ -64,54 +67,67 @@ def _measure(samples: int, batch: int, repeats: int) -> Iterator[Row]:
     def make() -> Pruner:
         return Pruner(samples, schedule, prune=0.2)
 
-    def dealt(dealer: Any) -> Callable[[], float]:
-        def run() -> float:
-            started = perf_counter()
-            for _ in batches:
-                deal = dealer.deal("one")
-                dealer.observe(deal, losses[deal.ids])
-            return 1e6 * (perf_counter() - started) / len(batches)
-
-        return run
-
-    def got(get: Callable[[], SomeIds]) -> Callable[[], float]:
-        def run() -> float:
-            started = perf_counter()
-            for _ in batches:
-                get()
-            return 1e6 * (perf_counter() - started) / len(batches)
-
-        return run
-
-    alone = make()
-
-    def plain() -> float:
-        epoch = alone.begin_epoch()
-        started = perf_counter()
-        for ids in epoch.batches(batch):
-            alone.observe(ids, losses[ids])
-        seconds = perf_counter() - started
-        alone.end_epoch()
-        return 1e6 * seconds / len(batches)
-
-    unit = "us a batch"
     with _queue(batches) as queue:
-        times = alternate(
-            {"ours": dealt(Dealer(make(), batch)), "no dealer": plain, "multiprocessing.Queue": got(queue.get)}, repeats
-        )
-        yield Row("Dealer, in its own process", samples, batch, unit, times.pop("ours"), times)
+        here, peer = _dealt(Dealer(make(), batch), batches, losses), _got(queue.get, batches)
+        peers = {"no dealer": _plain(make(), batch, losses), "multiprocessing.Queue": peer}
+        yield _row("Dealer, in its own process", here, peers, samples, batch, repeats)
         shelf = RayQueue(maxsize=0)
         for _ in range(repeats + 1):
             shelf.put_nowait_batch(batches)
-        times = alternate(
-            {
-                "ours": dealt(serve(make, batch)),
-                "ray.util.queue.Queue": got(shelf.get),
-                "multiprocessing.Queue": got(queue.get),
-            },
-            repeats,
-        )
-        yield Row("Dealer, in a Ray actor", samples, batch, unit, times.pop("ours"), times)
+        peers = {"ray.util.queue.Queue": _got(shelf.get, batches), "multiprocessing.Queue": peer}
+        actor = _dealt(serve(make, batch), batches, losses)
+        yield _row("Dealer, in a Ray actor", actor, peers, samples, batch, repeats)
+
+
+def _row(what: str, ours: Turn, peers: dict[str, Turn], samples: int, batch: int, repeats: int) -> Row:
+    times = alternate({"ours": ours, **peers}, repeats)
+    return Row(what, samples, batch, "us a batch", times.pop("ours"), times)
+
+
+def _dealt(dealer: Any, batches: Sequence[SomeIds], losses: Recorded) -> Turn:
+    """An epoch of a dealer's batches, each asked for and reported."""
+
+    def turn() -> None:
+        for _ in batches:
+            deal = dealer.deal("one")
+            dealer.observe(deal, losses[deal.ids])
+
+    return _timed(turn, len(batches))
+
+
+def _got(get: Callable[[], SomeIds], batches: Sequence[SomeIds]) -> Turn:
+    """As many batches from a queue."""
+
+    def turn() -> None:
+        for _ in batches:
+            get()
+
+    return _timed(turn, len(batches))
+
+
+def _plain(pruner: Pruner, batch: int, losses: Recorded) -> Turn:
+    """An epoch's batches from a Pruner without a dealer; neither its beginning nor its end."""
+
+    def turn() -> None:
+        for ids in pruner.current.batches(batch):
+            pruner.observe(ids, losses[ids])
+
+    def run() -> float:
+        pruner.begin_epoch()
+        seconds = _timed(turn, -(-pruner.samples // batch))()
+        pruner.end_epoch()
+        return seconds
+
+    return run
+
+
+def _timed(turn: Callable[[], None], batches: int) -> Turn:
+    def run() -> float:
+        started = perf_counter()
+        turn()
+        return 1e6 * (perf_counter() - started) / batches
+
+    return run
 
 
 @contextmanager

@@ -64,6 +64,8 @@ def _doctor(args: argparse.Namespace) -> None:
     named = None if args.what is None else LOADER.fullmatch(args.what)
     if args.what is None:
         facts = list(_versions())
+    elif named is None and args.what.endswith(".py"):
+        raise PrunedataError(f"Expected script.py:name, a loader in a script. Got {args.what}: add :name.")
     elif named is None:
         facts = list(_store(args.what))
     else:
@@ -104,7 +106,9 @@ def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
+        # Another package may give the same modules, as tensorflow-cpu does those of tensorflow.
+        others = metadata.packages_distributions().get(name.replace("-", "_"), [])
+        return f"{metadata.version(others[0])} ({others[0]})" if others else None
 
 
 # -- a store

@@ -1,11 +1,12 @@
 """What a dealer answers: a batch to train on, that there is none yet, and what became of a report."""
 
-from collections.abc import Hashable
+import time
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from prunedata.types import Ids, Weights
 
-__all__ = ["Deal", "Receipt", "Wait"]
+__all__ = ["Deal", "Receipt", "Wait", "until_done"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +83,12 @@ class Receipt:
 
     def __bool__(self) -> bool:
         return self.recorded
+
+
+def until_done(ask: Callable[[], Deal | Wait | None], poll: float) -> Iterator[Deal]:
+    """Yield what ``ask`` deals until it is None, asking again after ``poll`` seconds while there is none."""
+    while (deal := ask()) is not None:
+        if isinstance(deal, Wait):
+            time.sleep(poll)
+        else:
+            yield deal

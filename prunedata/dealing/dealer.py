@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Never
 
 from prunedata.checks import real, whole
-from prunedata.dealing.deal import Deal, Receipt, Wait
+from prunedata.dealing.deal import Deal, Receipt, Wait, until_done
 from prunedata.dealing.deck import Batch, Deck
 from prunedata.dealing.reported import checked_losses
 from prunedata.dealing.staleness import Staleness
@@ -142,11 +142,7 @@ class Dealer:
 
     def deals(self, worker: Hashable, *, poll: float = 0.01) -> Iterator[Deal]:
         """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
-        while (deal := self.deal(worker)) is not None:
-            if isinstance(deal, Wait):
-                time.sleep(poll)
-            else:
-                yield deal
+        return until_done(lambda: self.deal(worker), poll)
 
     def observe(
         self, deal: Deal | str, losses: Any, *, version: int | None = None, newest: int | None = None

@@ -13,7 +13,7 @@ from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState
 from prunedata.types import Array, Ids
 
-__all__ = ["inspect", "most_pruned", "times_pruned"]
+__all__ = ["histogram", "inspect", "most_pruned", "times_pruned"]
 
 
 def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(state.arrays.items())],
         "history": history,
         # A store that has no arrays yet may name any number of samples.
-        "counts_histogram": _histogram(state.counted("counts")) if state.arrays else {0: state.samples},
+        "counts_histogram": histogram(state.counted("counts")) if state.arrays else {0: state.samples},
         "most_pruned": most_pruned(state, top),
     }
 
@@ -99,6 +99,7 @@ def _check_advice(state: RunState, location: StoreLike) -> None:
         raise DamagedStore(f"Expected a run with advice at {location}. {error}") from error
 
 
-def _histogram(counts: Array) -> dict[int, int]:
+def histogram(counts: Array) -> dict[int, int]:
+    """How many samples have each count."""
     values, numbers = np.unique(counts, return_counts=True)
     return dict(zip(values.tolist(), numbers.tolist(), strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-__all__ = ["savings"]
+__all__ = ["savings", "seconds_of_whole_epoch"]
 
 
 def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int | None = None) -> dict[str, Any]:
@@ -24,13 +24,13 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
     dict
         ``epochs`` that are finished and ``pruned_epochs`` among them; ``visits`` that the run trained on and
         ``visits_saved``, with ``visits_saved_percent`` of all; ``batches_saved``, or None; ``seconds`` of training,
-        ``overhead_seconds`` spent in this library, and ``seconds_saved``: for each pruned epoch, the median time of
-        the epochs on all samples less its own. None if there is no epoch of the one or of the other kind.
+        ``overhead_seconds`` spent in this library, and ``seconds_saved``: for each pruned epoch, the time of an epoch
+        on all samples (:func:`seconds_of_whole_epoch`) less its own. None if there is no epoch of the one or of the
+        other kind.
     """
     # What was left out for good is no saving: regular training would not have it either.
     sizes = [samples - int(record.get("without", 0)) for record in history]
     pruned = [record for record, size in zip(history, sizes, strict=True) if record["kept"] < size]
-    whole = [float(record["seconds"]) for record, size in zip(history, sizes, strict=True) if record["kept"] >= size]
     full = sum(sizes)
     visits = sum(int(record["kept"]) for record in history)
     batches = None
@@ -39,10 +39,9 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
             -(-size // batch_size) - -(-int(record["kept"]) // batch_size)
             for record, size in zip(history, sizes, strict=True)
         )
-    seconds = None
-    if pruned and whole:
-        # The first epoch is longer than others: it warms up. The median does not mind.
-        seconds = sum(median(whole) - float(record["seconds"]) for record in pruned)
+    whole, seconds = seconds_of_whole_epoch(history, samples), None
+    if pruned and whole is not None:
+        seconds = sum(whole - float(record["seconds"]) for record in pruned)
     return {
         "epochs": len(history),
         "pruned_epochs": len(pruned),
@@ -54,3 +53,14 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
         "overhead_seconds": sum(float(record["overhead"]) for record in history),
         "seconds_saved": seconds,
     }
+
+
+def seconds_of_whole_epoch(history: Sequence[Mapping[str, Any]], samples: int) -> float | None:
+    """Median seconds of the epochs on all samples; None without one.
+
+    The run's first epoch is not among them. It warms up, and so takes longer than others.
+    """
+    whole = [
+        float(record["seconds"]) for record in history[1:] if record["kept"] >= samples - int(record.get("without", 0))
+    ]
+    return median(whole) if whole else None

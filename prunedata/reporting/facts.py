@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
-from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
-from prunedata.findings.inspection import times_pruned
-from prunedata.findings.savings import savings
+from prunedata.findings.inspection import histogram, times_pruned
+from prunedata.findings.savings import savings, seconds_of_whole_epoch
 from prunedata.findings.suspects import most_suspect, rates
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
@@ -136,7 +135,7 @@ class RunFacts:
 
     @property
     def batch_size(self) -> int | None:
-        """Samples of a batch, if the run was told."""
+        """Samples in a batch, if the Pruner was given ``batch_size``."""
         size: int | None = self.state.run.get("batch_size")
         return size
 
@@ -185,14 +184,13 @@ class RunFacts:
     def predicted(self) -> Floats | None:
         """Seconds that each finished epoch should take by its batches, shape (epochs,); None if there is no measure.
 
-        The measure is the median of the epochs on all samples: the first warms up, and the median does not mind.
+        The measure is the time of an epoch on all samples, see
+        :func:`prunedata.findings.savings.seconds_of_whole_epoch`.
         """
-        whole = self.seconds[~self.pruned]
-        whole = whole[np.isfinite(whole)]
-        if not whole.size:
+        whole, size = seconds_of_whole_epoch(self.history, self.samples), self.batch_size or 1
+        if whole is None:
             return None
-        size = self.batch_size or 1
-        return np.asarray(median(whole.tolist()) * np.ceil(self.kept / size) / math.ceil(self.samples / size))
+        return np.asarray(whole * np.ceil(self.kept / size) / math.ceil(self.samples / size))
 
     @cached_property
     def observed(self) -> bool:
@@ -202,14 +200,12 @@ class RunFacts:
     @cached_property
     def times_left_out(self) -> dict[int, int]:
         """How many samples were left out in so many epochs."""
-        values, numbers = np.unique(times_pruned(self.state), return_counts=True)
-        return dict(zip(values.tolist(), numbers.tolist(), strict=True))
+        return histogram(times_pruned(self.state))
 
     @cached_property
     def counts(self) -> dict[int, int]:
         """How many samples have each count of the window."""
-        values, numbers = np.unique(self.state.counted("counts"), return_counts=True)
-        return dict(zip(values.tolist(), numbers.tolist(), strict=True))
+        return histogram(self.state.counted("counts"))
 
     @cached_property
     def rates(self) -> Floats:

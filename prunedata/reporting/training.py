@@ -75,7 +75,7 @@ def _time_panel(run: RunFacts) -> Markup:
     if measured <= 0:
         return paragraph("No epoch is done, so no time was measured.")
     if run.predicted is None:
-        told = f"{duration(measured)} of training. No epoch on all samples is there to compare with."
+        told = f"{duration(measured)} of training. No epoch on all samples, after the first, is there to compare with."
         return join(paragraph(told), _overhead(run, measured))
     if not run.pruned.any():
         told = f"{duration(measured)} of training, all of it on all samples."

@@ -6,6 +6,9 @@ import math
 
 __all__ = ["duration", "few", "percent", "plural", "ticks"]
 
+SMALLEST = 1e-300
+"""Below it a difference counts as none: dividing it would come to 0."""
+
 
 def percent(share: float) -> str:
     """Return a share from 0 to 1 as a percentage: 12.5 %, 100 %, 0.03 %. The space doesn't break."""
@@ -54,8 +57,8 @@ def duration(seconds: float) -> str:
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Return round numbers, rising, of which the first is at most `low` and the last at least `high`."""
     span = high - low
-    if not math.isfinite(span) or span <= 0:
-        span = abs(high) or 1.0
+    if not math.isfinite(span) or span < SMALLEST:
+        span = abs(high) if abs(high) > SMALLEST else 1.0
         low, high = (low, low + span) if low >= 0 else (low - span / 2, low + span / 2)
     rough = span / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(rough))

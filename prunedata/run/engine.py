@@ -258,6 +258,10 @@ class Engine:
                 adapter.hand_over()
         self.block.flush()
 
+    def take_over(self) -> None:
+        """Let the calling thread be the one that trains."""
+        self.block.thread = threading.get_ident()
+
     def in_thread(self) -> bool:
         """Whether this is the thread that trains, or none does."""
         return self.phase is not Phase.OPEN or self.block.thread in (None, threading.get_ident())

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator
-from threading import get_ident
 from typing import Any, Literal, Never, TypeVar
 
 import numpy as np
@@ -350,7 +349,7 @@ class Pruner:
 
         For what several threads share. Let one lock keep them from calling the pruner at the same time.
         """
-        self._engine.block.thread = get_ident()
+        self._engine.take_over()
 
     # -- persistence
 

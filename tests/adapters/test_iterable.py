@@ -272,6 +272,11 @@ def test_what_cannot_be_iterated_is_refused():
         prune(3, start(), id="uid")
 
 
+def test_an_id_that_is_no_key_and_no_function_is_refused():
+    with pytest.raises(PrunedataError, match=r"Got 0: for tuples, give id=lambda sample: sample\[0\]"):
+        prune([(0, "a")], start(), id=0)
+
+
 @pytest.mark.parametrize("uid", [-1, SAMPLES, 1.0, "1", None, torch.tensor(0.5), np.arange(2)], ids=repr)
 def test_bad_ids_are_refused(uid):
     pruner = start()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -62,15 +63,26 @@ def test_versions_and_extras(say):
     assert ["ok", "numpy", np.__version__] in [line.split() for line in out.splitlines()]
 
 
-def test_a_missing_extra_names_its_install(say, monkeypatch):
-    from importlib import metadata
+@pytest.fixture
+def without_webdataset(monkeypatch):
+    """The package webdataset isn't there; its modules may be."""
 
     def version(name, real=metadata.version):
         if name == "webdataset":
             raise metadata.PackageNotFoundError(name)
-        return real(name)
+        return "1.2" if name == "webdataset-fork" else real(name)
 
     monkeypatch.setattr(metadata, "version", version)
+
+
+def test_an_extra_that_another_package_gives_is_there(say, monkeypatch, without_webdataset):
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"webdataset": ["webdataset-fork"]})
+    _, out, _ = say("doctor --json")
+    assert facts_of(out)["webdataset"] == ("ok", "webdataset 1.2 (webdataset-fork)")
+
+
+def test_a_missing_extra_names_its_install(say, monkeypatch, without_webdataset):
+    monkeypatch.setattr(metadata, "packages_distributions", dict)
     _, out, _ = say("doctor --json")
     assert facts_of(out)["webdataset"] == ("note", "webdataset missing; pip install 'prunedata[webdataset]'")
 
@@ -155,6 +167,14 @@ def test_a_script_that_cannot_be_looked_at_is_an_error(say, tmp_path, text, name
     status, out, err = say(f"doctor {path}:{name}")
     assert (status, out) == (2, "")
     assert told.format(path) in err
+
+
+def test_a_script_without_the_name_of_a_loader_is_told_how_to_name_one(say, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("loader = None")
+    status, out, err = say(f"doctor {path}")
+    assert (status, out) == (2, "")
+    assert f"Expected script.py:name, a loader in a script. Got {path}: add :name." in err
 
 
 @pytest.fixture

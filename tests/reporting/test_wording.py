@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prunedata.reporting.wording import few, percent, plural, ticks
@@ -35,6 +35,7 @@ def test_plural():
 
 
 @given(NUMBERS, NUMBERS, st.integers(2, 8))
+@example(0.0, 5e-324, 2)
 def test_ticks_rise_evenly_around_all_values(one, other, most):
     low, high = sorted((one, other))
     found = ticks(low, high, most)

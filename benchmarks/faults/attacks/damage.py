@@ -92,6 +92,7 @@ class DamagedStores(_Damaged):
 class DamagedIndexes(_Damaged):
     name = "damaged-indexes"
     about = "each byte of a shard index with one bit flipped; the index cut short at some lengths"
+    many = 1000  # not all, once: their number changes with the digits of the checksum
 
     def pattern(self) -> Path:
         place = self.folder / "pattern"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.common.markdown import markdown
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import Apart, best_rival, tops_apart
+from benchmarks.frontier.distances import best_rival, text_of, tops_apart
 from benchmarks.frontier.plan import KINDS, USUAL
 from benchmarks.frontier.results import Facts
 from benchmarks.frontier.subjects import SUBJECTS
@@ -36,12 +36,5 @@ def _row(name: str, kind: str, arms: Mapping[str, Curve]) -> list[str]:
         f"`{name}`", f"`{kind}`", str(min(len(arms[arm].seeds) for arm in arms if arm in ("regular", *RULES))),
         f"{usual:.1f}", f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}",
         f"{arms[rival].mean[top]:.1f}, `{rival}`",
-        *(_over(tops_apart(arms, rule, rival)) for rule in RULES), _over(tops_apart(arms, "known-wrong", rival)),
+        *(text_of(tops_apart(arms, rule, rival)) for rule in RULES), text_of(tops_apart(arms, "known-wrong", rival)),
     ]  # fmt: skip
-
-
-def _over(apart: Apart | None) -> str:
-    if apart is None:
-        return ""
-    mean, low, high = (f"{round(gap, 1) + 0:+.1f}" for gap in (apart.mean, min(apart.points), max(apart.points)))
-    return mean if len(apart.points) == 1 else f"{mean} ({low} to {high})"

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.common.markdown import markdown
 from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
-from benchmarks.frontier.distances import Apart, best_rival, equal_visits, own_known, own_regular, tops_apart
+from benchmarks.frontier.distances import best_rival, equal_visits, own_known, own_regular, text_of, tops_apart
 from benchmarks.frontier.plan import ARMS, KINDS
 from benchmarks.frontier.results import Facts
 from benchmarks.frontier.subjects import SUBJECTS
@@ -92,8 +92,8 @@ def _tops(arms: Arms) -> str:
         top, own = curve.top, own_regular(arm)
         rows.append([
             f"`{arm}`", f"{curve.mean[top]:.1f}", str(curve.epochs[top]), f"{curve.visits[top]:.1f}",
-            f"{curve.chosen.mean():.1f}", "" if arm == own else _range(tops_apart(arms, arm, own)),
-            _share(arms, arm), "" if arm == rival else _range(tops_apart(arms, arm, rival)),
+            f"{curve.chosen.mean():.1f}", "" if arm == own else text_of(tops_apart(arms, arm, own)),
+            _share(arms, arm), "" if arm == rival else text_of(tops_apart(arms, arm, rival)),
         ])  # fmt: skip
     return markdown(columns, rows)
 
@@ -118,7 +118,7 @@ def _equal(arms: Arms) -> str:
     for arm in filter(_pruned, arms):
         apart = equal_visits(arms, arm, own_regular(arm))
         if apart:
-            rows.append([f"`{arm}`", *(_range(apart.get(length)) for length in lengths)])
+            rows.append([f"`{arm}`", *(text_of(apart.get(length)) for length in lengths)])
     if not rows:
         return ""
     return markdown(["at equal visits, over its regular", *(f"{length} epochs" for length in lengths)], rows)
@@ -126,14 +126,6 @@ def _equal(arms: Arms) -> str:
 
 def _pruned(arm: str) -> bool:
     return arm != EARLY_STOP and bool(ARMS[arm].policy)
-
-
-def _range(apart: Apart | None) -> str:
-    if apart is None:
-        return ""
-    # Adding 0 makes -0.0 a plain one.
-    mean, low, high = (f"{round(gap, 1) + 0:+.1f}" for gap in (apart.mean, min(apart.points), max(apart.points)))
-    return f"{mean} (1 seed)" if len(apart.points) == 1 else f"{mean} ({low} to {high})"
 
 
 def _missing(found: Mapping[str, Arms], kinds: Sequence[str]) -> str:

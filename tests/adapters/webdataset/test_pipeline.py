@@ -258,6 +258,8 @@ def test_a_stage_that_loses_track_is_noticed(index, stage):
 def test_other_arguments_are_refused(index):
     with pytest.raises(PrunedataError, match=r"Expected a WebDataset\. Got list"):
         prune([1], start(), index)
+    with pytest.raises(PrunedataError, match=r"Expected a ShardIndex\. Got str: ShardIndex\.load"):
+        prune(dataset(index), start(), "shards.json")
     with pytest.raises(PrunedataError, match=r"an index of 7 samples, as the Pruner\. Got one of 90"):
         prune(dataset(index), start(7), index)
 
