@@ -4,6 +4,8 @@ python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--json | --page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
+python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier suspects [--page docs/bad-data.md]
 """
 
 import argparse
@@ -13,16 +15,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
+from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import SEEDS, plans, run
 from benchmarks.frontier.plan import ARMS, KINDS
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, all_tables, as_json, fill
-from benchmarks.frontier.results import RESULTS, Facts, read
-from benchmarks.frontier.subjects import SUBJECTS
+from benchmarks.frontier.results import RESULTS, Facts, add, read
+from benchmarks.frontier.subjects import SUBJECTS, Subject
+from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
+from benchmarks.frontier.suspects import judge, table
 
+SUSPECTS = "suspects"
+"""The folder of the recorded runs that were watched."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
@@ -39,12 +47,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
-    subject = SUBJECTS[given.subject]
-    cache = given.cache or CACHES / f"frontier-{given.subject}.npz"
-    material = subject.load(given.data, given.labels, cache)
-    kinds = [kind for kind in subject.kinds if kind in (given.kinds or KINDS)]
+    subject, material, kinds = _material(given)
     run(plans(kinds, given.seeds, given.arms), material.task, given.results / given.subject, subject.settings)
     return 0
+
+
+def _watch(given: argparse.Namespace) -> int:
+    torch.set_num_threads(given.threads)
+    subject, material, kinds = _material(given)
+    folder = given.results / SUSPECTS / given.subject
+    done = {facts["name"] for facts in read(folder)}
+    todo = [(seed, kind) for seed in given.seeds for kind in kinds if kind != "clean"]
+    for seed, kind in tqdm([(seed, kind) for seed, kind in todo if f"{kind}-seed{seed}" not in done], unit=" runs"):
+        add(folder, judge(material.task(kind), subject.settings, seed))
+    return 0
+
+
+def _suspects(given: argparse.Namespace) -> int:
+    results = {subject: read(given.results / SUSPECTS / subject, given.kinds) for subject in SUBJECTS}
+    _write(given.page, BEGIN_SUSPECTS, table({subject: of for subject, of in results.items() if of}))
+    return 0
+
+
+def _material(given: argparse.Namespace) -> tuple[Subject, Material, list[str]]:
+    """A subject, its material, and its kinds of labels that are asked for."""
+    subject = SUBJECTS[given.subject]
+    cache = given.cache or CACHES / f"frontier-{given.subject}.npz"
+    kinds = [kind for kind in subject.kinds if kind in (given.kinds or KINDS)]
+    return subject, subject.load(given.data, given.labels, cache), kinds
 
 
 def _table(given: argparse.Namespace) -> int:
@@ -91,12 +121,19 @@ def _parser() -> argparse.ArgumentParser:
     place = "default: benchmarks/frontier/results"
     common.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help=place)
     common.add_argument("--kinds", nargs="+", choices=KINDS, help="of labels; default: all")
-    _add_run(commands.add_parser("run", parents=[common], help="run what is not recorded yet"))
-    table = commands.add_parser("table", parents=[common], help="print the tables")
-    table.add_argument("--json", action="store_true", help="as one JSON object")
+    run = commands.add_parser("run", parents=[common], help="run what is not recorded yet")
+    run.add_argument("--arms", nargs="+", choices=ARMS, help="default: all")
+    watch = commands.add_parser("watch", parents=[common], help="see how well wrong labels are found")
+    for command, do in ((run, _run), (watch, _watch)):
+        _add_material(command)
+        command.set_defaults(do=do)
+    tables = commands.add_parser("table", parents=[common], help="print the tables")
+    tables.add_argument("--json", action="store_true", help="as one JSON object")
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
-    for command, do in ((table, _table), (short, _summary)):
-        command.add_argument("--subject", choices=SUBJECTS, help="default: all")
+    suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
+    for command, do in ((tables, _table), (short, _summary), (suspects, _suspects)):
+        if do is not _suspects:
+            command.add_argument("--subject", choices=SUBJECTS, help="default: all")
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")
         command.set_defaults(do=do)
     picture = commands.add_parser("picture", parents=[common], help="draw accuracy over visits")
@@ -106,16 +143,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def _add_material(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--subject", choices=SUBJECTS, default="head", help="a network and its data; default: %(default)s")
     add("--data", type=Path, required=True, metavar="FOLDER", help="the subject's files")
     add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels, in the order of CIFAR-10's rows, for head")
     add("--seeds", nargs="+", type=int, default=SEEDS, help="default: 0 1 2")
-    add("--arms", nargs="+", choices=ARMS, help="default: all")
     add("--threads", type=int, default=1, help="of torch; default: %(default)s")
     add("--cache", type=Path, metavar="NPZ", help="where features are kept, made if it isn't there")
-    parser.set_defaults(do=_run)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One run of the frontier: a network trained on all samples, or on those that a policy keeps."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,10 @@ from benchmarks.frontier.plan import ARMS, Plan
 from benchmarks.frontier.policies import policy_of
 from prunedata import Pruner, Schedule
 
-__all__ = ["Epoch", "Settings", "train"]
+__all__ = ["Epoch", "Settings", "fit", "orders", "train"]
+
+Batches = list[NDArray[Any]]
+"""The ids of an epoch, batch by batch."""
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,56 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
     torch.manual_seed(plan.seed)
     arm = ARMS[plan.arm]
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, arm.dropout)
+    pruner = _pruner(plan, task, settings.batch_size) if arm.policy else None
+    left_out: NDArray[np.bool_] | None = None
+
+    def batches() -> Iterator[Batches]:
+        nonlocal left_out
+        if pruner is None:
+            yield from orders(plan.seed, plan.epochs, len(task.train), settings.batch_size)
+            return
+        for epoch in pruner.epochs():
+            left_out = ~epoch.keep if epoch.pruned else None
+            yield list(epoch.batches(settings.batch_size))
+
+    observe = None if pruner is None else pruner.observe
+    for visits in fit(network, task.train, batches(), plan.epochs, settings, arm.smoothing, observe):
+        wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
+        yield Epoch(visits, _right(network, task.test), _right(network, task.held_out), wrong)
+
+
+def orders(seed: int, epochs: int, samples: int, batch_size: int) -> Iterator[Batches]:
+    """Yield the batches of each epoch of regular training, in an order of its own."""
+    for number in range(epochs):
+        order = np.random.default_rng((seed, number)).permutation(samples)
+        yield [order[first : first + batch_size] for first in range(0, samples, batch_size)]
+
+
+def fit(
+    network: nn.Module,
+    part: Part,
+    epochs: Iterable[Batches],
+    length: int,
+    settings: Settings,
+    smoothing: float = 0.0,
+    observe: Callable[[NDArray[Any], NDArray[Any]], None] | None = None,
+) -> Iterator[int]:
+    """Train a network on the batches of each of ``length`` epochs, and yield the visits of each when it is done.
+
+    ``observe``, if given, gets each batch's ids and losses.
+    """
     step = torch.optim.SGD(
         network.parameters(), settings.rate, settings.momentum, 0, settings.weight_decay, nesterov=True, fused=True
     )
-    pruner = _pruner(plan, task, settings.batch_size) if arm.policy else None
-    for number, (batches, left_out) in enumerate(_epochs(plan, len(task.train), settings.batch_size, pruner)):
+    for number, batches in enumerate(epochs):
         network.train()
         for at, ids in enumerate(batches):
-            progress = (number + at / len(batches)) / plan.epochs
+            progress = (number + at / len(batches)) / length
             step.param_groups[0]["lr"] = settings.rate * (1 + math.cos(math.pi * progress)) / 2
-            losses = _step(network, step, task.train, torch.from_numpy(ids), arm.smoothing)
-            if pruner is not None:
-                pruner.observe(ids, losses.numpy())
-        wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
-        yield Epoch(sum(map(len, batches)), _right(network, task.test), _right(network, task.held_out), wrong)
+            losses = _step(network, step, part, torch.from_numpy(ids), smoothing)
+            if observe is not None:
+                observe(ids, losses.numpy())
+        yield sum(map(len, batches))
 
 
 def _step(network: nn.Module, step: torch.optim.Optimizer, part: Part, ids: Tensor, smoothing: float) -> Tensor:
@@ -109,19 +148,6 @@ def _pruner(plan: Plan, task: HeadTask, batch_size: int) -> Pruner:
     schedule = Schedule(plan.epochs, window=plan.epochs, start=plan.start, block=1, pruned_per_block=1)
     policy = policy_of(ARMS[plan.arm].policy, task.wrong)
     return Pruner(len(task.train), schedule, prune=plan.prune, policy=policy, seed=plan.seed, batch_size=batch_size)
-
-
-def _epochs(
-    plan: Plan, samples: int, batch_size: int, pruner: Pruner | None
-) -> Iterator[tuple[list[NDArray[Any]], NDArray[np.bool_] | None]]:
-    """Yield the batches of each epoch, and which samples it leaves out; None if none. Regular runs know no pruner."""
-    if pruner is not None:
-        for epoch in pruner.epochs():
-            yield list(epoch.batches(batch_size)), ~epoch.keep if epoch.pruned else None
-        return
-    for number in range(plan.epochs):
-        order = np.random.default_rng((plan.seed, number)).permutation(samples)
-        yield [order[first : first + batch_size] for first in range(0, samples, batch_size)], None
 
 
 @torch.no_grad()

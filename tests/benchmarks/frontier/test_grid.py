@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.frontier.data.features import PatchFeatures
-from benchmarks.frontier.data.material import HeadTask, Part
+from benchmarks.frontier.data.material import Part
 from benchmarks.frontier.grid import measure, plans, run
 from benchmarks.frontier.networks import Convolutions, Layers
 from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
@@ -21,26 +21,6 @@ from benchmarks.frontier.results import read
 from benchmarks.frontier.train import Settings, train
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
-
-
-@pytest.fixture(scope="module")
-def task():
-    """Ten clusters in more dimensions than a network needs to know 500 labels by heart, 40 % of them wrong."""
-    rng = np.random.default_rng(5)
-    centres = rng.normal(size=(10, 200))
-
-    def part(samples):
-        labels = rng.integers(0, 10, samples)
-        features = 0.12 * centres[labels] + 0.5 * rng.normal(size=(samples, 200))
-        return features.astype(np.float32), labels
-
-    features, labels = part(500)
-    wrong = rng.random(500) < 0.4
-    noisy = np.where(wrong, (labels + rng.integers(1, 10, 500)) % 10, labels)
-    held_out, test = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in (part(200), part(1000)))
-    return HeadTask(
-        "random40", Part(torch.from_numpy(features), torch.from_numpy(noisy)), Part(*held_out), Part(*test), wrong, 10
-    )
 
 
 # -- the policy that the library doesn't have

@@ -1,0 +1,119 @@
+"""How well a run finds wrong labels of each kind, people's own among them, beside cleanlab on the same run.
+
+A network is trained on all samples for the usual length, and a Pruner watches. Cleanlab gets the probabilities of that
+network, which has learned the labels that it judges; and, as it asks for, those of networks that have not seen them:
+one is trained for each of three folds, on the other two.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.common.markdown import markdown
+from benchmarks.common.timing import machine
+from benchmarks.frontier.data.material import HeadTask, Part
+from benchmarks.frontier.networks import NETWORKS
+from benchmarks.frontier.plan import KINDS, USUAL
+from benchmarks.frontier.results import Facts
+from benchmarks.frontier.train import Settings, fit, orders
+from benchmarks.pages.detection import by_cleanlab, found
+from benchmarks.pages.wrong_labels import rankings
+from prunedata import Pruner, Schedule
+from prunedata.types import Array
+
+__all__ = ["BEGIN", "judge", "table"]
+
+BEGIN = "<!-- python -m benchmarks.frontier suspects -->"
+FOLDS = 3
+UNSEEN = f"cleanlab, by {FOLDS} more networks that had not seen the samples"
+
+
+def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) -> Facts:
+    """Train and watch a network, and say how well each way to rank finds the wrong labels.
+
+    Raises
+    ------
+    ValueError
+        If no label is wrong.
+    """
+    if not task.wrong.any():
+        raise ValueError(f"Expected a kind of labels of which some are wrong. Got {task.kind}.")
+    torch.manual_seed(seed)
+    samples, size = len(task.train), settings.batch_size
+    schedule = Schedule(epochs, epochs, epochs - 1, 1, 1)
+    pruner = Pruner(samples, schedule, prune=0.2, seed=seed, classes=task.classes, observe_only=True)
+    network, batches = _new(task, settings), (list(epoch.batches(size)) for epoch in pruner.epochs())
+    for _ in fit(network, task.train, batches, epochs, settings, observe=pruner.observe):
+        pass
+    labels = task.train.labels.numpy()
+    ranked = rankings({
+        "scores": _scores(network, task.train.features).numpy(), "labels": labels,
+        "hits": pruner.hits, "visits": pruner.visits, "high": pruner.arrays["high"],
+    })  # fmt: skip
+    ranked[UNSEEN] = by_cleanlab(labels, _unseen(task, settings, seed, epochs))
+    return {
+        "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed, "samples": samples, "epochs": epochs,
+        "wrong_percent": round(100 * float(task.wrong.mean()), 2),
+        "found": {name: found(scores, task.wrong).to_dict() for name, scores in ranked.items()},
+        "machine": machine(),
+    }  # fmt: skip
+
+
+def _new(task: HeadTask, settings: Settings) -> nn.Module:
+    return NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
+
+
+@torch.no_grad()
+def _scores(network: nn.Module, features: Tensor) -> Tensor:
+    network.eval()
+    scores: Tensor = network(features)
+    return scores
+
+
+def _unseen(task: HeadTask, settings: Settings, seed: int, epochs: int) -> Array:
+    """Probabilities of each class, shape (samples, classes), by networks that were trained on the other folds."""
+    samples = len(task.train)
+    folds = torch.from_numpy(np.random.default_rng(seed).permutation(samples) % FOLDS)
+    probabilities = torch.empty(samples, task.classes, dtype=torch.float64)
+    for fold in range(FOLDS):
+        others = Part(task.train.features[folds != fold], task.train.labels[folds != fold])
+        network = _new(task, settings)
+        for _ in fit(network, others, orders(seed, epochs, len(others), settings.batch_size), epochs, settings):
+            pass
+        probabilities[folds == fold] = _scores(network, task.train.features[folds == fold]).double().softmax(1)
+    return np.asarray(probabilities)
+
+
+def table(results: Mapping[str, Iterable[Facts]]) -> str:
+    """Return the runs of each subject as Markdown: means over seeds, and in brackets the least."""
+    rows: list[list[str]] = []
+    for subject, runs in results.items():
+        of: dict[str, list[Facts]] = defaultdict(list)
+        for run in runs:
+            of[run["kind"]].append(run)
+        for kind in [kind for kind in KINDS if kind in of]:
+            rows += _rows(subject, kind, of[kind])
+    columns = ("subject", "labels", "wrong", "seeds", "ranked by", "top tenth", "AUC")
+    return markdown(columns, rows) + "\n"
+
+
+def _rows(subject: str, kind: str, runs: Sequence[Facts]) -> list[list[str]]:
+    wrong = f"{runs[0]['wrong_percent']:.0f} %"
+    return [
+        [
+            f"`{subject}`", f"`{kind}`", wrong, str(len(runs)), name,
+            _figure([100 * run["found"][name]["precision_at_tenth"] for run in runs], ".1f", " %"),
+            _figure([run["found"][name]["auc"] for run in runs], ".3f"),
+        ]
+        for name in runs[0]["found"]
+    ]  # fmt: skip
+
+
+def _figure(values: Sequence[Any], form: str, unit: str = "") -> str:
+    mean = f"{statistics.mean(values):{form}}{unit}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):{form}}{unit})"
