@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.study.ten_networks import RUN, measure, row, table
+from benchmarks.pages.ten_networks import RUN, measure, row, table
 
 
 def facts(regular, pruned, network="wrn22"):

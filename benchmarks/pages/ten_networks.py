@@ -1,7 +1,7 @@
 """The paper's Table 1 for its ten networks: predicted and measured saving of time, on a CPU.
 
-    python -m benchmarks.study.ten_networks run --data FOLDER     some minutes a network; goes on where it was stopped
-    python -m benchmarks.study.ten_networks table                 the table of docs/evidence/results.md
+    python -m benchmarks.pages.ten_networks run --data FOLDER     some minutes a network; goes on where it was stopped
+    python -m benchmarks.pages.ten_networks table                 the table of docs/evidence/results.md
 
 A few images are enough, as only time is measured. An epoch on all of them, without this library, and a pruned epoch
 take turns. Seconds are the processor's. What a pruned epoch saves is then put to the run of the paper: 200 epochs, of
@@ -30,7 +30,7 @@ from benchmarks.study.results import RESULTS
 from benchmarks.study.training_step import Images, Trainer
 from prunedata import Pruner, Schedule
 
-__all__ = ["FILE", "main", "measure", "row", "table"]
+__all__ = ["FILE", "main", "measure", "recorded", "row", "table"]
 
 FILE = RESULTS / "ten-networks.jsonl"
 SAMPLES, BATCH, PRUNE = 160, 16, "20%"
@@ -127,14 +127,15 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def _read() -> list[dict[str, Any]]:
+def recorded() -> list[dict[str, Any]]:
+    """The facts of the networks that were measured."""
     return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()] if FILE.exists() else []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line `arguments`; return the exit status."""
     about = (__doc__ or "").partition("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.study.ten_networks", description=about)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.ten_networks", description=about)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("table", help="print the table").add_argument("--json", action="store_true", help="as a list")
     run = commands.add_parser("run", help="measure the networks that have not been")
@@ -144,10 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seconds", type=float, default=240.0, help="about so many for each network; default: %(default)s")
     given = parser.parse_args(arguments)
     if given.command == "table":
-        print(json.dumps([row(facts) for facts in _read()], indent=2) if given.json else table(_read()))
+        print(json.dumps([row(facts) for facts in recorded()], indent=2) if given.json else table(recorded()))
         return 0
     torch.set_num_threads(1)
-    done = {facts["network"] for facts in _read()}
+    done = {facts["network"] for facts in recorded()}
     for network in tqdm([name for name in given.networks if name not in done], unit=" networks"):
         facts = measure(network, given.data, given.seconds)
         with FILE.open("a", encoding="utf-8") as file:
