@@ -1,6 +1,7 @@
 """The lock of a folder: who holds it, who of one process may write, and Ctrl-C while it is taken."""
 
 import gc
+import importlib
 import os
 import re
 import signal
@@ -107,10 +108,21 @@ def test_where_there_are_no_locks_nobody_knows_to_be_alone(tmp_path, monkeypatch
     else:
         monkeypatch.setattr(lock.fcntl, "flock", flock)
     one = WriteLock(tmp_path)
-    assert not one.claim()
+    assert one.claim() is False
     one.check()
     monkeypatch.undo()
     assert other.lock()
+
+
+def test_a_system_without_locks_is_known_when_the_module_is_imported(monkeypatch):
+    before = dict(vars(lock))
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    try:
+        importlib.reload(lock)
+        assert lock.fcntl is None
+    finally:
+        vars(lock).update(before)
 
 
 def test_a_lock_that_was_lost_is_known_to_be(tmp_path, monkeypatch):

@@ -1,12 +1,15 @@
 """Where a run is kept: what can be opened, and how files are read, written and swept there."""
 
+import errno
+import io
 import os
 from pathlib import Path
 
 import pytest
+from zarr.abc.store import RangeByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore, ZipStore
 
 from prunedata.errors import DamagedStore, ForeignStore, StoreError
 from prunedata.store import durable
@@ -102,6 +105,21 @@ class TestAnyStore:
         write_bytes(store, "a", b"12345")
         with pytest.raises(DamagedStore, match=r"Expected at most 4 bytes in a\. Got more\."):
             read_bytes(store, "a", 4)
+
+    def test_no_more_is_read_than_there_may_be(self):
+        """Else a stranger's object would fill the memory before it is refused."""
+        asked = []
+
+        class Asked(WrapperStore):
+            async def get(self, key, prototype, byte_range=None):
+                asked.append(byte_range)
+                return await super().get(key, prototype, byte_range)
+
+        store = Asked(MemoryStore())
+        write_bytes(store, "a", b"12345")
+        with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
+            read_bytes(store, "a", 2)
+        assert asked == [RangeByteRequest(0, 3)]
 
     def test_only_of_a_disk_it_is_asked_what_lies_there(self, store):
         disk = isinstance(store, DurableStore)
@@ -205,6 +223,41 @@ class TestDisk:
             write_bytes(store, "a", b"2")
         assert (list_names(store), read_bytes(store, "a", 9)) == (["a"], b"1")
 
+    def test_a_write_that_cannot_begin_is_told_for_what_it_is(self, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Path, "open", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_bytes(DurableStore(tmp_path), "a", b"1")
+
+    def test_a_folder_that_another_makes_at_the_same_instant_is_as_good(self, tmp_path, monkeypatch):
+        folder, not_yet = tmp_path / "run", [True]
+        folder.mkdir()
+
+        def is_dir(self, _is_dir=Path.is_dir):
+            return _is_dir(self) and not (self == folder and not_yet and not_yet.pop())
+
+        monkeypatch.setattr(Path, "is_dir", is_dir)
+        DurableStore(folder).make_folder()
+        assert not not_yet
+
+    def test_no_more_of_a_file_is_read_than_there_may_be(self, tmp_path, monkeypatch):
+        """It may grow after its length was looked at, and be any length at all."""
+        asked = []
+
+        class Asked(io.BytesIO):
+            def read(self, size=-1):
+                asked.append(size)
+                return super().read(size)
+
+        (tmp_path / "a").write_bytes(b"12345")
+        monkeypatch.setattr(Path, "open", lambda self, mode: Asked(b"12345"))
+        assert read_bytes(DurableStore(tmp_path), "a", 9) == b"12345"
+        with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
+            read_bytes(DurableStore(tmp_path), "a", 2)
+        assert asked == [6, 3]
+
     def test_descriptors_are_closed_whatever_happens(self, tmp_path, monkeypatch):
         opened, closed = [], []
 
@@ -250,6 +303,13 @@ class TestDisk:
         found = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
         assert found == set(kept)
         assert len(list(elsewhere.rglob("*.partial"))) == 2
+
+    def test_a_leftover_that_is_gone_meanwhile_does_not_matter(self, tmp_path, monkeypatch):
+        def glob(self, pattern, _glob=Path.glob):
+            return [*_glob(self, pattern), *([self / "gone.partial"] if pattern.endswith(".partial") else [])]
+
+        monkeypatch.setattr(Path, "glob", glob)
+        DurableStore(tmp_path).sweep()
 
     @pytest.mark.parametrize("link", ["loss", "loss/c"])
     def test_a_folder_that_lies_elsewhere_is_not_the_runs_own(self, tmp_path, link):
