@@ -83,7 +83,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(
             ["prunedata/store/durable.py", "prunedata/store/lock.py"],
-            ["tests/store/test_places.py", "tests/store/test_durable.py", "tests/store/test_lock.py"],
+            ["tests/store/places"],
             ["tests/store/test_one_writer.py", "tests/store/test_store.py"],
         ),
     ],
