@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"Expected rooms among {', '.join(ROOMS)}. Got {', '.join(sorted(unknown))}.")
     if not options.table:
-        os.nice(19)
+        os.nice(max(0, 10 - os.nice(0)))
         warm_up()
         for folder in (KNOWN, RESULTS):
             folder.mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,8 @@ __all__ = ["Mutant", "mutants"]
 
 UNTOUCHED = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.Raise)
 """What is for readers and type checkers. Of errors, what they say: whether one is raised is decided before."""
-UNTOUCHED_CALLS = {"len", "isinstance", "cast"}
-"""As mutmut: without its one argument ``len`` only raises; ``cast`` is for the type checker."""
+UNTOUCHED_CALLS = {"len", "isinstance", "cast", "TypeVar"}
+"""As mutmut: without its one argument ``len`` only raises; ``cast`` and ``TypeVar`` are for the type checker."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,12 @@ def _with(node: cst.CSTNode, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
 
 def _is_untouched(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name):
-        return node.targets[0].target.value == "__all__"
-    called = isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value
-    return isinstance(node, UNTOUCHED) or called in UNTOUCHED_CALLS
+        return node.targets[0].target.value == "__all__" or _called(node.value) == "TypeVar"
+    return isinstance(node, UNTOUCHED) or _called(node) in UNTOUCHED_CALLS
+
+
+def _called(node: cst.CSTNode) -> str | None:
+    return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
 
 
 def _compiles(text: str) -> bool:

@@ -66,8 +66,8 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(
             ["prunedata/run/epoch.py"],
-            ["tests/run/test_pruner.py", "tests/run/test_errors.py", "tests/run/test_loop.py"],
-            ["tests/policies", *RUNS],
+            ["tests/policies/test_select.py", "tests/run/test_errors.py", *RUNS],
+            ["tests/policies"],
         ),
     ],
     "store": [
@@ -78,13 +78,13 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(
             ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/reading.py"],
-            ["tests/store/test_store.py", "tests/store/test_foreign.py"],
-            ["tests/store/test_damage.py", "tests/store/test_one_writer.py", "tests/store/test_remote.py"],
+            ["tests/store/test_slots.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
+            ["tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py"],
         ),
         Tested(
             ["prunedata/store/durable.py", "prunedata/store/lock.py"],
-            ["tests/store/test_durable.py", "tests/store/test_one_writer.py"],
-            ["tests/store/test_store.py", "tests/store/test_remote.py"],
+            ["tests/store/places"],
+            ["tests/store/test_one_writer.py", "tests/store/test_store.py"],
         ),
     ],
 }  # fmt: skip

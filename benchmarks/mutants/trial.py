@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,6 +83,19 @@ class Trials:
         for mutant in outer:
             yield mutant, wait(fork(partial(self._import_and_run, mutant)), 60.0)
 
+    def place_of_durations(self, path: Path) -> Path:
+        """Where it is kept how long the tests of a file take: another file for other tests, and other examples."""
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return self.durations / f"seconds-{path.stem}-{digest}-{self.examples}.json"
+
+    def known_durations(self, items: Sequence[Any]) -> dict[str, float]:
+        """How long tests take, in CPU seconds, by their ids; those that were never timed are taken for quick."""
+        places = {self.place_of_durations(path) for path in {item.path for item in items}}
+        found: dict[str, float] = {}
+        for place in filter(Path.exists, places):
+            found |= json.loads(place.read_text(encoding="utf-8"))
+        return {item.nodeid: found.get(item.nodeid, QUICK) for item in items}
+
     # -- changes of a function's body
 
     def _inner(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
@@ -102,7 +114,7 @@ class Trials:
     def _import_and_run(self, mutant: Mutant) -> int:
         bound(60)
         import_instead(self.path, mutant)
-        return self._pytest([])
+        return self._pytest([_Quickest(self)])
 
     def _pytest(self, plugins: Sequence[object]) -> int:
         said = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -135,8 +147,7 @@ class _Loop:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         module = sys.modules[module_of(self.trials.path)]
-        seconds = {name: took for name, took in self._durations(session).items() if took <= self.trials.longest}
-        session.items[:] = [item for item in session.items if item.nodeid in seconds]
+        seconds = _not_too_long(session.items, self._durations(session), self.trials.longest)
         kills = dict.fromkeys(seconds, 0)
         limit = 3 + 3 * sum(seconds.values())
         gc.collect()
@@ -151,14 +162,11 @@ class _Loop:
         return True
 
     def _durations(self, session: Any) -> dict[str, float]:
-        found: dict[str, float] = {}
         for path, items in groupby(session.items, lambda item: item.path):
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-            place = self.trials.durations / f"seconds-{path.stem}-{digest}-{self.trials.examples}.json"
+            place = self.trials.place_of_durations(path)
             if not place.exists():
                 place.write_text(json.dumps(_durations(session, list(items))), encoding="utf-8")
-            found |= json.loads(place.read_text(encoding="utf-8"))
-        return {item.nodeid: found.get(item.nodeid, QUICK) for item in session.items}
+        return self.trials.known_durations(session.items)
 
     @property
     def _killer(self) -> Path:
@@ -172,6 +180,23 @@ class _Loop:
         return int(session.testsfailed > 0)
 
 
+class _Quickest:
+    """Leaves out tests that take too long, and runs the quickest of the others first."""
+
+    def __init__(self, trials: Trials) -> None:
+        self.trials = trials
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        seconds = _not_too_long(items, self.trials.known_durations(items), self.trials.longest)
+        items.sort(key=lambda item: seconds[item.nodeid])
+
+
+def _not_too_long(items: list[Any], seconds: dict[str, float], longest: float) -> dict[str, float]:
+    """Take tests that take longer out of a list; return how long the others take."""
+    items[:] = [item for item in items if seconds[item.nodeid] <= longest]
+    return {item.nodeid: seconds[item.nodeid] for item in items}
+
+
 def _run_items(session: Any, items: Sequence[Any]) -> Iterator[str]:
     """Run tests up to the first that fails; yield the name of each when it begins."""
     for item, following in zip(items, [*items[1:], None], strict=True):
@@ -181,13 +206,18 @@ def _run_items(session: Any, items: Sequence[Any]) -> Iterator[str]:
             return
 
 
+def _spent() -> float:
+    """Seconds of the processor that this process has taken, and all that it has started."""
+    return sum(os.times()[:4])
+
+
 def _durations(session: Any, items: Sequence[Any]) -> dict[str, float]:
     """How long each of some tests takes on the code as it is: CPU seconds by the test's id, above 0."""
     read, write = os.pipe()
 
     def time_items() -> int:
-        begun = [(time.process_time(), name) for name in _run_items(session, items)]
-        ended = [*(seconds for seconds, _ in begun[1:]), time.process_time()]
+        begun = [(_spent(), name) for name in _run_items(session, items)]
+        ended = [*(seconds for seconds, _ in begun[1:]), _spent()]
         for (start, name), end in zip(begun, ended, strict=True):
             os.write(write, f"{max(end - start, QUICK)} {name}\n".encode())
         return int(session.testsfailed > 0)

@@ -11,7 +11,8 @@ from prunedata.types import Arrays, Counts, Ids, Losses, Means, Recorded, Sizes,
 
 __all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add", "smallest_unsigned"]
 
-CHUNK = 1 << 16
+CHUNK = 1 << 15
+"""Counts added at once: few enough that what is between costs no new memory of the system."""
 
 
 def batch_means(losses: Losses, sizes: Sizes) -> Means:
@@ -44,10 +45,10 @@ def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0
         low, high = _rounded_down(limits - slack, losses.dtype), _rounded_down(limits + slack, losses.dtype)
     hits = _above(losses, sizes, high)
     # No float32 lies between most such limits. For float64 it takes a second look.
-    if np.array_equal(low, high) or np.array_equal(hits, _above(losses, sizes, low)):
+    if (low == high).all() or (hits == _above(losses, sizes, low)).all():
         return hits
     batch = np.repeat(np.arange(len(sizes)), sizes)
-    means = np.bincount(batch, weights=losses, minlength=len(sizes)) / sizes
+    means = np.bincount(batch, weights=losses) / sizes
     return _above(losses, sizes, _limits(means, tolerance))
 
 
@@ -84,13 +85,15 @@ class Tally:
     def __init__(self, samples: int) -> None:
         self.packed = np.zeros(samples, dtype="<u4")
         self.observed = 0
-        self._steps = np.empty(CHUNK, dtype=np.uint32)
+        self._steps = np.empty(0, dtype=np.uint32)
 
     def add(self, ids: Ids, hits: npt.NDArray[np.bool_]) -> None:
         """Count one visit, and perhaps one hit, for each id; an id that repeats counts each time."""
-        steps = self._steps[: ids.size] if ids.size <= CHUNK else np.empty(ids.size, dtype=np.uint32)
-        np.multiply(hits, np.uint32(1 << 16), out=steps, dtype=np.uint32)
-        np.add(steps, np.uint32(1), out=steps)
+        if ids.size > self._steps.size:  # it is kept: new memory for every block would cost the system more
+            self._steps = np.empty(ids.size, dtype=np.uint32)
+        steps = self._steps[: ids.size]
+        np.multiply(hits, np.uint32(1 << 16), out=steps)
+        np.bitwise_or(steps, np.uint32(1), out=steps)
         np.add.at(self.packed, ids, steps)
         self.observed += ids.size
 
@@ -125,10 +128,9 @@ class Tally:
 def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
     """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""
     largest = total.dtype.type(np.iinfo(total.dtype).max)
-    step = CHUNK // 2  # small enough that what is between costs no new memory of the system
-    for first in range(0, total.size, step):
-        part = total[first : first + step]
-        part += np.minimum(more[first : first + step], largest - part).astype(total.dtype)
+    for first in range(0, total.size, CHUNK):
+        part = total[first : first + CHUNK]
+        part += np.minimum(more[first : first + CHUNK], largest - part).astype(total.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,7 @@ class SampleCounts:
     def after(self, tally: Tally, *, reset: bool) -> "SampleCounts":
         """What is known when the epoch of ``tally`` has finished."""
         # A rate of hits would be wrong if one of the two saturated before the other.
-        most = int(self.visits.max(initial=0)) + int(tally.visits.max(initial=0))
+        most = int(self.visits.max()) + int(tally.visits.max())
         kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
         hits, visits = tally.hits.astype(kind), tally.visits.astype(kind)
         hits += self.hits
@@ -176,7 +178,7 @@ class SampleCounts:
     def widened(self, longest_window: int) -> "SampleCounts":
         """The same, with room in the counts for a longer window."""
         kind = np.promote_types(self.counts.dtype, smallest_unsigned(longest_window))
-        return replace(self, counts=self.counts.astype(kind, copy=False))
+        return replace(self, counts=self.counts.astype(kind))
 
     def arrays(self) -> Arrays:
         """The three arrays by name, as a store keeps them."""

@@ -58,7 +58,7 @@ class SampleArrays:
             kept = array.dtype.itemsize in KINDS.get(array.dtype.kind, ()) and array.dtype.isnative
             if array.shape == (samples,) and kept:
                 return
-            found = f"shape {array.shape}, {array.dtype if array.dtype.isnative else array.dtype.str}"
+            found = f"shape {array.shape}, {array.dtype}"
         else:
             found = repr(array)
         raise PrunedataError(
@@ -77,7 +77,7 @@ class SampleArrays:
         """
         if not self._watchers:
             return
-        losses, of_batch = losses.astype(np.float64, copy=False), np.repeat(means, sizes)
+        losses, of_batch = np.asarray(losses, dtype=np.float64), np.repeat(means, sizes)
         for now in _rounds(ids, visits):
             for watcher, names in self._watchers:
                 given = {name: self.open[name] for name in names}

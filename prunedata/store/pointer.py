@@ -76,7 +76,7 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
             "it was written by another version of prunedata, or it is damaged."
         )
     is_group = node.get("zarr_format") == 3 and node.get("node_type") == "group"
-    if pointer.get("digest") != _digest(pointer) or not is_group:
+    if pointer.get("digest") != _digest(pointer, location) or not is_group:
         raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
     generation, wanted = pointer.get("generation"), {"format", "generation", "writer", "arrays", "state", "digest"}
     if pointer.keys() != wanted or type(generation) is not int or not 0 <= generation <= LARGEST:
@@ -84,9 +84,11 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
     return pointer
 
 
-def _digest(pointer: dict[str, Any]) -> int:
+def _digest(pointer: dict[str, Any], location: str) -> int:
     body = {key: value for key, value in pointer.items() if key != "digest"}
     try:
         return zlib.crc32(json.dumps(body).encode())
-    except RecursionError:  # it could be read, but is too deep to be written
-        return -1
+    except RecursionError as error:  # it could be read, but is too deep to be written
+        raise DamagedStore(
+            f"Expected {location}/zarr.json to match its digest. Got values too deep for one."
+        ) from error

@@ -142,21 +142,21 @@ class RunStore:
         """Commit: the state is durable when this returns, and the one before is there until then."""
         if self._pointer is None:
             raise StoreError("Expected a store that was created or read before it is written.")
-        generation = self._pointer["generation"] + 1
         with told(self.location, "write"):
             self._check_alone()
+            generation = self.generation + 1  # it may have taken over an interrupted commit, whose slot is in use now
             self._point(generation, state, self._write_arrays(generation, arrays))
 
     def _write_arrays(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        def written(name: str) -> dict[str, Any]:
-            return self._slots.write(name, generation, arrays[name])
+        def written(name: str) -> tuple[str, dict[str, Any]]:
+            return name, self._slots.write(name, generation, arrays[name])
 
         try:
             # Side by side: a disk makes several files safe in about the time that it takes for one.
             with ThreadPoolExecutor() as pool:
-                return dict(zip(arrays, pool.map(written, arrays), strict=True))
+                return dict(pool.map(written, arrays))
         except RuntimeError:  # in atexit no threads can be started any more
-            return {name: written(name) for name in arrays}
+            return dict(map(written, arrays))
 
     def release(self) -> None:
         """Let other processes write to the store. This one must not any more."""

@@ -62,7 +62,6 @@ class Slots:
     def write(self, name: str, generation: int, values: npt.NDArray[Any]) -> dict[str, Any]:
         """Write an array of commit number ``generation``; return its shape, dtype and digest."""
         place = f"{name}-{generation % 2}"
-        values = np.ascontiguousarray(values)
         size = self._describe(place, values)
         digest = 0
         for number, first in enumerate(range(0, values.size, size)):

@@ -114,6 +114,25 @@ def test_a_limit_beyond_all_losses_is_no_hit_and_no_warning(dtype):
     assert not find_hits(losses, sizes, batch_means(losses.astype(np.float64), sizes), 20.0).any()
 
 
+@pytest.mark.parametrize("cancel", [4, 8, 16, 100])
+def test_losses_of_both_signs_are_judged_as_a_loop_judges_them(cancel):
+    """They sum to nothing but rounding, which decides whether a loss of zero is a hit."""
+    random = np.random.default_rng(cancel)
+    sizes = np.full(20, 2 * cancel + 1)
+    parts = [random.lognormal(0, 1, cancel) for _ in sizes]
+    losses = np.concatenate([random.permutation(np.concatenate([part, -part, [0.0]])) for part in parts])
+    means = batch_means(losses, sizes)
+    assert find_hits(losses, sizes, means).tolist() == hits_of_a_loop(losses, sizes)
+
+
+@pytest.mark.parametrize("equal", [0.1, 1.1])
+def test_so_are_losses_at_a_mean_twice_as_large_as_the_smallest_is_below_zero(equal):
+    losses, sizes = np.array([equal] * 8 + [-equal / 2, 5 * equal / 2]), np.array([10])
+    means = batch_means(losses, sizes)
+    assert means.tolist() == [equal] != [plain_mean(losses.tolist())]
+    assert find_hits(losses, sizes, means).tolist() == hits_of_a_loop(losses, sizes)
+
+
 def test_a_loss_at_the_mean_is_no_hit_and_tolerance_does_not_flip_below_zero():
     def hits(losses, tolerance=0.0):
         sizes = np.array([len(losses)])
@@ -253,3 +272,22 @@ def test_a_tally_that_ran_over_says_so():
     tally.clear()
     tally.check()
     assert (tally.packed.tolist(), tally.observed) == ([0, 0, 0], 0)
+
+
+def test_a_copy_of_a_tally_counts_on_by_itself():
+    tally = Tally(3)
+    tally.add(np.array([0, 0, 2]), np.array([True, False, True]))
+    copy = tally.copy()
+    assert (copy.packed.tolist(), copy.observed) == (tally.packed.tolist(), 3)
+    copy.add(np.array([1]), np.array([True]))
+    assert (tally.visits.tolist(), tally.observed) == ([2, 0, 1], 3)
+    assert (copy.visits.tolist(), copy.hits.tolist(), copy.observed) == ([2, 1, 1], [1, 1, 1], 4)
+
+
+def test_counts_are_kept_by_these_names():
+    known = SampleCounts(*(np.full(2, n, np.uint8) for n in range(3)))
+    assert {name: array.tolist() for name, array in known.arrays().items()} == {
+        "counts": [0, 0],
+        "hits": [1, 1],
+        "visits": [2, 2],
+    }

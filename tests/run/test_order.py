@@ -135,6 +135,18 @@ def test_so_does_a_long_one(samples, digest):
     assert found == digest
 
 
+@given(SEEDS, st.integers(0, 1000))
+def test_seed_and_epoch_are_taken_as_words_of_64_bits(seed, epoch):
+    keep = np.ones(40, dtype=np.bool_)
+    order = ids_of(epoch_order(keep, seed=seed, epoch=epoch))
+    assert order == ids_of(epoch_order(keep, seed=seed - 2**64, epoch=epoch))
+    assert order == ids_of(epoch_order(keep, seed=seed, epoch=epoch - 2**64))
+
+
+def test_there_are_no_more_buckets_than_that():
+    assert len(drawn(np.ones(32, dtype=np.bool_), (32, 8, 1), seed=0, epoch=0)) == order.BUCKETS
+
+
 PIECES = st.lists(hnp.arrays(np.uint32, st.integers(0, 12)), max_size=8)
 
 
@@ -154,6 +166,7 @@ def test_batches_come_before_later_pieces_are_drawn():
         yield np.arange(5)
         raise RuntimeError("drawn too early")
 
+    assert [batch.tolist() for batch in cut_batches([np.arange(5)], 2)] == [[0, 1], [2, 3], [4]]
     batches = cut_batches(pieces(), 2)
     assert [next(batches).tolist(), next(batches).tolist()] == [[0, 1], [2, 3]]
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import LossRanked, PrunedataError, Pruner, Schedule
+from prunedata.run.sample_arrays import SampleArrays
 from tests.strategies import SEEDS, pruner
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
@@ -84,9 +85,9 @@ def test_high_counts_the_visits_with_a_loss_above_a_blind_guess(samples, classes
 def test_high_saturates():
     run = pruner(2, SCHEDULE, prune=0, classes=2)
     for _ in run.epochs():
-        run.observe(np.zeros(40_000, dtype=int), np.ones(40_000))
+        run.observe(np.zeros(11_000, dtype=int), np.ones(11_000))
         run.observe([1], [0.0])
-    assert (run.arrays["high"].tolist(), run.visits.tolist()) == ([65_535, 0], [240000, 6])
+    assert (run.arrays["high"].tolist(), run.visits.tolist()) == ([65_535, 0], [66_000, 6])
 
 
 @pytest.mark.parametrize("classes", [1, 0, -1, 2.5, "10", True])
@@ -108,7 +109,7 @@ def watching(make, change=None):
             if change is None:
                 arrays["mine"][ids] = 3 * arrays["mine"][ids] + losses
             else:
-                change(arrays, ids, losses)
+                change(arrays, ids, losses, means)
 
         def scores(self, known):
             return known.arrays["mine"]
@@ -134,11 +135,91 @@ def test_arrays_that_a_store_cannot_keep_are_refused_when_the_run_is_made(made):
         Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {"mine": made}))
 
 
-def rebinds(arrays, ids, losses):
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (np.zeros(19), r"shape \(19,\), float64"),
+        (np.zeros(20, np.complex64), r"shape \(20,\), complex64"),
+        (np.zeros(20, ">f4" if sys.byteorder == "little" else "<f4"), r"shape \(20,\), [<>]f4"),
+        ("loss", "'loss'"),
+    ],
+)
+def test_what_came_in_the_place_of_an_array_is_told(made, found):
+    with pytest.raises(PrunedataError, match=rf"Got {found}\.$"):
+        SampleArrays(20, [watching(lambda samples: {"mine": made})])
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
+def test_arrays_of_numbers_are_taken_as_they_are(kind):
+    array = np.zeros(20, kind)
+    assert SampleArrays(20, [watching(lambda samples: {"mine": array})]).finished["mine"] is array
+
+
+@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "without", "high"])
+def test_a_name_that_is_taken_is_refused(name):
+    with pytest.raises(PrunedataError, match=f"Got '{name}', which is taken"):
+        Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {name: np.zeros(samples)}), classes=10)
+
+
+@pytest.mark.parametrize("name", [3, "two words", "", "open-mine"])
+def test_a_name_is_a_word(name):
+    with pytest.raises(PrunedataError, match="Expected the name of an array to be a word"):
+        SampleArrays(20, [watching(lambda samples: {name: np.zeros(samples)})])
+
+
+def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_changed_them():
+    def one():
+        return SampleArrays(2, [watching(lambda n: {"mine": np.zeros(n, np.float32)})])
+
+    def told(arrays):
+        return {name: (array.dtype, array.tolist()) for name, array in arrays.items()}
+
+    run, kind = one(), np.dtype(np.float32)
+    assert (run.open, run.wanted(within=False)) == ({}, {"mine": kind})
+    assert run.wanted(within=True) == {"mine": kind, "open-mine": kind}
+    run.begin()
+    run.add(np.array([1]), np.array([3.0]), np.array([1]), np.array([3.0]), np.array([0, 1]))
+    assert told(run.standing(within=False)) == {"mine": (kind, [0, 0])}
+    assert told(run.standing(within=True)) == {"mine": (kind, [0, 0]), "open-mine": (kind, [0, 3])}
+    for within in (False, True):
+        again, saved = one(), run.standing(within=True)
+        again.restore(saved, within=within)
+        assert told(again.finished) == {"mine": (kind, [0, 0])}
+        assert told(again.open) == ({"mine": (kind, [0, 3])} if within else {})
+        for mine in (*again.finished.values(), *again.open.values()):
+            mine[:] = 7
+        assert told(run.standing(within=True)) == told(saved) == {"mine": (kind, [0, 0]), "open-mine": (kind, [0, 3])}
+    run.finish()
+    assert (told(run.finished), run.open) == ({"mine": (kind, [0, 3])}, {})
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())
+def test_an_update_names_a_sample_once_with_the_mean_of_its_batch_in_float64(batches, narrow):
+    seen = []
+
+    def change(arrays, ids, losses, means):
+        seen.append((ids.tolist(), losses.tolist(), means.tolist()))
+        assert losses.dtype == means.dtype == np.float64
+
+    watcher = watching(lambda samples: {"mine": np.zeros(samples)}, change)
+    run, ids, sizes = SampleArrays(4, [watcher]), np.concatenate(batches), np.array(list(map(len, batches)))
+    losses, means = np.arange(ids.size, dtype=np.float32 if narrow else np.float64), 10.0 * np.arange(sizes.size)
+    often = np.bincount(ids, minlength=4)
+    run.begin()
+    run.add(ids, losses, sizes, means, often)
+    assert len(seen) == often.max()  # no more rounds than there must be
+    visits = [visit for told in seen for visit in zip(*told, strict=True)]
+    assert all(len(set(told[0])) == len(told[0]) for told in seen)
+    whole = list(zip(ids.tolist(), losses.tolist(), np.repeat(means, sizes).tolist(), strict=True))
+    for x in range(4):
+        assert [visit for visit in visits if visit[0] == x] == [visit for visit in whole if visit[0] == x]
+
+
+def rebinds(arrays, ids, losses, means):
     arrays["mine"] = arrays["mine"] + 1
 
 
-def adds(arrays, ids, losses):
+def adds(arrays, ids, losses, means):
     arrays["other"] = arrays["mine"]
 
 

@@ -1,6 +1,7 @@
 """The pointer and the state alone, in memory: what is written is read, and nothing else passes for it."""
 
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Schedule
-from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from prunedata.checks import LARGEST
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
+from prunedata.store import pointer as pointers
 from prunedata.store.pointer import decode_pointer, encode_pointer
 from prunedata.store.state import RunState
 
@@ -19,6 +22,14 @@ PLAIN = st.recursive(
 )
 
 
+def signed(pointer):
+    """The file of a pointer under the digest that it should have."""
+    body = {key: value for key, value in pointer.items() if key != "digest"}
+    node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": body}}
+    body["digest"] = zlib.crc32(json.dumps(body).encode())
+    return json.dumps(node).encode()
+
+
 class TestPointer:
     @given(st.integers(0, 2**40), st.text(), st.dictionaries(st.text(), PLAIN), st.dictionaries(st.text(), PLAIN))
     def test_what_is_written_is_read(self, generation, writer, arrays, state):
@@ -27,7 +38,10 @@ class TestPointer:
         assert {"generation": generation, "writer": writer, "arrays": arrays, "state": state}.items() <= pointer.items()
 
     def test_it_is_the_document_of_a_zarr_group(self):
-        node = json.loads(encode_pointer(3, "me", {}, {})[1])
+        pointer, raw = encode_pointer(3, "me", {}, {})
+        assert decode_pointer(raw, "here") == pointer
+        assert raw == signed(pointer)
+        node = json.loads(raw)
         assert (node.pop("zarr_format"), node.pop("node_type")) == (3, "group")
         assert node["attributes"].keys() == {"prunedata"}
         assert list(node["attributes"]["prunedata"]) == ["format", "generation", "writer", "arrays", "state", "digest"]
@@ -54,6 +68,44 @@ class TestPointer:
         change(node)
         with pytest.raises(error, match=message):
             decode_pointer(json.dumps(node).encode(), "here")
+
+    @pytest.mark.parametrize("generation", [0, 1, LARGEST])
+    def test_a_generation_is_a_number_that_json_keeps(self, generation):
+        assert decode_pointer(encode_pointer(generation, "me", {}, {})[1], "here")["generation"] == generation
+
+    @pytest.mark.parametrize("generation", [-1, LARGEST + 1, 1.0, True, "1", None])
+    def test_no_other_generation_is_one(self, generation):
+        with pytest.raises(DamagedStore, match=r"Expected a pointer with arrays, digest, .* in here/zarr\.json"):
+            decode_pointer(encode_pointer(generation, "me", {}, {})[1], "here")
+
+    @pytest.mark.parametrize("change", [{"more": 1}, {"writer": None}, {"arrays": None}, {"state": None}])
+    def test_a_pointer_under_its_digest_has_all_its_parts_and_no_more(self, change):
+        pointer = encode_pointer(3, "me", {}, {})[0] | change
+        with pytest.raises(DamagedStore, match="Expected a pointer with arrays, digest, "):
+            decode_pointer(signed({key: value for key, value in pointer.items() if value is not None}), "here")
+
+    @pytest.mark.parametrize("digest", [-1, 0, None])
+    def test_one_that_is_too_deep_for_a_digest_matches_none(self, monkeypatch, digest):
+        """How deep a value json reads and writes differs from Python to Python."""
+        node = json.loads(encode_pointer(3, "me", {}, {})[1])
+        node["attributes"]["prunedata"]["digest"] = digest
+        raw = json.dumps(node).encode()
+
+        def too_deep(value):
+            raise RecursionError
+
+        monkeypatch.setattr(json, "dumps", too_deep)
+        with pytest.raises(DamagedStore, match=r"Expected here/zarr\.json to match its digest"):
+            decode_pointer(raw, "here")
+
+    def test_one_that_is_too_long_to_be_read_is_not_written(self, monkeypatch):
+        assert pointers.MOST == 64 * 2**20  # as docs/reliability.md says
+        monkeypatch.setattr(pointers, "MOST", 1000)
+        body = len(json.dumps({"format": 1, "generation": 3, "writer": "me", "arrays": {}, "state": {"x": ""}}))
+        _, raw = encode_pointer(3, "me", {}, {"x": "x" * (800 - body)})
+        assert 800 < len(raw) <= 1000
+        with pytest.raises(StoreError, match=r"at most 1,000 bytes.*Got 801"):
+            encode_pointer(3, "me", {}, {"x": "x" * (801 - body)})
 
     @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe{}"])
     def test_what_is_no_json_is_damaged(self, raw):
@@ -116,7 +168,31 @@ class TestState:
         with pytest.raises(PrunedataError, match=message):
             RunState.from_json(PLAIN_STATE | change, {})
 
+    @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
+    @pytest.mark.parametrize("order", "<>")
+    def test_arrays_of_numbers_go_through_a_checkpoint(self, kind, order):
+        array = np.arange(4, dtype=order + kind)
+        packed = state(arrays=COUNTS | {"mine": array}).to_checkpoint()
+        again = RunState.from_checkpoint(packed).arrays["mine"]
+        assert (again.dtype, again.tolist()) == (array.dtype, array.tolist())
+
+    @pytest.mark.parametrize(
+        "kind", ["|O", "|b1", "<U1", "|S1", "|V1", "<c8", "<M8[s]", "<f1", "<f16", "x", None, [], 3]
+    )
+    def test_no_others_do(self, kind):
+        packed = state().to_checkpoint()
+        packed["arrays"]["mine"] = {"dtype": kind, "data": bytes(64)}
+        with pytest.raises(PrunedataError, match=r"^Expected what state_dict\(\) returned\."):
+            RunState.from_checkpoint(packed)
+
+    def test_an_array_has_a_name(self):
+        packed = state().to_checkpoint()
+        packed["arrays"][3] = packed["arrays"]["hits"]
+        with pytest.raises(PrunedataError, match=r"Expected an array of numbers\. Got 3 of dtype"):
+            RunState.from_checkpoint(packed)
+
     def test_it_goes_through_a_checkpoint(self):
+        assert state().to_checkpoint()["format"] == 1
         again = RunState.from_checkpoint(state(processes=2).to_checkpoint())
         assert again.to_json() == state(processes=2).to_json()
         assert {name: (array.dtype, array.tolist()) for name, array in again.arrays.items()} == {
@@ -143,6 +219,23 @@ class TestState:
         assert fresh.high is None
         for zeros in (fresh.hits, fresh.visits, fresh.counted("counts")):
             assert (zeros.dtype.kind, zeros.tolist()) == ("u", [0, 0, 0, 0])
+
+    def test_who_was_left_out_is_a_mask(self):
+        assert state().without is None
+        found = state(arrays=COUNTS | {"without": np.array([0, 1, 0, 1], np.uint8)}).without
+        assert (found.dtype, found.tolist()) == (np.bool_, [False, True, False, True])
+
+    @pytest.mark.parametrize(
+        ("samples", "arrays", "refused"),
+        [(10**8, {}, False), (10**8 + 1, {}, True), (10**8 + 1, COUNTS, False), (4, {}, False)],
+    )
+    def test_arrays_that_are_not_there_are_not_made_of_any_size(self, samples, arrays, refused):
+        one = state(run=RUN | {"samples": samples}, arrays=arrays)
+        if not refused:
+            one.check_size()
+            return
+        with pytest.raises(PrunedataError, match="one of 100,000,001 samples with none"):
+            one.check_size()
 
     def test_another_run_is_named_by_what_differs(self):
         state().check_run(dict(RUN))
@@ -182,3 +275,9 @@ class TestState:
         for wrong in ({}, {"loss": np.zeros(4, "f8")}, {"loss": np.zeros(3, "f4")}):
             with pytest.raises(PrunedataError, match=r"Expected an array loss of shape \(4,\), float32\. Got "):
                 state(arrays=COUNTS | wrong).check_arrays(wanted)
+
+    def test_who_was_left_out_stands_in_bytes(self):
+        state(arrays=COUNTS | {"without": np.zeros(4, np.uint8)}).check_arrays({})
+        for wrong in (np.zeros(4, np.uint16), np.zeros(5, np.uint8), np.zeros(4)):
+            with pytest.raises(PrunedataError, match=r"Expected an array without of shape \(4,\), uint8\. Got shape"):
+                state(arrays=COUNTS | {"without": wrong}).check_arrays({})

@@ -1,21 +1,17 @@
 """What the system refuses, and when a program ends: told plainly, with the last commit as it was."""
 
 import errno
-import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
-import zarr
-from zarr.storage import LocalStore, ZipStore
+from zarr.storage import ZipStore
 
 import prunedata.store.durable
 from prunedata.errors import DeniedStore, StoreError, UnwritableStore
 from prunedata.findings.inspection import inspect
-from prunedata.store.slots import KINDS, Slots
 from tests.programs import ROOT, run_python
 from tests.store.stored_runs import build, contents, observe, outcome, standing, start
 
@@ -176,23 +172,6 @@ def test_a_zip_file_is_read_and_not_written(tmp_path):
     assert inspect(store)["epoch"] == 6
     store.close()
     assert packed.read_bytes() == before
-
-
-def test_arrays_are_described_as_zarr_describes_them(tmp_path):
-    """Word for word, so that zarr and everything that reads it can read a run."""
-    for kind in KINDS:
-        values = np.arange(5).astype(kind)
-        Slots(prunedata.store.durable.DurableStore(tmp_path / "ours"), "").write("loss", 0, values)
-        fill = np.nan if values.dtype.kind == "f" else np.iinfo(values.dtype).max
-        options = {"chunks": (5,), "compressors": None, "fill_value": fill, "overwrite": True}
-        zarr.create_array(LocalStore(tmp_path / "zarr"), name="loss-0", data=values, **options)
-        ours, theirs = (
-            {path.name: path.read_bytes() for path in (tmp_path / name / "loss-0").rglob("*") if path.is_file()}
-            for name in ("ours", "zarr")
-        )
-        assert ours.keys() == theirs.keys() == {"zarr.json", "0"}
-        assert ours["0"] == theirs["0"]
-        assert json.loads(ours["zarr.json"]) == json.loads(theirs["zarr.json"])
 
 
 def test_a_store_may_be_a_link_as_a_whole(tmp_path):

@@ -16,6 +16,7 @@ GOAL = 0.95
 SOURCE = '''
 """A page."""
 from math import pi
+Some = TypeVar("Some", bound=int)
 __all__ = ["Kind", "grown"]
 LIMIT = 3
 
@@ -117,8 +118,6 @@ def test_every_explanation_is_of_a_mutant_that_was_tried(results):
 
 
 def test_the_page_shows_the_table(results):
-    if not PAGE.exists():
-        pytest.skip("the page is not written yet")
     shown = re.search(r"## Mutation testing\n.*?((?:^\|[^\n]*\n)+)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert shown
     assert shown[1].strip() == table(results)

@@ -1,0 +1,294 @@
+"""A store as its run uses it: which commit is read, who may write the next, and what is said where that is refused."""
+
+import gc
+import os
+import re
+import zlib
+
+import numpy as np
+import pytest
+from zarr.storage import MemoryStore
+
+import prunedata.store.run_store
+from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, PrunedataError, RunExists, StoreError
+from prunedata.store.durable import write_bytes
+from prunedata.store.pointer import encode_pointer
+from prunedata.store.reading import read_run
+from prunedata.store.run_store import RunStore
+from prunedata.store.slots import Slots
+from tests.store.stored_runs import observe, start
+
+TAKEN = np.arange(3, dtype=np.uint8)
+
+
+class TestMessages:
+    """Whose fault it is, at which place, and what was being done there."""
+
+    @pytest.mark.parametrize(
+        ("mode", "broken", "call", "told"),
+        [
+            ("a", "open_location", None, "permission to write {}.*name another store.*last commit is as it was"),
+            (
+                "r",
+                "open_location",
+                None,
+                r"permission to read {}\. Got none \([^)]*\): change the folder's permissions\.$",
+            ),
+            ("a", "read_bytes", RunStore.read, r"permission to read {}\."),
+            ("r", "read_bytes", RunStore.read, r"permission to read {}\."),
+            ("a", "read_bytes", lambda store: store.create({}), r"permission to write {}\."),
+            ("a", "write_bytes", lambda store: store.write({}, {}), r"permission to write {}\."),
+        ],
+    )
+    def test_what_the_system_refuses(self, tmp_path, monkeypatch, mode, broken, call, told):
+        RunStore(tmp_path).create({})
+
+        def refuse(*_, **__):
+            raise PermissionError(13, "Permission denied")
+
+        def use():
+            store = RunStore(tmp_path, mode=mode)
+            if broken == "write_bytes":
+                store.read()
+                monkeypatch.setattr(prunedata.store.run_store, broken, refuse)
+            call(store)
+
+        if broken != "write_bytes":
+            monkeypatch.setattr(prunedata.store.run_store, broken, refuse)
+        with pytest.raises(DeniedStore, match=f"^Expected {told.format(re.escape(str(tmp_path)))}"):
+            use()
+
+    def test_a_run_that_is_there(self, tmp_path):
+        for number, (state, reached) in enumerate((({"epoch": 3}, 3), ({}, None))):
+            RunStore(tmp_path / str(number)).create(state)
+            with pytest.raises(RunExists, match=f"Got {tmp_path}/{number}, .* reached epoch {reached}. Pass resume="):
+                RunStore(tmp_path / str(number)).create({})
+
+    def test_a_state_that_is_none(self, tmp_path):
+        """A stranger's pointer may hold anything in its place."""
+        _, raw = encode_pointer(0, "me", {}, [3])
+        (tmp_path / "zarr.json").write_bytes(raw)
+        with pytest.raises(RunExists, match="reached epoch None"):
+            RunStore(tmp_path).create({})
+
+    def test_what_the_check_refuses(self, tmp_path):
+        store, seen = RunStore(tmp_path), []
+        store.create({"epoch": 0})
+        store.write({"epoch": 1}, {"counts": TAKEN})
+
+        def check(*found):
+            seen.extend(found)
+            raise PrunedataError("Expected another.")
+
+        with pytest.raises(DamagedStore, match=rf"Expected a run of prunedata at {tmp_path}\. Expected another\."):
+            RunStore(tmp_path, mode="r").read(check)
+        assert seen == [{"epoch": 1}, {"counts": {"shape": [3], "dtype": "|u1", "crc32": zlib.crc32(TAKEN.tobytes())}}]
+
+    @pytest.mark.parametrize("raw", [b"{", encode_pointer(1, "me", {"counts": 3}, {})[1]])
+    def test_a_pointer_that_is_damaged(self, tmp_path, raw):
+        (tmp_path / "zarr.json").write_bytes(raw)
+        with pytest.raises(DamagedStore, match=f"in {tmp_path}/zarr.json"):
+            RunStore(tmp_path).read()
+
+    def test_what_is_damaged(self, tmp_path):
+        store = RunStore(tmp_path)
+        store.create({})
+        store.write({}, {"counts": TAKEN})
+        (tmp_path / "counts-1" / "c" / "0").write_bytes(b"abc")
+        with pytest.raises(DamagedStore, match=f"Expected counts-1 in {tmp_path} to match its digest"):
+            store.read()
+
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [
+            ("counts-0", DamagedStore),
+            ("open-loss-1", DamagedStore),
+            ("counts-2", ForeignStore),
+            ("notes.txt", ForeignStore),
+            ("zarr.jso", ForeignStore),
+            ("zarr.1.partially", ForeignStore),
+            ("film.partial", ForeignStore),
+            ("zarr.json.1.partial", None),
+        ],
+    )
+    def test_what_lies_where_no_run_is(self, tmp_path, name, error):
+        (tmp_path / name).write_bytes(b"")
+        if error is None:
+            assert RunStore(tmp_path).read() is None
+            RunStore(tmp_path).create({})
+            return
+        told = (
+            f"zarr.json in {tmp_path}. It is missing" if error is DamagedStore else rf"at {tmp_path}\. Got \['{name}'\]"
+        )
+        for call in (RunStore.read, lambda store: store.create({})):
+            with pytest.raises(error, match=told):
+                call(RunStore(tmp_path))
+
+
+def test_generations_are_counted(tmp_path):
+    store = RunStore(tmp_path)
+    assert store.generation == 0
+    store.create({})
+    for number in range(1, 4):
+        store.write({"epoch": number}, {"counts": TAKEN})
+        assert store.generation == number
+        again = RunStore(tmp_path, mode="r")
+        assert again.generation == 0
+        found = again.read()
+        assert (found[0], found[1]["counts"].tolist(), again.generation) == ({"epoch": number}, [0, 1, 2], number)
+    assert {path.name for path in tmp_path.iterdir()} == {"zarr.json", "counts-0", "counts-1"}
+
+
+def test_who_looks_while_the_run_goes_on_sees_a_commit_of_it(tmp_path, monkeypatch):
+    """Two commits later the slot that its pointer named is written over: then it looks again."""
+    store, reader = RunStore(tmp_path), RunStore(tmp_path, mode="r")
+    store.create({})
+    store.write({"epoch": 1}, {"counts": TAKEN})
+    read, commits = Slots.read, [2, 3]
+
+    def overtaken(self, *arguments):
+        while commits:
+            store.write({"epoch": commits[0]}, {"counts": TAKEN + commits.pop(0)})
+        return read(self, *arguments)
+
+    monkeypatch.setattr(Slots, "read", overtaken)
+    state, arrays = reader.read()
+    assert (state, arrays["counts"].tolist(), reader.generation) == ({"epoch": 3}, [3, 4, 5], 3)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_commit_that_stands_though_it_ended_in_an_error_is_not_written_over(tmp_path, monkeypatch, error):
+    """Ctrl-C, or a folder that cannot be synchronised, just when the new pointer stands; then a kill in the next."""
+    store = RunStore(tmp_path)
+    store.create({})
+    store.write({"epoch": 1}, {"counts": TAKEN})
+
+    def late(*arguments):
+        write_bytes(*arguments)
+        raise error
+
+    def killed(*_):
+        raise SystemExit
+
+    for cut_short, raised, epoch in ((late, (error, StoreError), 2), (killed, SystemExit, 3), (killed, SystemExit, 3)):
+        monkeypatch.setattr(prunedata.store.run_store, "write_bytes", cut_short)
+        with pytest.raises(raised):
+            store.write({"epoch": epoch}, {"counts": TAKEN + epoch})
+        state, arrays = RunStore(tmp_path, mode="r").read()
+        assert (state, arrays["counts"].tolist()) == ({"epoch": 2}, [2, 3, 4])
+    monkeypatch.undo()
+    store.write({"epoch": 3}, {"counts": TAKEN + 3})
+    reader = RunStore(tmp_path, mode="r")
+    assert (reader.read()[0], reader.generation) == ({"epoch": 3}, 3)
+
+
+def test_a_refused_run_goes_on_when_its_own_commit_is_put_back(tmp_path):
+    first = RunStore(tmp_path)
+    first.create({"epoch": 0})
+    first.release()
+    store = RunStore(tmp_path)
+    store.read()
+    own = (tmp_path / "zarr.json").read_bytes()
+    (tmp_path / "zarr.json").write_bytes(encode_pointer(1, "somebody", {}, {})[1])
+    with pytest.raises(StoreError, match="Another process has written to it"):
+        store.write({"epoch": 1}, {})
+    (tmp_path / "zarr.json").write_bytes(own)
+    store.write({"epoch": 1}, {})
+    assert RunStore(tmp_path, mode="r").read()[0] == {"epoch": 1}
+
+
+def test_where_no_threads_can_be_started_arrays_are_written_in_turn(tmp_path, monkeypatch):
+    def refuse():
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    store = RunStore(tmp_path)
+    store.create({})
+    monkeypatch.setattr(prunedata.store.run_store, "ThreadPoolExecutor", refuse)
+    store.write({}, {"counts": TAKEN, "hits": TAKEN + 1})
+    found = RunStore(tmp_path, mode="r").read()[1]
+    assert {name: array.tolist() for name, array in found.items()} == {"counts": [0, 1, 2], "hits": [1, 2, 3]}
+
+
+def test_only_the_process_that_opened_it_commits(tmp_path, monkeypatch):
+    store = RunStore(tmp_path)
+    store.create({})
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with pytest.raises(StoreError, match=f"Expected commits to {tmp_path} from the process that opened it"):
+        store.write({}, {})
+    monkeypatch.undo()
+    store.write({}, {})
+
+
+@pytest.mark.parametrize("place", [MemoryStore, None], ids=["memory", "folder"])
+def test_whose_commit_stands_there_is_told_from_its_writer(tmp_path, place):
+    store = RunStore(place() if place else tmp_path)
+    store.create({"epoch": 0})
+    raw = encode_pointer(1, "somebody", {}, {"epoch": 7})[1]
+    write_bytes(store._store, "zarr.json", raw)
+    for _ in range(2):  # it is not taken over by the first refusal
+        with pytest.raises(StoreError, match=r"as this run left it\. Another process has written to it since"):
+            store.write({"epoch": 1}, {})
+    assert RunStore(store._store, mode="r").read()[0] == {"epoch": 7}
+
+
+def test_who_only_looks_takes_no_lock_and_makes_no_folder(tmp_path):
+    store = RunStore(tmp_path / "run")
+    store.create({})
+    (tmp_path / "run" / "zarr.1.partial").write_bytes(b"")
+    for reader in (RunStore(tmp_path / "run", mode="r"), RunStore(tmp_path / "run", mode="r")):
+        reader.read()
+        assert reader._lock is None
+    assert (tmp_path / "run" / "zarr.1.partial").exists()
+    store.write({}, {})  # nobody has taken it over
+
+
+def test_a_run_is_read_without_touching_it(tmp_path):
+    place = tmp_path / "run"
+    run = start(place)
+    for _ in range(2):
+        observe(run)
+        run.end_epoch()
+    (place / "zarr.1.partial").write_bytes(b"")
+    del run
+    gc.collect()
+    found = read_run(place)
+    assert (found.generation, found.state.epoch, found.state.visits.tolist()) == (
+        2,
+        2,
+        found.state.arrays["visits"].tolist(),
+    )
+    assert (place / "zarr.1.partial").exists()
+    with pytest.raises(ForeignStore, match=f"Expected a run at {tmp_path}/none. Got nothing"):
+        read_run(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ForeignStore, match=f"Expected a run at {tmp_path}/empty. Got nothing"):
+        read_run(tmp_path / "empty")
+    RunStore(tmp_path / "other").create({"epoch": 3})
+    with pytest.raises(DamagedStore, match="Expected the state of a run, "):
+        read_run(tmp_path / "other")
+
+
+def test_who_has_released_a_store_leaves_it_to_others(tmp_path):
+    store = RunStore(tmp_path)
+    RunStore(MemoryStore()).release()
+    store.release()
+    store.create({})
+    store.release()
+    (tmp_path / "zarr.1.partial").write_bytes(b"")
+    other = RunStore(tmp_path)
+    other.read()
+    assert not (tmp_path / "zarr.1.partial").exists()  # it is alone here, and sweeps
+    other.write({}, {})
+
+
+def test_a_linked_folder_of_an_array_is_read_and_not_gone_on_with(tmp_path):
+    store = RunStore(tmp_path / "run")
+    store.create({})
+    store.write({}, {"counts": TAKEN})
+    (tmp_path / "run" / "counts-1").rename(tmp_path / "elsewhere")
+    (tmp_path / "run" / "counts-1").symlink_to(tmp_path / "elsewhere")
+    store.release()
+    assert RunStore(tmp_path / "run", mode="r").read()[1]["counts"].tolist() == [0, 1, 2]
+    with pytest.raises(StoreError, match="Got counts-1, which is a link"):
+        RunStore(tmp_path / "run").read()
