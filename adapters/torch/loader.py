@@ -214,12 +214,12 @@ class PrunedLoader:
         self._order.check_shares(self._run.group_size())
         observed = self._begin(self._pruner.current)
         order, delivery = self._order, self._order.delivery
-        delivery.delivered = (self._delivered - observed) * order.world
+        delivery.delivered = self._delivered * order.world - observed
         for ids, batch in begin():
             order.deliver(ids)
             self._delivered += len(ids)
             # On all ranks; the run knows itself what was observed before it was resumed.
-            delivery.delivered = (self._delivered - observed) * order.world
+            delivery.delivered = self._delivered * order.world - observed
             if self._with_ids:
                 yield ids, batch
             else:
@@ -257,7 +257,8 @@ class PrunedLoader:
         exact = self._order.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
         inside = exact and self._running is not None and self._running == self._pruner.next_epoch
         state = super().state_dict() if inside else None  # type: ignore[misc]
-        return {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+        where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+        return where if self._order.world == 1 else where | {"ranks": self._order.world}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
@@ -269,7 +270,18 @@ class PrunedLoader:
                 f"epoch {state['epoch']}: call pruner.load_state_dict() first, with the state saved beside this one."
             )
         self._restored = None
-        if state["loader"] is not None:
+        if state["loader"] is not None and self._is_of_these_ranks(state):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored = state["epoch"]
         self._delivered, self._running = state["delivered"], None
+
+    def _is_of_these_ranks(self, state: dict[str, Any]) -> bool:
+        """Whether a position is one in this rank's share, and not of an epoch that others had shared."""
+        ranks, now = state.get("ranks", 1), self._order.world
+        if ranks != now and not self._pruner.policy.needs_losses:
+            raise PrunedataError(
+                f"Expected {ranks} ranks to go on within epoch {state['epoch']}. Got {now}, with a policy that needs "
+                "no losses, so that nobody knows which samples were trained on: go on with as many ranks, or from a "
+                "checkpoint between two epochs; or call observe() for every batch, and load no state of the loader."
+            )
+        return bool(ranks == now)

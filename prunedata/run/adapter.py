@@ -6,7 +6,7 @@ the run calls its methods, those of several adapters in the order in which they 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
@@ -65,6 +65,8 @@ class Adapter:
     delivery: Delivery | None = None
     processes: int = 1
     """How many processes train together."""
+    rank: int = 0
+    """Which of them this is."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
@@ -75,12 +77,19 @@ class Adapter:
     def forget(self) -> None:
         """Drop all losses that are held back: the run was loaded from a state."""
 
-    def meet(self, excused: int, failure: Exception | None) -> int:
-        """Meet the other processes before an epoch is merged; return how many samples all of them excuse.
+    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
+        """Go on within an epoch that a state was saved in: merge what all processes had observed of it, in place.
+
+        ``part`` is which of how many processes the state is of; (0, 1) if it is of all together. Raise if the
+        states that the processes were given are not those of one moment, each once.
+        """
+
+    def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
+        """Meet the other processes before an epoch is merged; return the sums over all of them.
 
         ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
         """
-        return excused
+        return list(sums)
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge the epoch over all processes, in place: its tally, and the arrays of policies by name."""
@@ -125,6 +134,11 @@ class Adapters:
     def processes(self) -> int:
         """How many processes train together."""
         return max((one.processes for one in self._attached), default=1)
+
+    @property
+    def rank(self) -> int:
+        """Which of them this is."""
+        return max((one.rank for one in self._attached), default=0)
 
     def reopen(self) -> None:
         """Take no loader to be at its end: the epoch could not end, and goes on."""

@@ -111,6 +111,15 @@ class Tally:
         other.observed = self.observed
         return other
 
+    def flags(self) -> npt.NDArray[np.uint8]:
+        """Of each sample, shape (samples,): 1 if it was observed, 3 if it was also hit, else 0."""
+        return (self.visits > 0).view(np.uint8) | (self.hits > 0).view(np.uint8) << np.uint8(1)
+
+    def take(self, flags: npt.NDArray[np.uint8]) -> None:
+        """Hold what these flags say, and nothing else: each sample that was observed counts once."""
+        self.packed[:] = (flags & 1).astype(np.uint32) | ((flags >> 1).astype(np.uint32) << 16)
+        self.observed = int(np.count_nonzero(flags))
+
     def check(self) -> None:
         """Raise :class:`LossError` if a sample was observed more often than the tally can hold."""
         if self.observed > self.LIMIT and int(self.visits.sum(dtype=np.int64)) != self.observed:

@@ -53,6 +53,7 @@ class Ledger:
         sums = means * sizes
         sums[0] += self.meter.loss_sum
         self.meter.loss_sum = float(sums.cumsum()[-1])
+        self.meter.visits += ids.size
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
         """Take over the finished epoch, merged over all processes; ``reset`` says that a window began with it."""
@@ -91,7 +92,8 @@ class Ledger:
         self.arrays.restore(state.arrays, within=state.open)
         self.history = [dict(record) for record in state.history]
         self.next_epoch = state.epoch
-        self.meter.begin(**{name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")})
+        sums = {name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")}
+        self.meter.begin(**sums, visits=state.meter.get("visits", state.observed))
         if state.open:
             self.tally.packed[:] = state.arrays["tally"]
             self.tally.observed = state.observed

@@ -51,8 +51,10 @@ class RunState:
         A record for each finished epoch, see ``Pruner.history``.
     advice : dict or None
         What the run was advised, as ``Advice.to_dict``.
-    processes : int
-        How many processes train the open epoch together; each has a state of its own.
+    rank, processes : int
+        Which of how many processes the state is of, within an epoch that several train; each has a state of its own.
+    left_out : int
+        How many of the excused samples the loaders of all these processes leave out.
     arrays : dict of ndarray, shape (samples,)
         ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
         commit of a store.
@@ -68,7 +70,9 @@ class RunState:
     meter: dict[str, Any]
     history: list[dict[str, Any]]
     advice: dict[str, Any] | None = None
+    rank: int = 0
     processes: int = 1
+    left_out: int = 0
     arrays: Arrays = field(default_factory=dict)
 
     # -- as plain values
@@ -79,7 +83,9 @@ class RunState:
         found["history"] = [dict(record) for record in self.history]
         # Named only where they say something: a state written before they were known is the same without them.
         found |= {} if self.advice is None else {"advice": self.advice}
-        return found if self.processes == 1 else found | {"processes": self.processes}
+        if self.processes > 1:
+            found |= {"rank": self.rank, "processes": self.processes, "left_out": self.left_out}
+        return found
 
     @classmethod
     def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
@@ -87,7 +93,8 @@ class RunState:
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
         state = check_state(plain, about)
         given = {name: state[name] for name in KINDS}
-        return cls(**given, advice=state.get("advice"), processes=state.get("processes", 1), arrays=dict(arrays))
+        place = {name: state[name] for name in ("rank", "processes", "left_out") if name in state}
+        return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:
         """Everything in one dict of plain values; arrays as their bytes, which every format of checkpoints can hold."""

@@ -75,9 +75,10 @@ class OwnOrder(SampledOrder):
         if world == 1:
             return epoch_order(self.remaining, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)
         ids = np.concatenate(list(epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)))
-        dealt = np.resize(ids, self.share(ids.size) * world)[rank::world]
-        # What a resumed epoch has behind it is left out last: each rank knows that of its own share only.
-        return iter([dealt[self.remaining[dealt]]])
+        rest = ids[self.remaining[ids]]
+        dealt = self.share(rest.size) * world
+        # What pads the end of an epoch is what pads it when it is resumed: the first of the whole order.
+        return iter([np.append(rest, np.resize(ids, max(0, dealt - rest.size)))[:dealt][rank::world]])
 
     def ids_of(self, kept: int) -> int:
         """As many as this rank's share."""

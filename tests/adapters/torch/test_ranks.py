@@ -205,9 +205,10 @@ def test_resumed_ranks_go_on_with_their_own_share(ranks):
         assert rank["plain, resumed"] == rank["stateful, resumed"] == rank["workers"] == rank["padded"]
 
 
-def test_a_mean_loss_is_that_of_the_rank(ranks):
+def test_a_mean_loss_is_that_of_all_ranks(ranks):
+    ids = [flat(rank["padded"]["epochs"][0]["batches"]) for rank in ranks]
+    losses = losses_of(flat(ids), 0).double()
     for rank in ranks:
-        losses = losses_of(flat(rank["padded"]["epochs"][0]["batches"]), 0).double()
         assert rank["padded"]["mean_loss"][0] == pytest.approx(losses.mean().item())
         assert rank["Random"]["mean_loss"] == [None] * EVERY_OTHER.epochs
 
