@@ -12,11 +12,11 @@ from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.run.joining import join
 from prunedata.run.pruner import Pruner
-from prunedata.types import Arrays
+from prunedata.run.ranks.joining import join
+from prunedata.types import Arrays, Floats
 
-__all__ = ["Ranks", "compare"]
+__all__ = ["Ranks", "compare", "everyones"]
 
 
 class Ranks(Adapter):
@@ -24,10 +24,13 @@ class Ranks(Adapter):
 
     key = "torch ranks"
 
-    def __init__(self, pruner: Pruner) -> None:
+    def __init__(self, pruner: Pruner, settings: Sequence[str]) -> None:
+        self._settings = settings
         self.processes, self.rank = dist.get_world_size(), dist.get_rank()
         self._pruner = pruner
         self._compared = False
+        self.observed = 0
+        """Visits of the epoch on all ranks, as they were told last."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
@@ -35,7 +38,7 @@ class Ranks(Adapter):
 
     def _compare(self) -> None:
         if not self._compared:
-            compare(self._pruner.standing())
+            compare(self._pruner.standing() | {"loaders": list(self._settings)})
             self._compared = True
 
     def forget(self) -> None:
@@ -45,7 +48,7 @@ class Ranks(Adapter):
     def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
         """Merge what each rank had observed, by the state that it was given."""
         self._compare()
-        parts = _all(list(part))
+        parts = everyones(part).astype(np.int64)
         of_all = (parts == (0, 1)).all()
         if not of_all and sorted(map(tuple, parts.tolist())) != [(rank, len(parts)) for rank in range(len(parts))]:
             told = ", ".join(
@@ -59,14 +62,22 @@ class Ranks(Adapter):
 
     def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
         """Add up over the ranks; raise if one of them failed, naming it."""
-        said = _all([*sums, float(failure is not None)])
+        said = everyones([*sums, float(failure is not None)])
         if said[:, -1].any() and failure is None:
             rank = int(np.flatnonzero(said[:, -1])[0])
             raise PrunedataError(
                 f"Expected every rank to end epoch {self._pruner.next_epoch}. Got an error on rank {rank}, which says "
                 "what it is: all ranks can end the epoch when it is dealt with."
             )
-        return [float(total) for total in said[:, :-1].sum(axis=0)]
+        totals = [float(total) for total in said[:, :-1].sum(axis=0)]
+        self.observed = int(totals[-1])
+        return totals
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up over the ranks, element by element."""
+        there = torch.from_numpy(np.array(numbers)).to(_device())
+        dist.all_reduce(there)
+        return there.cpu().numpy()
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge an epoch's tally and the arrays of policies, in place."""
@@ -93,7 +104,7 @@ def _device() -> str:
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
-def _all(numbers: Sequence[float]) -> npt.NDArray[np.float64]:
+def everyones(numbers: Sequence[float]) -> npt.NDArray[np.float64]:
     """The numbers of every rank, shape (ranks, numbers)."""
     mine = torch.tensor(numbers, dtype=torch.float64, device=_device())
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from prunedata.errors import PrunedataError
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.types import Arrays
+from prunedata.run.ranks.waiting import Deal
+from prunedata.types import Arrays, Floats
 
 __all__ = ["Adapter", "Adapters", "Delivery", "together"]
 
@@ -67,6 +68,8 @@ class Adapter:
     """How many processes train together."""
     rank: int = 0
     """Which of them this is."""
+    deal: Deal | None = None
+    """How they share global batches; None if each has batches of its own. Read when an epoch begins."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
@@ -90,6 +93,10 @@ class Adapter:
         ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
         """
         return list(sums)
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up an array over all processes, element by element."""
+        return numbers
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge the epoch over all processes, in place: its tally, and the arrays of policies by name."""
@@ -134,6 +141,17 @@ class Adapters:
     def processes(self) -> int:
         """How many processes train together."""
         return max((one.processes for one in self._attached), default=1)
+
+    @property
+    def deal(self) -> Deal | None:
+        """How the processes share global batches."""
+        return next((one.deal for one in self._attached if one.deal is not None), None)
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up over all processes."""
+        for one in self._attached:
+            numbers = one.add_up(numbers)
+        return numbers
 
     @property
     def rank(self) -> int:

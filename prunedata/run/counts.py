@@ -94,6 +94,10 @@ class Tally:
         np.add.at(self.packed, ids, steps)
         self.observed += ids.size
 
+    def hit(self, ids: Ids) -> None:
+        """Count one hit for each of these ids, whose visits were counted before."""
+        self.packed[ids] += np.uint32(1 << 16)
+
     @property
     def visits(self) -> npt.NDArray[np.uint16]:
         """Times each sample was observed, shape (samples,). A view."""

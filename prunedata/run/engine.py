@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import Enum
 from typing import Any
 
@@ -19,7 +19,7 @@ from prunedata.run.block import Block
 from prunedata.run.completeness import check_complete, is_complete
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch, read_only, select
-from prunedata.run.ledger import Ledger
+from prunedata.run.ledger import WAITING, Ledger
 from prunedata.run.plan import RunPlan
 from prunedata.run.whole import Whole
 from prunedata.store.state import RunState
@@ -99,6 +99,7 @@ class Engine:
             with self.whole:
                 self._restored, self._part, self._excused = None, None, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
+                self.ledger.wait(self.adapters.deal)
                 self.block.open()
                 self.phase = Phase.OPEN
             for adapter in self.adapters:
@@ -112,8 +113,10 @@ class Engine:
             return
         self._check_part()
         ledger = self.ledger
+        waiting: Arrays = {} if ledger.waiting is None else {WAITING: ledger.waiting.losses}
         for adapter in self.adapters:
-            adapter.rejoin(self._part, ledger.tally, ledger.arrays.open)
+            adapter.rejoin(self._part, ledger.tally, ledger.arrays.open | waiting)
+        ledger.settle(self.current, self.policy.tolerance)
         if self._part == (0, 1) and self.adapters.rank:  # the losses of one state count once
             ledger.meter.loss_sum, ledger.meter.visits = 0.0, 0
 
@@ -215,7 +218,11 @@ class Engine:
         tally, arrays = self.ledger.tally, self.ledger.arrays.open
         if self.adapters.merge:
             # On copies: should the epoch not end, as samples were skipped, nothing may be merged twice.
-            tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
+            if self.ledger.waiting is None:
+                tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
+            else:
+                settled = self.ledger.waiting.settle(self.current, self.adapters.add_up)
+                tally, arrays = self.ledger.settled(settled, self.policy.tolerance)
             for adapter in self.adapters:
                 adapter.merge(tally, arrays)
         return tally, arrays
@@ -347,6 +354,7 @@ class Engine:
             rank=rank,
             processes=processes,
             left_out=left_out,
+            deal=asdict(self.ledger.waiting.deal) if within and self.ledger.waiting is not None else None,
             arrays=self.ledger.state(within=within) | self._left_out(),
         )
 
@@ -369,3 +377,5 @@ class Engine:
                 ended = 0.0 if state.complete else None
                 self._restored = Delivery(state.epoch, left_out=state.excused, ended=ended)
                 self._part = (state.rank, state.processes)
+                if state.processes == 1:
+                    self.ledger.settle(self.epoch, self.policy.tolerance)

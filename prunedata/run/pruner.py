@@ -20,10 +20,10 @@ from prunedata.run.adapter import Adapter
 from prunedata.run.arguments import RunArguments
 from prunedata.run.engine import Engine, Phase
 from prunedata.run.epoch import Epoch
-from prunedata.run.joining import joined
 from prunedata.run.keeping import Keeper
 from prunedata.run.meter import Overhead
 from prunedata.run.plan import policy_of, warn_of_advice
+from prunedata.run.ranks.joining import joined
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
@@ -161,6 +161,7 @@ class Pruner:
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
+        Where several processes share batches, without the open epoch: what is a hit they find out together at its end.
         From another thread than the one that trains, without the losses that still wait to be worked on.
         """
         return self._engine.counts()

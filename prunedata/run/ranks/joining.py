@@ -83,7 +83,7 @@ def joined(states: Iterable[RunState]) -> RunState:
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
     """Raise unless two states are of one run, at one place of it."""
-    fields = ("run", "schedule", "epoch", "open", "processes")
+    fields = ("run", "schedule", "epoch", "open", "processes", "deal")
     differ = [name for name in fields if getattr(first, name) != getattr(state, name)]
     changing = {"tally"} | {name for name in first.arrays if name.startswith(OPEN)} if first.open else set()
     names = (first.arrays.keys() | state.arrays.keys()) - changing
