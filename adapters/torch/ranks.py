@@ -58,7 +58,7 @@ class Ranks(Adapter):
                 f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
             )
-        join(tally, arrays, _largest)
+        join(tally, arrays, _either, _largest)
 
     def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
         """Add up over the ranks; raise if one of them failed, naming it."""
@@ -81,7 +81,7 @@ class Ranks(Adapter):
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge an epoch's tally and the arrays of policies, in place."""
-        join(tally, arrays, _largest)
+        join(tally, arrays, _either, _largest)
 
 
 def compare(standing: dict[str, Any]) -> None:
@@ -112,8 +112,20 @@ def everyones(numbers: Sequence[float]) -> npt.NDArray[np.float64]:
     return torch.stack(everyone).cpu().numpy()
 
 
+def _either(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Which bits are set on any rank, of those of :meth:`Tally.bits`."""
+    if _device() == "cpu":
+        there = torch.from_numpy(bits)
+        dist.all_reduce(there, op=dist.ReduceOp.BOR)
+        return there.numpy()
+    # NCCL knows no "or". Who was hit was seen, so that of 0, 1 (seen) and 3 (hit) the largest says both.
+    seen, hit = (np.unpackbits(half) for half in np.split(bits, 2))
+    flags = _largest(seen | hit << 1)
+    return np.concatenate([np.packbits(flags & 1), np.packbits(flags >> 1)])
+
+
 def _largest(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Of each sample, the largest value on any rank; for flags too, as a sum of uint8 would wrap."""
+    """Of each sample, the largest value on any rank."""
     there = torch.from_numpy(values).to(_device())
     dist.all_reduce(there, op=dist.ReduceOp.MAX)
     return there.cpu().numpy()

@@ -13,9 +13,7 @@ from prunedata.run.pruner import Pruner
 __all__ = ["prune"]
 
 
-def prune(
-    loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, uneven: Uneven | None = None
-) -> Any:
+def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, uneven: Uneven | None = None) -> Any:
     """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
 
     Parameters
@@ -88,7 +86,10 @@ def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -
         )
     if uneven not in (None, "weights", "drop", "pad"):
         raise PrunedataError(f'Expected uneven="weights", "drop" or "pad". Got {uneven!r}.')
-    return order_for(loader, pruner, uneven), {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
+    return order_for(loader, pruner, uneven), {
+        "dataset": Indexed(loader.dataset),
+        "collate_fn": Collate(loader.collate_fn),
+    }
 
 
 def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:

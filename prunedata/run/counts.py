@@ -12,6 +12,9 @@ from prunedata.types import Arrays, Counts, Ids, Losses, Means, Recorded, Sizes,
 __all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add", "smallest_unsigned"]
 
 CHUNK = 1 << 16
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype("<u4")
+_FOUR = _BITS[:, :4] | _BITS[:, 4:] << 16
+"""What a tally holds of four samples, by a byte of which four bits say who was observed, and four who was hit."""
 
 
 def batch_means(losses: Losses, sizes: Sizes) -> Means:
@@ -115,14 +118,18 @@ class Tally:
         other.observed = self.observed
         return other
 
-    def flags(self) -> npt.NDArray[np.uint8]:
-        """Of each sample, shape (samples,): 1 if it was observed, 3 if it was also hit, else 0."""
-        return (self.visits > 0).view(np.uint8) | (self.hits > 0).view(np.uint8) << np.uint8(1)
+    def bits(self) -> npt.NDArray[np.uint8]:
+        """Two bits a sample: whether each was observed, packed into bytes, and then whether each was hit."""
+        return np.concatenate([np.packbits(self.packed != 0), np.packbits(self.packed > self.LIMIT)])
 
-    def take(self, flags: npt.NDArray[np.uint8]) -> None:
-        """Hold what these flags say, and nothing else: each sample that was observed counts once."""
-        self.packed[:] = (flags & 1).astype(np.uint32) | ((flags >> 1).astype(np.uint32) << 16)
-        self.observed = int(np.count_nonzero(flags))
+    def take(self, bits: npt.NDArray[np.uint8]) -> None:
+        """Hold what these bits say, and nothing else: each sample that was observed counts once."""
+        seen, hit = np.split(bits, 2)
+        # By a table, four samples at once: less time than to unpack the bits and add them.
+        four = np.empty((seen.size, 2), dtype=np.uint8)
+        four[:, 0], four[:, 1] = (seen & 0xF0) | (hit >> 4), (seen << 4) | (hit & 0x0F)
+        self.packed[:] = _FOUR.take(four.ravel(), axis=0).ravel()[: self.packed.size]
+        self.observed = int(np.count_nonzero(np.unpackbits(seen).view(np.bool_)))
 
     def check(self) -> None:
         """Raise :class:`LossError` if a sample was observed more often than the tally can hold."""

@@ -227,9 +227,7 @@ class Engine:
                 adapter.merge(tally, arrays)
         return tally, arrays
 
-    def _new_record(
-        self, epoch: Epoch, tally: Tally, delivery: Delivery, mean_loss: float | None
-    ) -> dict[str, Any]:
+    def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery, mean_loss: float | None) -> dict[str, Any]:
         meter = self.ledger.meter
         meter.stop(delivery.ended)
         record = {

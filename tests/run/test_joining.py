@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Adapter, Delivery, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch
+from prunedata.run.ranks.waiting import Deal, WaitingLosses
 
 SAMPLES = 24
 SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
@@ -133,6 +136,61 @@ def test_what_each_process_excused_counts_for_all(excused, enough):
     else:
         with pytest.raises(SkippedSamples, match="Got 1 that were not"):
             whole.end_epoch()
+
+
+@given(st.data(), st.integers(0, 70), st.integers(1, 5))
+def test_bits_say_who_was_seen_and_hit_on_any_rank(data, samples, ranks):
+    """Also where a sample was visited and hit often, on several ranks or on none, and a rank saw nothing."""
+    tallies, seen, hit = [], np.zeros(samples, bool), np.zeros(samples, bool)
+    some = st.lists(st.tuples(st.integers(0, max(0, samples - 1)), st.booleans()), max_size=60 if samples else 0)
+    for _ in range(ranks):
+        tallies.append(Tally(samples))
+        for number, was_hit in data.draw(some):
+            times = data.draw(st.sampled_from([1, 2, 300, 65_535]))
+            if int(tallies[-1].visits[number]) + times <= Tally.LIMIT:
+                tallies[-1].packed[number] += np.uint32(times * (1 + was_hit * 65536))
+                seen[number], hit[number] = True, hit[number] or was_hit
+    bits = np.bitwise_or.reduce([tally.bits() for tally in tallies])
+    assert bits.size == 2 * -(-samples // 8)
+    for tally in tallies:
+        tally.take(bits)
+        assert tally.visits.tolist() == seen.tolist()
+        assert tally.hits.tolist() == hit.tolist()
+        assert tally.observed == seen.sum()
+
+
+@given(st.data(), st.integers(1, 60), st.integers(1, 4), st.integers(1, 20), st.sampled_from([0.0, 0.3]))
+def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, ranks, size, tolerance):
+    """By plain loops; some samples are pruned, some are not observed, and a rank may have none."""
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    keep, losses = random.random(samples) < 0.8, random.integers(-4, 9, samples) / 4
+    epoch = Epoch(3, True, keep, int(keep.sum()), keep, 7)
+    deal = Deal(size, data.draw(st.booleans()))
+    owner = random.integers(-1, ranks, samples)  # -1: not observed
+    order = np.concatenate([np.zeros(0, int), *epoch.order(shuffle=deal.shuffle)])
+    batches = [order[first : first + size] for first in range(0, order.size, size)] + [np.flatnonzero(~keep)]
+    hits, means = np.zeros(samples, bool), {}
+    for batch in (each[owner[each] >= 0] for each in batches):
+        if batch.size:
+            mean = sum(losses[batch].tolist()) / batch.size
+            hits[batch] = losses[batch] > mean + tolerance * abs(mean)
+            means |= dict.fromkeys(batch.tolist(), mean)
+
+    sums = []
+
+    def settle(rank, add_up):
+        waiting = WaitingLosses.none(deal, samples)
+        waiting.losses[owner == rank] = losses[owner == rank]
+        return waiting.settle(epoch, add_up)
+
+    for rank in range(ranks):
+        settle(rank, lambda own: sums.append(own) or own)
+    for rank in range(ranks):
+        settled = settle(rank, lambda own: sum(sums))
+        assert sorted(settled.ids.tolist()) == np.flatnonzero(owner == rank).tolist()
+        assert settled.losses.tolist() == losses[settled.ids].tolist()
+        assert settled.hits(tolerance).tolist() == hits[settled.ids].tolist()
+        assert np.repeat(settled.means, settled.sizes).tolist() == [means[number] for number in settled.ids.tolist()]
 
 
 class TestRefused:

@@ -105,7 +105,7 @@ class OwnOrder(SampledOrder):
         return iter([self._share_of(ids[self.remaining[ids]], ids)])
 
     def _share_of(self, rest: SomeIds, everything: SomeIds) -> SomeIds:
-        """This rank's share of what remains, in an order whose first samples pad it."""
+        """Return this rank's share of what remains, padded by the first samples of the whole order."""
         rank, world = self.place
         own = rest[rank::world]
         size = self.share(rest.size)

@@ -17,7 +17,7 @@ OPEN = "open-"
 """Before the names of arrays as the open epoch has changed them."""
 
 
-def join(tally: Tally, arrays: Arrays, largest: Callable[[Array], Array]) -> None:
+def join(tally: Tally, arrays: Arrays, either: Callable[[Array], Array], largest: Callable[[Array], Array]) -> None:
     """Join an epoch's tally and the policies' arrays with those of other processes, in place.
 
     A sample that several have seen, as one that pads a share, counts once: it is hit if one of them hit it, and of
@@ -27,18 +27,19 @@ def join(tally: Tally, arrays: Arrays, largest: Callable[[Array], Array]) -> Non
     ----------
     tally : Tally
     arrays : dict of ndarray, shape (samples,)
+    either : callable
+        Given :meth:`Tally.bits`, an array of uint8, returns which bits are set in any of the processes.
     largest : callable
-        Given an array, of uint8, int64 or a floating dtype, returns for each sample the largest value of all
-        processes. Called as often and with the same dtypes in each of them.
+        Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
+        all processes. Called as often and with the same dtypes in each of them.
     """
-    seen = tally.visits > 0
-    flags = largest(tally.flags())
+    seen = tally.packed != 0 if arrays else None
+    tally.take(either(tally.bits()))
     for array in arrays.values():
-        np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=flags > 0)
-    tally.take(flags)
+        np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
 
 
-def _of_seen(array: Array, seen: Array) -> Array:
+def _of_seen(array: Array, seen: Array | None) -> Array:
     """What a process keeps of the samples that it saw, and the least value for others."""
     if array.dtype.kind == "f":
         return np.where(seen, array, array.dtype.type(-np.inf))
@@ -112,10 +113,8 @@ def _with(whole: RunState, state: RunState) -> RunState:
         tallies[-1].packed[:] = one.arrays["tally"]
     ours, theirs = tallies
     arrays = {name: whole.arrays[name].copy() for name in whole.arrays if name.startswith(OPEN)}
-    seen = ours.visits > 0, theirs.visits > 0
-    # The flags come first, and then the arrays in their order, as join() asks for them.
-    others = iter([theirs.flags(), *(_of_seen(state.arrays[name], seen[1]) for name in arrays)])
-    join(ours, arrays, lambda values: np.maximum(values, next(others)))
+    others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
+    join(ours, arrays, lambda bits: bits | theirs.bits(), lambda values: np.maximum(values, next(others)))
     meter = {
         "seconds": max(whole.meter["seconds"], state.meter["seconds"]),
         "overhead": max(whole.meter["overhead"], state.meter["overhead"]),

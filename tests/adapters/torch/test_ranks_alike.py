@@ -7,100 +7,23 @@ import numpy as np
 import pytest
 import torch
 import webdataset as wds
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import DroppingCount, PrunedataError, Random, RunningLoss
+from prunedata import PrunedataError, Random, RunningLoss
 from prunedata.adapters.iterable import prune as prune_stream
 from prunedata.adapters.torch import prune
 from prunedata.adapters.webdataset import ShardIndex
 from prunedata.adapters.webdataset import prune as prune_shards
 from tests.adapters.ranks import group, start
+from tests.adapters.ranks_training import GLOBAL, POLICIES, Trained, losses_of, model_of, ready, sampler_of, weights_of
 from tests.adapters.shard_helpers import write_shards
-from tests.adapters.torch_helpers import SAMPLES, Items, flat, make_pruner
+from tests.adapters.torch_helpers import Items, flat, make_pruner
 
 WORLDS = (2, 4, 3, 1)
 """In this order each goes on within the epoch that the one before has left."""
 STOPS = {2: 3, 4: 5, 3: 13}
 """Batches after which the run is left. The first epoch has 9."""
-GLOBAL = 12
-"""Samples of all ranks together in a step: 103 and 73 kept ones leave 7 and 1 for the last."""
-POLICIES = {"DroppingCount": DroppingCount, "RunningLoss": RunningLoss}
-
-
-def features_of(index):
-    index = torch.as_tensor(index)
-    return torch.stack([index % 7 / 7, index % 11 / 11, index % 3 / 3], 1).double()
-
-
-def model_of():
-    torch.manual_seed(0)
-    return torch.nn.Linear(3, 1, dtype=torch.float64)
-
-
-def losses_of(model, index):
-    target = torch.as_tensor(index) % 5 / 5
-    return (model(features_of(index)).squeeze(1) - target) ** 2
-
-
-def sampler_of(rank, world):
-    return DistributedSampler(Items(), num_replicas=world, rank=rank)
-
-
-def ready(model, world, sharded=False):
-    if sharded:
-        fully_shard(model)
-        return model
-    return DistributedDataParallel(model) if world > 1 else model
-
-
-def weights_of(model):
-    full = [value.full_tensor() if hasattr(value, "full_tensor") else value for value in model.parameters()]
-    return [number for value in full for number in value.detach().ravel().tolist()]
-
-
-class Trained:
-    """A model, its loader and its pruner on one rank, and a log of what they did."""
-
-    def __init__(self, rank, world, *, policy="DroppingCount", kind=DataLoader, sharded=False, **options):
-        self.plain = model_of()
-        self.model = ready(self.plain, world, sharded)
-        self.pruner = make_pruner(policy=POLICIES[policy]())
-        loader = kind(Items(), batch_size=GLOBAL // world, sampler=sampler_of(rank, world), **options)
-        self.loader = prune(loader, self.pruner)
-        self.log, self.counts = {}, []
-
-    def go(self, stop=None):
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.2)
-        steps = 0
-        for epoch in self.pruner.epochs():
-            if self.pruner.history and not self.counts[self.pruner.next_epoch - 1 :]:
-                self.counts.append(self.pruner.counts.tolist())
-            entry = {"kept": np.flatnonzero(epoch.keep).tolist(), "length": len(self.loader), "batches": []}
-            self.log.setdefault(epoch.number, entry)
-            for _, index in self.loader:
-                optimizer.zero_grad()
-                self.loader.observe(losses_of(self.model, index)).backward()
-                optimizer.step()
-                self.log[epoch.number]["batches"].append(index.tolist())
-                steps += 1
-                if steps == stop:
-                    return self
-        return self
-
-    def found(self):
-        return {
-            "log": list(self.log.values()),
-            "counts": [*self.counts, self.pruner.counts.tolist()],
-            "visits": self.pruner.visits.tolist(),
-            "observed": [record["observed"] for record in self.pruner.history],
-            "mean_loss": [record["mean_loss"] for record in self.pruner.history],
-            "arrays": {name: array.tolist() for name, array in self.pruner.arrays.items()},
-            "lengths": self.loader.lengths(),
-            "weights": weights_of(self.model),
-        }
 
 
 def gone_on_with(rank, world, folder, kind, before):
@@ -335,5 +258,3 @@ def test_states_and_loaders_that_cannot_go_together_are_refused_on_every_rank(wo
         assert "goes on within an epoch: rank 0 has False, rank 1 has True" in found["one goes on"]
         assert "Expected 3 ranks to go on within epoch 0. Got 2, with a policy" in found["without losses"]
         assert "loaders: rank 0 has ['batch_size=4, " in found["another batch size"]
-
-
