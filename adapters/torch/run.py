@@ -14,7 +14,7 @@ from prunedata.run.completeness import check_iterated
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.run.ranks.waiting import Deal
+from prunedata.run.ranks.waiting import SharedBatches
 from prunedata.types import Weights
 
 __all__ = ["TorchRun"]
@@ -47,7 +47,7 @@ class TorchRun(Adapter):
         self.place = (0, 1)
         self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
-        self.deals: set[Deal] = set()
+        self.shares: set[SharedBatches] = set()
         """How our own orders share an epoch among ranks."""
         self.settings: list[str] = []
         """How our own orders cut and share an epoch, in words: the same on all ranks."""
@@ -62,9 +62,9 @@ class TorchRun(Adapter):
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
     @property
-    def deal(self) -> Deal | None:
+    def shared(self) -> SharedBatches | None:
         """How the ranks share global batches."""
-        return next(iter(self.deals)) if len(self.deals) == 1 and self.group_size() > 1 else None
+        return next(iter(self.shares)) if len(self.shares) == 1 and self.group_size() > 1 else None
 
     def group_place(self) -> tuple[int, int]:
         """Which process this is, and of how many."""

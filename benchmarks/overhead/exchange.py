@@ -31,7 +31,7 @@ from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import DroppingCount, Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.run.counts import Tally
-from prunedata.run.ranks.waiting import Deal, WaitingLosses
+from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
 
 __all__ = ["main"]
 
@@ -122,7 +122,7 @@ def _rows(samples: int, rank: int, ranks: int, repeats: int) -> Iterator[dict[st
     times = alternate({"ours": run(exchange), "all_reduce of uint8": run(lambda: dist.all_reduce(byte))}, repeats)
     yield row("exchange", times.pop("ours"), peers=times, goal=GOALS.get(samples) if ranks == 2 else None)
 
-    waiting = WaitingLosses.none(Deal(BATCH, True), samples)
+    waiting = WaitingLosses.none(SharedBatches(BATCH, True), samples)
     waiting.losses[ids] = np.random.default_rng(rank).random(ids.size)
     epoch = pruner.begin_epoch()
     means = run(lambda: waiting.settle(epoch, adapter.add_up).hits(0.0), process_time)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from prunedata.errors import PrunedataError
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.waiting import Deal
+from prunedata.run.ranks.waiting import SharedBatches
 from prunedata.types import Arrays, Floats
 
 __all__ = ["Adapter", "Adapters", "Delivery", "together"]
@@ -68,8 +68,11 @@ class Adapter:
     """How many processes train together."""
     rank: int = 0
     """Which of them this is."""
-    deal: Deal | None = None
-    """How they share global batches; None if each has batches of its own. Read when an epoch begins."""
+
+    @property
+    def shared(self) -> SharedBatches | None:
+        """How the processes share global batches; None if each has its own. Read when an epoch begins."""
+        return None
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
@@ -143,9 +146,9 @@ class Adapters:
         return max((one.processes for one in self._attached), default=1)
 
     @property
-    def deal(self) -> Deal | None:
+    def shared(self) -> SharedBatches | None:
         """How the processes share global batches."""
-        return next((one.deal for one in self._attached if one.deal is not None), None)
+        return next((one.shared for one in self._attached if one.shared is not None), None)
 
     def add_up(self, numbers: Floats) -> Floats:
         """Add up over all processes."""

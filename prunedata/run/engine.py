@@ -99,7 +99,7 @@ class Engine:
             with self.whole:
                 self._restored, self._part, self._excused = None, None, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
-                self.ledger.wait(self.adapters.deal)
+                self.ledger.wait(self.adapters.shared)
                 self.block.open()
                 self.phase = Phase.OPEN
             for adapter in self.adapters:
@@ -352,7 +352,7 @@ class Engine:
             rank=rank,
             processes=processes,
             left_out=left_out,
-            deal=asdict(self.ledger.waiting.deal) if within and self.ledger.waiting is not None else None,
+            shared=asdict(self.ledger.waiting.shared) if within and self.ledger.waiting is not None else None,
             arrays=self.ledger.state(within=within) | self._left_out(),
         )
 

@@ -10,7 +10,7 @@ from prunedata.policies.protocol import Known, Watcher
 from prunedata.run.counts import SampleCounts, Tally, find_hits
 from prunedata.run.epoch import Epoch
 from prunedata.run.meter import Meter
-from prunedata.run.ranks.waiting import Deal, Settled, WaitingLosses
+from prunedata.run.ranks.waiting import Settled, SharedBatches, WaitingLosses
 from prunedata.run.sample_arrays import SampleArrays
 from prunedata.store.state import COUNTING, RunState
 from prunedata.types import Arrays, Ids, Means, Recorded, Sizes
@@ -69,10 +69,10 @@ class Ledger:
         self.meter.loss_sum = float(sums.cumsum()[-1])
         self.meter.visits += ids.size
 
-    def wait(self, deal: Deal | None) -> None:
+    def wait(self, shared: SharedBatches | None) -> None:
         """Let losses wait from now on, unless some wait already."""
-        if deal is not None and self.waiting is None:
-            self.waiting = WaitingLosses.none(deal, self.tally.packed.size)
+        if shared is not None and self.waiting is None:
+            self.waiting = WaitingLosses.none(shared, self.tally.packed.size)
 
     def settled(self, settled: Settled, tolerance: float) -> tuple[Tally, Arrays]:
         """The open epoch's tally and arrays, with what waits. Copies."""
@@ -116,7 +116,7 @@ class Ledger:
 
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if :meth:`restore` could not go on from a state."""
-        waiting = {WAITING: np.dtype(np.float64)} if state.open and state.deal is not None else {}
+        waiting = {WAITING: np.dtype(np.float64)} if state.open and state.shared is not None else {}
         state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
         unknown = [name for name in ("seconds", "overhead", "loss_sum") if not _is_number(state.meter.get(name))]
         if unknown:
@@ -133,8 +133,8 @@ class Ledger:
         self.history = [dict(record) for record in state.history]
         self.next_epoch = state.epoch
         self.waiting = None
-        if state.open and state.deal is not None:
-            self.waiting = WaitingLosses(Deal(**state.deal), state.arrays[WAITING].copy())
+        if state.open and state.shared is not None:
+            self.waiting = WaitingLosses(SharedBatches(**state.shared), state.arrays[WAITING].copy())
         sums = {name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")}
         self.meter.begin(**sums, visits=state.meter.get("visits", state.observed))
         if state.open:

@@ -55,7 +55,7 @@ class RunState:
         Which of how many processes the state is of, within an epoch that several train; each has a state of its own.
     left_out : int
         How many of the excused samples the loaders of all these processes leave out.
-    deal : dict or None
+    shared : dict or None
         How they share global batches, ``size`` and ``shuffle``; then losses wait in an array.
     arrays : dict of ndarray, shape (samples,)
         ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
@@ -75,7 +75,7 @@ class RunState:
     rank: int = 0
     processes: int = 1
     left_out: int = 0
-    deal: dict[str, Any] | None = None
+    shared: dict[str, Any] | None = None
     arrays: Arrays = field(default_factory=dict)
 
     # -- as plain values
@@ -88,7 +88,7 @@ class RunState:
         found |= {} if self.advice is None else {"advice": self.advice}
         if self.processes > 1:
             found |= {"rank": self.rank, "processes": self.processes, "left_out": self.left_out}
-        return found if self.deal is None else found | {"deal": self.deal}
+        return found if self.shared is None else found | {"shared": self.shared}
 
     @classmethod
     def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
@@ -96,7 +96,7 @@ class RunState:
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
         state = check_state(plain, about)
         given = {name: state[name] for name in KINDS}
-        place = {name: state[name] for name in ("rank", "processes", "left_out", "deal") if name in state}
+        place = {name: state[name] for name in ("rank", "processes", "left_out", "shared") if name in state}
         return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:

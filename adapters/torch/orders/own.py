@@ -11,7 +11,7 @@ from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.run.pruner import Pruner
-from prunedata.run.ranks.waiting import Deal
+from prunedata.run.ranks.waiting import SharedBatches
 from prunedata.types import SomeIds
 
 __all__ = ["OwnOrder", "Uneven"]
@@ -45,7 +45,7 @@ class OwnOrder(SampledOrder):
         super().__init__(pruner, batch_size, drop_last)  # asks for a share
         if distributed is not None and distributed.num_replicas > 1:
             ranks = distributed.num_replicas
-            self.run.deals.add(Deal(batch_size * ranks, shuffle))
+            self.run.shares.add(SharedBatches(batch_size * ranks, shuffle))
             self.run.settings.append(f"{batch_size=}, {drop_last=}, {shuffle=}, {ranks=}, uneven={self.uneven}")
 
     @property

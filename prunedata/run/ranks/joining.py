@@ -33,13 +33,13 @@ def join(tally: Tally, arrays: Arrays, either: Callable[[Array], Array], largest
         Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
         all processes. Called as often and with the same dtypes in each of them.
     """
-    seen = tally.packed != 0 if arrays else None
+    seen = tally.packed != 0
     tally.take(either(tally.bits()))
     for array in arrays.values():
         np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
 
 
-def _of_seen(array: Array, seen: Array | None) -> Array:
+def _of_seen(array: Array, seen: Array) -> Array:
     """What a process keeps of the samples that it saw, and the least value for others."""
     if array.dtype.kind == "f":
         return np.where(seen, array, array.dtype.type(-np.inf))
@@ -84,7 +84,7 @@ def joined(states: Iterable[RunState]) -> RunState:
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
     """Raise unless two states are of one run, at one place of it."""
-    fields = ("run", "schedule", "epoch", "open", "processes", "deal")
+    fields = ("run", "schedule", "epoch", "open", "processes", "shared")
     differ = [name for name in fields if getattr(first, name) != getattr(state, name)]
     changing = {"tally"} | {name for name in first.arrays if name.startswith(OPEN)} if first.open else set()
     names = (first.arrays.keys() | state.arrays.keys()) - changing

@@ -10,11 +10,11 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.types import Floats, Ids, Losses, Means, Sizes
 
-__all__ = ["Deal", "Settled", "WaitingLosses"]
+__all__ = ["Settled", "SharedBatches", "WaitingLosses"]
 
 
 @dataclass(frozen=True)
-class Deal:
+class SharedBatches:
     """How several processes share an epoch: its order is cut into global batches, and each of them is shared.
 
     Attributes
@@ -48,18 +48,18 @@ class WaitingLosses:
 
     Parameters
     ----------
-    deal : Deal
+    shared : SharedBatches
     losses : ndarray of float64, shape (samples,)
         Minus infinity where none waits.
     """
 
-    def __init__(self, deal: Deal, losses: Losses) -> None:
-        self.deal, self.losses = deal, losses
+    def __init__(self, shared: SharedBatches, losses: Losses) -> None:
+        self.shared, self.losses = shared, losses
 
     @classmethod
-    def none(cls, deal: Deal, samples: int) -> "WaitingLosses":
+    def none(cls, shared: SharedBatches, samples: int) -> "WaitingLosses":
         """None wait yet."""
-        return cls(deal, np.full(samples, -np.inf))
+        return cls(shared, np.full(samples, -np.inf))
 
     def settle(self, epoch: Epoch, add_up: Callable[[Floats], Floats] = lambda sums: sums) -> Settled:
         """Return what waits, with the means of the global batches.
@@ -71,11 +71,13 @@ class WaitingLosses:
         add_up : callable
             Adds up an array over all processes, element by element.
         """
-        waits, size = self.losses > -np.inf, self.deal.size
-        ids, numbers, place = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-        for piece in epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.deal.shuffle):
+        waits, size = self.losses > -np.inf, self.shared.size
+        ids: list[Ids] = []
+        numbers: list[Ids] = []
+        place = 0
+        for piece in epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shared.shuffle):
             own = np.flatnonzero(waits[piece])
-            ids.append(piece[own])
+            ids.append(piece[own].astype(np.int64, copy=False))
             numbers.append((own + place) // size)
             place += piece.size
         batches = -(-place // size)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prunedata import Adapter, Delivery, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.waiting import Deal, WaitingLosses
+from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
 
 SAMPLES = 24
 SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
@@ -165,9 +165,9 @@ def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, r
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
     keep, losses = random.random(samples) < 0.8, random.integers(-4, 9, samples) / 4
     epoch = Epoch(3, True, keep, int(keep.sum()), keep, 7)
-    deal = Deal(size, data.draw(st.booleans()))
+    shared = SharedBatches(size, data.draw(st.booleans()))
     owner = random.integers(-1, ranks, samples)  # -1: not observed
-    order = np.concatenate([np.zeros(0, int), *epoch.order(shuffle=deal.shuffle)])
+    order = np.concatenate([np.zeros(0, int), *epoch.order(shuffle=shared.shuffle)])
     batches = [order[first : first + size] for first in range(0, order.size, size)] + [np.flatnonzero(~keep)]
     hits, means = np.zeros(samples, bool), {}
     for batch in (each[owner[each] >= 0] for each in batches):
@@ -179,7 +179,7 @@ def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, r
     sums = []
 
     def settle(rank, add_up):
-        waiting = WaitingLosses.none(deal, samples)
+        waiting = WaitingLosses.none(shared, samples)
         waiting.losses[owner == rank] = losses[owner == rank]
         return waiting.settle(epoch, add_up)
 
