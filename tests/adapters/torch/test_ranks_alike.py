@@ -139,7 +139,7 @@ def work(rank, folder):
     found, before = {}, None
     for world in WORLDS:
         if rank < world:
-            with group(rank, folder, world=world):
+            with group(rank, folder, world=world, timeout=180):
                 found[world] = of_a_world(rank, world, folder, before)
         before = world
     (folder / f"{rank}.json").write_text(json.dumps(found))

@@ -55,14 +55,14 @@ def killed(tmp_path_factory):
     ranks = [context.Process(target=train, args=(rank, folder)) for rank in range(WORLD)]
     for rank in ranks:
         rank.start()
-    for _ in range(1200):
+    for _ in range(3600):
         if (folder / "ready").exists() or ranks[VICTIM].exitcode is not None:
             break
         time.sleep(0.05)
     os.kill(ranks[VICTIM].pid, signal.SIGKILL)
     at = time.time()
     for rank in ranks:
-        rank.join(60)
+        rank.join(100)
         rank.kill()
     assert ranks[VICTIM].exitcode == -signal.SIGKILL
     return folder, at
