@@ -4,6 +4,7 @@
     python -m benchmarks.demo                  what pruning saves on real images, as `make demo`
     python -m benchmarks.overhead              what the library itself costs
     python -m benchmarks.overhead.dealing      what a batch costs that comes from a dealer
+    python -m benchmarks.overhead.exchange     what ranks tell each other at the end of an epoch
     python -m benchmarks.streams               what pruning saves on a stream
     python -m benchmarks.report                how long the report of a run takes
     python -m benchmarks.faults                kills, power cuts and other attacks: nothing may be lost or wrong

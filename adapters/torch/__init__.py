@@ -11,7 +11,8 @@ except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
 from prunedata.adapters.torch.facts import facts
+from prunedata.adapters.torch.lost import name_lost_ranks
 from prunedata.adapters.torch.stream import TorchStream
 from prunedata.adapters.torch.wrap import prune
 
-__all__ = ["TorchStream", "facts", "prune"]
+__all__ = ["TorchStream", "facts", "name_lost_ranks", "prune"]

@@ -119,6 +119,8 @@ class PrunedLoader:
     def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
+        Of several ranks each returns what the ranks' average makes the mean of the global batch, see :func:`prune`.
+
         Where the policy weighs samples (:attr:`Epoch.weights`), the mean is of the weighted losses; those recorded
         are as they came.
 
@@ -136,7 +138,7 @@ class PrunedLoader:
             As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
             were fetched ahead or left unobserved.
         """
-        charge = self._charge
+        charge, scale = self._charge, None
         began = perf_counter() - charge.seconds  # as `with charge:` does, in half the time: this runs once a batch
         if ids is None:
             if len(self._pending) != 1:
@@ -146,14 +148,26 @@ class PrunedLoader:
             raise LossError(self._twice())
         self._observed[0] += 1
         try:
-            self._recorder.add(ids, losses)
+            if self._order.splits:
+                scale = self._record_part(ids, losses)
+            else:
+                self._recorder.add(ids, losses)
         finally:  # a loop that leaves a bad batch out goes on with the next
             self._pending.clear()
         weights = self._run.weights
         if weights is not None:
             losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
         charge.seconds = perf_counter() - began
-        return losses.mean()
+        return losses.mean() if scale is None else losses.sum() * scale
+
+    def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
+        """Record what counts of a batch, of several ranks; return what to multiply the sum of its losses by."""
+        counted, scale = self._order.part(ids)
+        if counted == len(ids) or len(losses) != len(ids):
+            self._recorder.add(ids, losses)
+        elif counted:
+            self._recorder.add(ids[:counted], losses[:counted])
+        return scale
 
     def _twice(self) -> str:
         return (
@@ -214,12 +228,12 @@ class PrunedLoader:
         self._order.check_shares(self._run.group_size())
         observed = self._begin(self._pruner.current)
         order, delivery = self._order, self._order.delivery
-        delivery.delivered = (self._delivered - observed) * order.world
-        for ids, batch in begin():
+        delivery.delivered = order.overall(self._delivered) - observed
+        for ids, batch in order.steps(begin()):
             order.deliver(ids)
             self._delivered += len(ids)
             # On all ranks; the run knows itself what was observed before it was resumed.
-            delivery.delivered = (self._delivered - observed) * order.world
+            delivery.delivered = order.overall(self._delivered) - observed
             if self._with_ids:
                 yield ids, batch
             else:
@@ -257,7 +271,8 @@ class PrunedLoader:
         exact = self._order.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
         inside = exact and self._running is not None and self._running == self._pruner.next_epoch
         state = super().state_dict() if inside else None  # type: ignore[misc]
-        return {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+        where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+        return where if self._order.world == 1 else where | {"ranks": self._order.world}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
@@ -269,7 +284,18 @@ class PrunedLoader:
                 f"epoch {state['epoch']}: call pruner.load_state_dict() first, with the state saved beside this one."
             )
         self._restored = None
-        if state["loader"] is not None:
+        if state["loader"] is not None and self._is_of_these_ranks(state):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored = state["epoch"]
         self._delivered, self._running = state["delivered"], None
+
+    def _is_of_these_ranks(self, state: dict[str, Any]) -> bool:
+        """Whether a position is one in this rank's share, and not of an epoch that others had shared."""
+        ranks, now = state.get("ranks", 1), self._order.world
+        if ranks != now and not self._pruner.policy.needs_losses:
+            raise PrunedataError(
+                f"Expected {ranks} ranks to go on within epoch {state['epoch']}. Got {now}, with a policy that needs "
+                "no losses, so that nobody knows which samples were trained on: go on with as many ranks, or from a "
+                "checkpoint between two epochs; or call observe() for every batch, and load no state of the loader."
+            )
+        return bool(ranks == now)

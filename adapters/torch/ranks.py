@@ -1,5 +1,6 @@
 """What the ranks of a run tell each other, once an epoch: who saw and hit which sample, and what policies keep."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from prunedata.run.adapter import Adapter
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.types import Arrays
+from prunedata.run.ranks.joining import join
+from prunedata.types import Arrays, Floats
 
-__all__ = ["Ranks", "compare"]
+__all__ = ["Ranks", "compare", "everyones"]
 
 
 class Ranks(Adapter):
@@ -22,47 +24,64 @@ class Ranks(Adapter):
 
     key = "torch ranks"
 
-    def __init__(self, pruner: Pruner) -> None:
-        self.processes = dist.get_world_size()
+    def __init__(self, pruner: Pruner, settings: Sequence[str]) -> None:
+        self._settings = settings
+        self.processes, self.rank = dist.get_world_size(), dist.get_rank()
         self._pruner = pruner
         self._compared = False
+        self.observed = 0
+        """Visits of the epoch on all ranks, as they were told last."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
+        self._compare()
+
+    def _compare(self) -> None:
         if not self._compared:
-            compare(self._pruner.standing())
+            compare(self._pruner.standing() | {"loaders": list(self._settings)})
             self._compared = True
 
     def forget(self) -> None:
         """Compare again."""
         self._compared = False
 
-    def meet(self, excused: int, failure: Exception | None) -> int:
-        """Add up what the ranks excuse; raise if one of them failed, naming it."""
-        said = _all([excused, failure is not None])
-        if said[:, 1].any() and failure is None:
-            rank = int(np.flatnonzero(said[:, 1])[0])
+    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
+        """Merge what each rank had observed, by the state that it was given."""
+        self._compare()
+        parts = everyones(part).astype(np.int64)
+        of_all = (parts == (0, 1)).all()
+        if not of_all and sorted(map(tuple, parts.tolist())) != [(rank, len(parts)) for rank in range(len(parts))]:
+            told = ", ".join(
+                f"rank {rank} has that of rank {of} of {among}" for rank, (of, among) in enumerate(parts.tolist())
+            )
+            raise PrunedataError(
+                f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
+                "give load_state_dict() the list of all ranks' states, on every rank."
+            )
+        join(tally, arrays, _either, _largest)
+
+    def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
+        """Add up over the ranks; raise if one of them failed, naming it."""
+        said = everyones([*sums, float(failure is not None)])
+        if said[:, -1].any() and failure is None:
+            rank = int(np.flatnonzero(said[:, -1])[0])
             raise PrunedataError(
                 f"Expected every rank to end epoch {self._pruner.next_epoch}. Got an error on rank {rank}, which says "
                 "what it is: all ranks can end the epoch when it is dealt with."
             )
-        return int(said[:, 0].sum())
+        totals = [float(total) for total in said[:, :-1].sum(axis=0)]
+        self.observed = int(totals[-1])
+        return totals
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up over the ranks, element by element."""
+        there = torch.from_numpy(np.array(numbers)).to(_device())
+        dist.all_reduce(there)
+        return there.cpu().numpy()
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
-        """Merge an epoch's tally and the arrays of policies, in place.
-
-        Whoever saw a sample, and hit it, counts once: padding repeats some. Of what several ranks keep of a sample
-        that they saw, the largest holds.
-        """
-        own = tally.visits > 0
-        merged = _largest(own.astype(np.uint8) | ((tally.hits > 0).astype(np.uint8) << 1))
-        tally.packed[:] = (merged & 1).astype(np.uint32) | ((merged >> 1).astype(np.uint32) << 16)
-        tally.observed = int(np.count_nonzero(merged))
-        for array in arrays.values():
-            wide = array if array.dtype.kind == "f" else array.astype(np.int64)  # gloo has no uint16
-            least = -np.inf if array.dtype.kind == "f" else np.iinfo(np.int64).min
-            largest = _largest(np.where(own, wide, wide.dtype.type(least)))
-            np.copyto(array, largest.astype(array.dtype), where=merged > 0)
+        """Merge an epoch's tally and the arrays of policies, in place."""
+        join(tally, arrays, _either, _largest)
 
 
 def compare(standing: dict[str, Any]) -> None:
@@ -85,16 +104,28 @@ def _device() -> str:
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
-def _all(numbers: list[int]) -> npt.NDArray[np.int64]:
+def everyones(numbers: Sequence[float]) -> npt.NDArray[np.float64]:
     """The numbers of every rank, shape (ranks, numbers)."""
-    mine = torch.tensor(numbers, dtype=torch.int64, device=_device())
+    mine = torch.tensor(numbers, dtype=torch.float64, device=_device())
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
     return torch.stack(everyone).cpu().numpy()
 
 
+def _either(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Which bits are set on any rank, of those of :meth:`Tally.bits`."""
+    if _device() == "cpu":
+        there = torch.from_numpy(bits)
+        dist.all_reduce(there, op=dist.ReduceOp.BOR)
+        return there.numpy()
+    # NCCL knows no "or". Who was hit was seen, so that of 0, 1 (seen) and 3 (hit) the largest says both.
+    seen, hit = (np.unpackbits(half) for half in np.split(bits, 2))
+    flags = _largest(seen | hit << 1)
+    return np.concatenate([np.packbits(flags & 1), np.packbits(flags >> 1)])
+
+
 def _largest(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Of each sample, the largest value on any rank; for flags too, as a sum of uint8 would wrap."""
+    """Of each sample, the largest value on any rank."""
     there = torch.from_numpy(values).to(_device())
     dist.all_reduce(there, op=dist.ReduceOp.MAX)
     return there.cpu().numpy()

@@ -1,18 +1,20 @@
 """PyTorch's part in a run: one adapter, which all loaders that were wrapped for the run share."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Recorder
-from prunedata.adapters.torch.ranks import Ranks
+from prunedata.adapters.torch.ranks import Ranks, everyones
 from prunedata.adapters.torch.trainers import trainer_that_iterates
-from prunedata.errors import PrunedataError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Adapter
 from prunedata.run.completeness import check_iterated
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.run.ranks.waiting import SharedBatches
 from prunedata.types import Weights
 
 __all__ = ["TorchRun"]
@@ -45,6 +47,12 @@ class TorchRun(Adapter):
         self.place = (0, 1)
         self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
+        self.shares: set[SharedBatches] = set()
+        """How our own orders share an epoch among ranks."""
+        self.settings: list[str] = []
+        """How our own orders cut and share an epoch, in words: the same on all ranks."""
+        self.streams = False
+        """Whether a loader reads a stream."""
         self.begins = 0
         """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
 
@@ -53,10 +61,31 @@ class TorchRun(Adapter):
         """How many processes train together."""
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
+    @property
+    def shared(self) -> SharedBatches | None:
+        """How the ranks share global batches."""
+        return next(iter(self.shares)) if len(self.shares) == 1 and self.group_size() > 1 else None
+
+    def group_place(self) -> tuple[int, int]:
+        """Which process this is, and of how many."""
+        return (dist.get_rank(), dist.get_world_size()) if self.group_size() > 1 else (0, 1)
+
+    @staticmethod
+    def of_all(number: int) -> list[int]:
+        """The number that each process gives."""
+        return [int(one) for (one,) in everyones([number])]
+
+    @staticmethod
+    def from_rank(rank: int, given: Any) -> Any:
+        """What one process gives, in all of them."""
+        box = [given]
+        dist.broadcast_object_list(box, src=rank)
+        return box[0]
+
     def join(self) -> None:
         """Merge with the other processes from now on, if there are any."""
         if self.group_size() > 1:
-            self._pruner.attach(Ranks(self._pruner))
+            self._pruner.attach(Ranks(self._pruner, self.settings))
 
     def check_loop(self) -> None:
         """Raise outside of an epoch, unless a trainer asks: its adapter begins the epoch, or its loop is refused."""
@@ -95,3 +124,10 @@ class TorchRun(Adapter):
         """Raise if no pruned loader was iterated, and what was observed shows that another one was."""
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
+        twice = sum(one.observed - tally.observed for one in self._pruner.adapters if isinstance(one, Ranks))
+        if self.streams and twice > 0:
+            raise LossError(
+                f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "
+                "came on several ranks: split them, by nodesplitter=webdataset.split_by_node, by "
+                "datasets.distributed.split_dataset_by_node, or in __iter__."
+            )

@@ -6,7 +6,7 @@ from typing import Any
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["cut_off", "refuse_sharing"]
+__all__ = ["cut_off", "is_accelerates", "refuse_sharing"]
 
 MODULE = "accelerate.data_loader"
 NEAR = 16
@@ -23,6 +23,11 @@ def _around(*functions: str) -> Any:
             return frame.f_locals["self"]
         frame = frame.f_back
     return None
+
+
+def is_accelerates() -> bool:
+    """Whether it is accelerate that iterates, which then sees to it that all processes get as many batches."""
+    return _around("__iter__") is not None
 
 
 def refuse_sharing(world: int) -> None:

@@ -14,18 +14,22 @@ __all__ = ["TorchStream"]
 class TorchStream(Stream, IterableDataset[Any]):
     """A ``prunedata.adapters.iterable.Stream`` that a DataLoader accepts.
 
-    The raw iterable splits its samples between workers; of one that has places, as a list, each worker reads a share.
+    The raw iterable splits its samples between ranks and their workers; of one that has places, as a list, each reads
+    a share.
     """
+
+    place = (0, 1)
+    """Which rank iterates it, of how many: said by the loader, as workers cannot ask."""
 
     def _reader(self) -> int:
         worker = get_worker_info()
         return 0 if worker is None else worker.id
 
     def _items(self) -> Iterable[Any]:
-        worker = get_worker_info()
-        raw = self.raw
+        raw, worker = self.raw, get_worker_info()
         has_places = hasattr(raw, "__getitem__") and hasattr(raw, "__len__") and not isinstance(raw, IterableDataset)
-        if worker is None or not has_places:
+        (rank, world), (number, workers) = self.place, (worker.id, worker.num_workers) if worker else (0, 1)
+        if not has_places or world * workers == 1:
             return raw
-        # A list, an array or a map-style dataset knows nothing of workers: each would give all of it.
-        return islice(raw, worker.id, None, worker.num_workers)
+        # A list, an array or a map-style dataset knows nothing of ranks and workers: each would give all of it.
+        return islice(raw, rank * workers + number, None, world * workers)

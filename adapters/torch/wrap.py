@@ -6,14 +6,14 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader, clone
-from prunedata.adapters.torch.orders import Order, StreamOrder, order_for
+from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
 __all__ = ["prune"]
 
 
-def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) -> Any:
+def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, uneven: Uneven | None = None) -> Any:
     """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
 
     Parameters
@@ -24,11 +24,18 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
         by the pruner and resumable at any batch; any other sampler or batch sampler keeps its order and is filtered,
         and an epoch that is resumed goes on with what it gives of the samples not yet observed.
     pruner : Pruner
-        The run. Iterate the loader inside ``for epoch in pruner.epochs():``. Of several ranks each saves and
-        restores its own pruner's state within an epoch; between epochs all are alike.
+        The run. Iterate the loader inside ``for epoch in pruner.epochs():``. Of several ranks each saves its own
+        pruner's state within an epoch; between epochs all are alike.
     with_ids : bool
         Deliver ``(ids, batch)`` for loops that fetch batches before they train on them; ``ids`` is an ndarray of
         int64, shape (n,). Give them back with ``loader.observe(losses, ids)``.
+    uneven : {"weights", "drop", "pad"}, optional
+        What becomes of an epoch's end that several ranks cannot share evenly. Every rank has as many batches in any
+        case. ``"weights"``: each sample comes once; ``observe`` weighs a rank's batch by its part of the global
+        batch, so that what the ranks average is the gradient of one process, and a rank that gets nothing trains on
+        a sample of another's with the weight 0. ``"drop"``: the samples that don't go round are left out. ``"pad"``:
+        ranks that lack a sample get one again; it is recorded once. By default ``"drop"`` for a DistributedSampler
+        with ``drop_last``, ``"pad"`` where a trainer iterates, and otherwise ``"weights"``.
 
     Returns
     -------
@@ -46,9 +53,9 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False) ->
     if isinstance(loader, PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
     if isinstance(loader.dataset, IterableDataset):
-        order, replaced = _stream(loader, pruner)
+        order, replaced = _stream(loader, pruner, uneven)
     else:
-        order, replaced = _map_style(loader, pruner)
+        order, replaced = _map_style(loader, pruner, uneven)
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
     order.run.join()
@@ -69,7 +76,7 @@ def _no_loader(given: object) -> str:
     return f"{got}: wrap the loader, not its dataset or its iterator."
 
 
-def _map_style(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str, Any]]:
+def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:
     """The order of a loader over a map-style dataset, and its dataset and collate function with ids."""
     samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
     if samples != pruner.samples:
@@ -77,10 +84,15 @@ def _map_style(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str
             f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}: "
             "build the Pruner with len(loader.dataset)."
         )
-    return order_for(loader, pruner), {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
+    if uneven not in (None, "weights", "drop", "pad"):
+        raise PrunedataError(f'Expected uneven="weights", "drop" or "pad". Got {uneven!r}.')
+    return order_for(loader, pruner, uneven), {
+        "dataset": Indexed(loader.dataset),
+        "collate_fn": Collate(loader.collate_fn),
+    }
 
 
-def _stream(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str, Any]]:
+def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:
     """The order of a loader over a pruned stream, and its collate function with ids."""
     if not getattr(loader.dataset, "delivers_ids", False):
         raise PrunedataError(
@@ -88,4 +100,7 @@ def _stream(loader: DataLoader[Any], pruner: Pruner) -> tuple[Order, dict[str, A
             f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.prune or "
             "prunedata.adapters.webdataset.prune first."
         )
-    return StreamOrder(loader, pruner), {"collate_fn": CollatePairs(loader.collate_fn, loader.batch_size is not None)}
+    if uneven not in (None, "weights", "drop"):
+        raise PrunedataError(f'Expected uneven="weights" or "drop" for a stream. Got {uneven!r}.')
+    collate = CollatePairs(loader.collate_fn, loader.batch_size is not None)
+    return StreamOrder(loader, pruner, uneven or "weights"), {"collate_fn": collate}

@@ -6,7 +6,7 @@ the run calls its methods, those of several adapters in the order in which they 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from prunedata.errors import PrunedataError
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.types import Arrays
+from prunedata.run.ranks.waiting import SharedBatches
+from prunedata.types import Arrays, Floats
 
 __all__ = ["Adapter", "Adapters", "Delivery", "together"]
 
@@ -65,6 +66,13 @@ class Adapter:
     delivery: Delivery | None = None
     processes: int = 1
     """How many processes train together."""
+    rank: int = 0
+    """Which of them this is."""
+
+    @property
+    def shared(self) -> SharedBatches | None:
+        """How the processes share global batches; None if each has its own. Read when an epoch begins."""
+        return None
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
@@ -75,12 +83,23 @@ class Adapter:
     def forget(self) -> None:
         """Drop all losses that are held back: the run was loaded from a state."""
 
-    def meet(self, excused: int, failure: Exception | None) -> int:
-        """Meet the other processes before an epoch is merged; return how many samples all of them excuse.
+    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
+        """Go on within an epoch that a state was saved in: merge what all processes had observed of it, in place.
+
+        ``part`` is which of how many processes the state is of; (0, 1) if it is of all together. Raise if the
+        states that the processes were given are not those of one moment, each once.
+        """
+
+    def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
+        """Meet the other processes before an epoch is merged; return the sums over all of them.
 
         ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
         """
-        return excused
+        return list(sums)
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up an array over all processes, element by element."""
+        return numbers
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge the epoch over all processes, in place: its tally, and the arrays of policies by name."""
@@ -125,6 +144,22 @@ class Adapters:
     def processes(self) -> int:
         """How many processes train together."""
         return max((one.processes for one in self._attached), default=1)
+
+    @property
+    def shared(self) -> SharedBatches | None:
+        """How the processes share global batches."""
+        return next((one.shared for one in self._attached if one.shared is not None), None)
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up over all processes."""
+        for one in self._attached:
+            numbers = one.add_up(numbers)
+        return numbers
+
+    @property
+    def rank(self) -> int:
+        """Which of them this is."""
+        return max((one.rank for one in self._attached), default=0)
 
     def reopen(self) -> None:
         """Take no loader to be at its end: the epoch could not end, and goes on."""

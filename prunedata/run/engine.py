@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import Enum
 from typing import Any
 
@@ -19,7 +19,7 @@ from prunedata.run.block import Block
 from prunedata.run.completeness import check_complete, is_complete
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch, read_only, select
-from prunedata.run.ledger import Ledger
+from prunedata.run.ledger import WAITING, Ledger
 from prunedata.run.plan import RunPlan
 from prunedata.run.whole import Whole
 from prunedata.store.state import RunState
@@ -62,8 +62,8 @@ class Engine:
         self._everything = read_only(np.ones(samples, dtype=np.bool_))
         self._excused = 0
         self._restored: Delivery | None = None
-        self._left_by: int | None = None
-        """How many processes trained the epoch that was restored."""
+        self._part: tuple[int, int] | None = None
+        """Which of how many processes the state is of that was restored; None once it was gone on with."""
 
     @property
     def current(self) -> Epoch:
@@ -76,6 +76,11 @@ class Engine:
         return self.epoch
 
     @property
+    def is_restored(self) -> bool:
+        """Whether it stands within an epoch, restored from a state and not yet gone on with."""
+        return self._part is not None
+
+    @property
     def is_finished(self) -> bool:
         """Whether no epoch is left."""
         return self.phase is Phase.BETWEEN and self.ledger.next_epoch >= self.plan.schedule.epochs
@@ -85,26 +90,45 @@ class Engine:
     def begin(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open."""
         self._refuse_failed()
-        meter, left_by = self.ledger.meter, self._left_by
+        meter = self.ledger.meter
         if self.epoch is None:
             meter.overhead.clear()
-        elif left_by not in (None, self.adapters.processes):
-            raise PrunedataError(
-                f"Expected epoch {self.epoch.number} to go on with {left_by} processes, as it was left: each has saved "
-                f"what it observed. Got {self.adapters.processes}: go on with as many, or from a state saved between "
-                "two epochs, which any number can go on from."
-            )
         with meter.overhead:
             self.flush()
+            self._rejoin()
             with self.whole:
-                self._restored, self._left_by, self._excused = None, None, 0
+                self._restored, self._part, self._excused = None, None, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
+                self.ledger.wait(self.adapters.shared)
                 self.block.open()
                 self.phase = Phase.OPEN
             for adapter in self.adapters:
                 adapter.begin_epoch(self.epoch)
         meter.start()
         return self.epoch
+
+    def _rejoin(self) -> None:
+        """Learn what all processes had observed of an epoch that was restored."""
+        if self._part is None:
+            return
+        self._check_part()
+        ledger = self.ledger
+        waiting: Arrays = {} if ledger.waiting is None else {WAITING: ledger.waiting.losses}
+        for adapter in self.adapters:
+            adapter.rejoin(self._part, ledger.tally, ledger.arrays.open | waiting)
+        ledger.settle(self.current, self.policy.tolerance)
+        if self._part == (0, 1) and self.adapters.rank:  # the losses of one state count once
+            ledger.meter.loss_sum, ledger.meter.visits = 0.0, 0
+
+    def _check_part(self) -> None:
+        """Raise if the state that was restored is of other processes than train now."""
+        if self._part is not None and self._part[1] not in (1, self.adapters.processes):
+            rank, parts = self._part
+            raise PrunedataError(
+                f"Expected epoch {self.ledger.next_epoch} to go on with {parts} processes, as it was left: each has "
+                f"saved what it observed. Got {self.adapters.processes} and the state of rank {rank} alone: give "
+                f"load_state_dict() the list of all {parts} states, and go on with any number."
+            )
 
     def _next(self) -> Epoch:
         epochs = self.plan.schedule.epochs
@@ -137,8 +161,9 @@ class Engine:
             If kept samples were not observed. The epoch stays open.
         """
         epoch, ledger = self.current, self.ledger
+        self._check_part()
         with ledger.meter.overhead:
-            excused = self._meet()
+            excused, mean_loss = self._meet()
             tally, arrays = self._merged()
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
@@ -151,7 +176,7 @@ class Engine:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
             with self.whole:
-                record = self._new_record(epoch, tally, delivery)
+                record = self._new_record(epoch, tally, delivery, mean_loss)
                 ledger.end_epoch(tally, arrays, record, reset=self.plan.schedule.resets(epoch.number))
                 self._close()
                 advised = self.plan.ask(ledger.known, ledger.arrays.finished.get("high"), ledger.next_epoch)
@@ -169,8 +194,8 @@ class Engine:
             if alone and self.phase is Phase.OPEN and self.is_open(epoch) and self.is_complete():
                 self.end(commit=lambda: None)
 
-    def _meet(self) -> int:
-        """Record what waits; return how many samples are excused, in all processes.
+    def _meet(self) -> tuple[int, float | None]:
+        """Record what waits; return how many samples are excused and the mean loss, both of all processes.
 
         An error here must not leave the others waiting, so that they are told of it first.
         """
@@ -179,25 +204,31 @@ class Engine:
             self.flush()
         except PrunedataError as error:
             failure = error
-        excused = self._excused
+        meter = self.ledger.meter
+        sums = [float(self._excused), meter.loss_sum, float(meter.visits)]
         for adapter in self.adapters:
-            excused = adapter.meet(excused, failure)
+            sums = adapter.meet(sums, failure)
         if failure is not None:
             raise failure
-        return excused
+        excused, loss_sum, visits = sums
+        return int(excused), loss_sum / visits if visits else None
 
     def _merged(self) -> tuple[Tally, Arrays]:
         """The epoch's tally and the policy's arrays, over all processes."""
         tally, arrays = self.ledger.tally, self.ledger.arrays.open
         if self.adapters.merge:
             # On copies: should the epoch not end, as samples were skipped, nothing may be merged twice.
-            tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
+            if self.ledger.waiting is None:
+                tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
+            else:
+                settled = self.ledger.waiting.settle(self.current, self.adapters.add_up)
+                tally, arrays = self.ledger.settled(settled, self.policy.tolerance)
             for adapter in self.adapters:
                 adapter.merge(tally, arrays)
         return tally, arrays
 
-    def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery) -> dict[str, Any]:
-        meter, own = self.ledger.meter, self.ledger.tally.observed
+    def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery, mean_loss: float | None) -> dict[str, Any]:
+        meter = self.ledger.meter
         meter.stop(delivery.ended)
         record = {
             "number": epoch.number,
@@ -205,7 +236,7 @@ class Engine:
             "kept": epoch.kept,
             "observed": tally.observed,
             "seconds": meter.seconds(),
-            "mean_loss": meter.loss_sum / own if own else None,
+            "mean_loss": mean_loss,
             "overhead": meter.overhead.elapsed,
         }
         if self.plan.observe_only:
@@ -218,7 +249,7 @@ class Engine:
         return record
 
     def _close(self) -> None:
-        self.epoch, self._restored, self._left_by, self._excused = None, None, None, 0
+        self.epoch, self._restored, self._part, self._excused = None, None, None, 0
         self.block.close()
         self.phase = Phase.BETWEEN
 
@@ -302,18 +333,26 @@ class Engine:
         """Where the run stands that ``run`` describes. Call :meth:`flush` first."""
         within = self.epoch is not None
         delivery, advice, meter = self._delivery(), self.plan.advice, self.ledger.meter
+        rank, processes = (self.adapters.rank, self.adapters.processes) if within else (0, 1)
+        if self._part is not None:  # restored and not gone on with: it is still what it was
+            rank, processes = self._part
+        left_out = delivery.left_out if within else 0
+        costs = meter.to_dict(delivery.ended)
         return RunState(
             run=run,
             schedule=self.plan.schedule.to_dict(),
             epoch=self.ledger.next_epoch,
             open=within,
             complete=within and self.is_complete(),
-            excused=delivery.left_out + self._excused if within else 0,
+            excused=left_out + self._excused if within else 0,
             observed=self.ledger.tally.observed,
-            meter=meter.to_dict(delivery.ended),
+            meter=costs if processes == 1 else costs | {"visits": meter.visits},
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
-            processes=self.adapters.processes if within else 1,
+            rank=rank,
+            processes=processes,
+            left_out=left_out,
+            shared=asdict(self.ledger.waiting.shared) if within and self.ledger.waiting is not None else None,
             arrays=self.ledger.state(within=within) | self._left_out(),
         )
 
@@ -335,4 +374,6 @@ class Engine:
                 self.epoch, self.phase = self._select(), Phase.RESTORED
                 ended = 0.0 if state.complete else None
                 self._restored = Delivery(state.epoch, left_out=state.excused, ended=ended)
-                self._left_by = state.processes
+                self._part = (state.rank, state.processes)
+                if state.processes == 1:
+                    self.ledger.settle(self.epoch, self.policy.tolerance)

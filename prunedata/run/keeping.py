@@ -88,6 +88,7 @@ class Keeper:
             "schedule in force": engine.plan.schedule.to_dict(),
             "next epoch": engine.ledger.next_epoch,
             "left out for good": engine.plan.num_without,
+            "goes on within an epoch": engine.is_restored,
             **{f"checksum of {name}": zlib.crc32(array.tobytes()) for name, array in known.items()},
         }
 

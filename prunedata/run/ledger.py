@@ -3,15 +3,22 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known, Watcher
 from prunedata.run.counts import SampleCounts, Tally, find_hits
+from prunedata.run.epoch import Epoch
 from prunedata.run.meter import Meter
+from prunedata.run.ranks.waiting import Settled, SharedBatches, WaitingLosses
 from prunedata.run.sample_arrays import SampleArrays
 from prunedata.store.state import COUNTING, RunState
 from prunedata.types import Arrays, Ids, Means, Recorded, Sizes
 
-__all__ = ["Ledger"]
+__all__ = ["WAITING", "Ledger"]
+
+WAITING = "open-waiting"
+"""Under this name losses that wait are saved."""
 
 
 class Ledger:
@@ -32,6 +39,8 @@ class Ledger:
         self.arrays = SampleArrays(samples, watchers)
         self.tally = Tally(samples)
         """The open epoch's visits and hits."""
+        self.waiting: WaitingLosses | None = None
+        """The open epoch's losses, if their batches are shared with other processes."""
         self.meter = Meter()
         """What the open or last epoch costs."""
         self.history: list[dict[str, Any]] = []
@@ -44,15 +53,44 @@ class Ledger:
         self.tally.clear()
         self.arrays.begin()
         self.meter.begin()
+        self.waiting = None
 
     def add(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means, tolerance: float) -> None:
         """Record a block of the open epoch: batches of such sizes and mean losses, one after the other."""
-        self.tally.add(ids, find_hits(losses, sizes, means, tolerance))
-        self.arrays.add(ids, losses, sizes, means, self.tally.visits)
+        if self.waiting is None:
+            self.tally.add(ids, find_hits(losses, sizes, means, tolerance))
+            self.arrays.add(ids, losses, sizes, means, self.tally.visits)
+        else:
+            self.tally.add(ids, np.zeros(ids.size, np.bool_))
+            self.waiting.losses[ids] = losses
         # One after the other: the sum must not depend on where the blocks were cut.
         sums = means * sizes
         sums[0] += self.meter.loss_sum
         self.meter.loss_sum = float(sums.cumsum()[-1])
+        self.meter.visits += ids.size
+
+    def wait(self, shared: SharedBatches | None) -> None:
+        """Let losses wait from now on, unless some wait already."""
+        if shared is not None and self.waiting is None:
+            self.waiting = WaitingLosses.none(shared, self.tally.packed.size)
+
+    def settled(self, settled: Settled, tolerance: float) -> tuple[Tally, Arrays]:
+        """The open epoch's tally and arrays, with what waits. Copies."""
+        tally, before = self.tally.copy(), self.arrays.open
+        tally.hit(settled.ids[settled.hits(tolerance)])
+        self.arrays.open = {name: array.copy() for name, array in before.items()}
+        try:
+            if settled.ids.size:
+                self.arrays.add(settled.ids, settled.losses, settled.sizes, settled.means, tally.visits)
+            return tally, self.arrays.open
+        finally:
+            self.arrays.open = before
+
+    def settle(self, epoch: Epoch, tolerance: float) -> None:
+        """Let nothing wait: what waits is all that any process has observed."""
+        if self.waiting is not None:
+            self.tally, self.arrays.open = self.settled(self.waiting.settle(epoch), tolerance)
+            self.waiting = None
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
         """Take over the finished epoch, merged over all processes; ``reset`` says that a window began with it."""
@@ -71,12 +109,15 @@ class Ledger:
 
     def state(self, *, within: bool) -> Arrays:
         """All arrays by the names under which they are saved; ``within`` an epoch also those that it changes."""
-        tally: Arrays = {"tally": self.tally.packed} if within else {}
-        return self.known.arrays() | self.arrays.standing(within=within) | tally
+        own: Arrays = {"tally": self.tally.packed} if within else {}
+        if within and self.waiting is not None:
+            own[WAITING] = self.waiting.losses
+        return self.known.arrays() | self.arrays.standing(within=within) | own
 
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if :meth:`restore` could not go on from a state."""
-        state.check_arrays(self.arrays.wanted(within=state.open))
+        waiting = {WAITING: np.dtype(np.float64)} if state.open and state.shared is not None else {}
+        state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
         unknown = [name for name in ("seconds", "overhead", "loss_sum") if not _is_number(state.meter.get(name))]
         if unknown:
             raise PrunedataError(
@@ -91,7 +132,11 @@ class Ledger:
         self.arrays.restore(state.arrays, within=state.open)
         self.history = [dict(record) for record in state.history]
         self.next_epoch = state.epoch
-        self.meter.begin(**{name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")})
+        self.waiting = None
+        if state.open and state.shared is not None:
+            self.waiting = WaitingLosses(SharedBatches(**state.shared), state.arrays[WAITING].copy())
+        sums = {name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")}
+        self.meter.begin(**sums, visits=state.meter.get("visits", state.observed))
         if state.open:
             self.tally.packed[:] = state.arrays["tally"]
             self.tally.observed = state.observed

@@ -48,9 +48,10 @@ class Meter:
         self.overhead = Overhead()
         self.begin()
 
-    def begin(self, seconds: float = 0.0, overhead: float = 0.0, loss_sum: float = 0.0) -> None:
+    def begin(self, seconds: float = 0.0, overhead: float = 0.0, loss_sum: float = 0.0, visits: int = 0) -> None:
         """Begin an epoch, or go on with one from its sums so far."""
-        self._seconds, self._since, self.loss_sum = seconds, None, loss_sum
+        self._seconds, self._since = seconds, None
+        self.loss_sum, self.visits = loss_sum, visits
         self.overhead.seconds = overhead
 
     _since: float | None

@@ -1,7 +1,7 @@
 """A run as its user sees it: its epochs, what they are fed, and where it is kept."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Never, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.keeping import Keeper
 from prunedata.run.meter import Overhead
 from prunedata.run.plan import policy_of, warn_of_advice
+from prunedata.run.ranks.joining import joined
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
@@ -160,6 +161,7 @@ class Pruner:
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
+        Where several processes share batches, without the open epoch: what is a hit they find out together at its end.
         From another thread than the one that trains, without the losses that still wait to be worked on.
         """
         return self._engine.counts()
@@ -371,9 +373,19 @@ class Pruner:
         """
         return self._keeper.checkpoint()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run."""
-        self._keeper.restore(RunState.from_checkpoint(state))
+    def load_state_dict(self, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
+        """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run.
+
+        Parameters
+        ----------
+        state : dict, or iterable of dict
+            Of a run that several processes train together: the states of all of them, in any order. Any number of
+            processes can go on from these, each of which loads them all.
+        """
+        if isinstance(state, Iterable) and not isinstance(state, Mapping | str | bytes):
+            self._keeper.restore(joined(RunState.from_checkpoint(one) for one in state))
+        else:
+            self._keeper.restore(RunState.from_checkpoint(state))
 
     def _warn_finished(self) -> None:
         warnings.warn(

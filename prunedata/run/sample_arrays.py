@@ -14,7 +14,7 @@ from prunedata.types import Array, Arrays, Counts, Ids, Means, Recorded, Sizes
 
 __all__ = ["SampleArrays"]
 
-TAKEN = ("counts", "hits", "visits", "tally", "without")
+TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without")
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """What a store can keep: kinds of dtypes, and their bytes."""
 

@@ -55,9 +55,17 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     advice = state.get("advice")
     if advice is not None and not isinstance(advice, dict):
         raise PrunedataError(f"Expected the state of a run, advice being a dict. Got {shown(advice)}.")
-    whole("the state's processes", state.get("processes", 1), 1)
-    whole("the state's excused samples", state["excused"], 0)
+    processes = whole("the state's processes", state.get("processes", 1), 1)
+    whole("the state's rank", state.get("rank", 0), 0, processes - 1)
+    excused = whole("the state's excused samples", state["excused"], 0)
+    whole("what the state's loaders leave out", state.get("left_out", 0), 0, excused)
     whole("the state's observed samples", state["observed"], 0)
+    shared = state.get("shared", {"size": 1, "shuffle": False})
+    if not isinstance(shared, dict) or shared.keys() != {"size", "shuffle"} or not isinstance(shared["shuffle"], bool):
+        raise PrunedataError(
+            f"Expected the size of the state's global batches, and whether to shuffle. Got {shown(shared)}."
+        )
+    whole("the size of the state's global batches", shared["size"], 1, 1 << 53)
     if not all(isinstance(record, dict) for record in state["history"]):
         raise PrunedataError("Expected the state of a run, each record of its history being a dict. Got others.")
     samples, epochs = _check_run(state["run"], state["schedule"])
@@ -67,6 +75,7 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
         value = state["meter"].get(name)
         if not (_is_number(value) or (name == "loss_sum" and isinstance(value, float))):  # losses may be of any size
             raise PrunedataError(f"Expected a number for {name} in the state's meter. Got {shown(state['meter'])}.")
+    whole("the visits in the state's meter", state["meter"].get("visits", 0), 0)
     for name in state.keys() - {"history"}:
         _check_depth(name, state[name], DEEPEST)
     if arrays or done or state["open"]:

@@ -55,8 +55,12 @@ class RunState:
         A record for each finished epoch, see ``Pruner.history``.
     advice : dict or None
         What the run was advised, as ``Advice.to_dict``.
-    processes : int
-        How many processes train the open epoch together; each has a state of its own.
+    rank, processes : int
+        Which of how many processes the state is of, within an epoch that several train; each has a state of its own.
+    left_out : int
+        How many of the excused samples the loaders of all these processes leave out.
+    shared : dict or None
+        How they share global batches, ``size`` and ``shuffle``; then losses wait in an array.
     arrays : dict of ndarray, shape (samples,)
         ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
         commit of a store.
@@ -72,7 +76,10 @@ class RunState:
     meter: dict[str, Any]
     history: list[dict[str, Any]]
     advice: dict[str, Any] | None = None
+    rank: int = 0
     processes: int = 1
+    left_out: int = 0
+    shared: dict[str, Any] | None = None
     arrays: Arrays = field(default_factory=dict)
 
     # -- as plain values
@@ -83,7 +90,9 @@ class RunState:
         found["history"] = [dict(record) for record in self.history]
         # Named only where they say something: a state written before they were known is the same without them.
         found |= {} if self.advice is None else {"advice": self.advice}
-        return found if self.processes == 1 else found | {"processes": self.processes}
+        if self.processes > 1:
+            found |= {"rank": self.rank, "processes": self.processes, "left_out": self.left_out}
+        return found if self.shared is None else found | {"shared": self.shared}
 
     @classmethod
     def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
@@ -91,7 +100,8 @@ class RunState:
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
         state = check_state(plain, about)
         given = {name: state[name] for name in KINDS}
-        return cls(**given, advice=state.get("advice"), processes=state.get("processes", 1), arrays=dict(arrays))
+        place = {name: state[name] for name in ("rank", "processes", "left_out", "shared") if name in state}
+        return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:
         """Everything in one dict of plain values; arrays as their bytes, which every format of checkpoints can hold."""

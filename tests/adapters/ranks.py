@@ -17,31 +17,32 @@ WORLD = 2
 
 
 @contextmanager
-def group(rank: int, folder: Path, backend: str = "gloo") -> Iterator[None]:
-    """Be a rank of the group that meets in `folder`."""
+def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD, timeout: float = 60) -> Iterator[None]:
+    """Be a rank of the group that meets in `folder`, and end when all have come to the end."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
     if backend == "nccl":
         torch.cuda.set_device(rank)
     torch.distributed.init_process_group(
         backend,
-        init_method=f"file://{folder}/meeting",
+        init_method=f"file://{folder}/meeting-{world}",
         rank=rank,
-        world_size=WORLD,
-        timeout=timedelta(seconds=60),  # so that a rank that waits for ever is an error
+        world_size=world,
+        timeout=timedelta(seconds=timeout),  # so that a rank that waits for ever is an error
     )
     yield
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
-def start(work: Callable[[int, Path], None], folder: Path) -> list[Any]:
+def start(work: Callable[[int, Path], None], folder: Path, world: int = WORLD) -> list[Any]:
     """Run ``work(rank, folder)`` in a process for each rank; return what each wrote to ``folder / "RANK.json"``."""
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(rank, folder)) for rank in range(WORLD)]
+    processes = [context.Process(target=work, args=(rank, folder)) for rank in range(world)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(200)
         process.kill()
-    assert [process.exitcode for process in processes] == [0] * WORLD
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(WORLD)]
+    assert [process.exitcode for process in processes] == [0] * world
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]

@@ -133,7 +133,7 @@ def state(**changes):
 
 
 class TestState:
-    @pytest.mark.parametrize("more", [{}, {"advice": {"do": "this"}}, {"processes": 2}])
+    @pytest.mark.parametrize("more", [{}, {"advice": {"do": "this"}}, {"rank": 1, "processes": 2, "left_out": 0}])
     def test_it_goes_through_json(self, more):
         plain = state(**more).to_json()
         assert plain == PLAIN_STATE | more

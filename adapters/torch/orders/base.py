@@ -1,6 +1,7 @@
 """What a pruned loader asks of the order in which it walks through an epoch."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ class Order(ABC):
     """
 
     resumable = False
+    splits = False
+    """Whether several ranks share the epoch, so that :meth:`part` has to be asked of every batch."""
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
@@ -82,6 +85,21 @@ class Order(ABC):
         """How many samples the open epoch keeps, or else the next one, or else the last."""
         return self.pruner.kept_in(min(self.pruner.next_epoch, self.pruner.schedule.epochs - 1))
 
+    def overall(self, delivered: int) -> int:
+        """How many samples all ranks have delivered when this one has delivered so many."""
+        return delivered * self.world
+
+    def part(self, ids: SomeIds) -> tuple[int, float | None]:
+        """How many of a batch's samples, the first ones, count; and what to multiply the sum of its losses by.
+
+        None for the latter takes their mean.
+        """
+        return len(ids), None
+
+    def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
+        """Yield this rank's batches, with their ids, as many as every other rank yields."""
+        return batches
+
     def check_shares(self, processes: int) -> None:  # noqa: B027 (most have nothing to say)
         """Raise if each of several processes would be given every sample."""
 
@@ -94,7 +112,7 @@ class Order(ABC):
     def _refuse_empty(self, epoch: int, kept: int) -> None:
         """Raise if ``drop_last`` leaves nothing of an epoch: it would end in an instant, without a word."""
         if self.share(kept) < self.batch_size:
-            each = f", {self.share(kept)} for each of {self.world} ranks," if self.world > 1 else ""
+            each = f", {kept // self.world} for each of {self.world} ranks," if self.world > 1 else ""
             raise PrunedataError(
                 f"Expected at least one batch of {self.batch_size} samples in each epoch, as the loader has drop_last. "
                 f"Got {kept} samples{each} in epoch {epoch}, which would train on nothing: use drop_last=False, "

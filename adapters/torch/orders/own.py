@@ -1,7 +1,7 @@
 """Our own order, in the place of PyTorch's random, sequential and distributed ones."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch.utils.data import DistributedSampler
@@ -11,17 +11,20 @@ from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.run.pruner import Pruner
+from prunedata.run.ranks.waiting import SharedBatches
 from prunedata.types import SomeIds
 
-__all__ = ["OwnOrder"]
+__all__ = ["OwnOrder", "Uneven"]
+
+Uneven = Literal["weights", "drop", "pad"]
 
 
 class OwnOrder(SampledOrder):
     """The order that follows from the run's seed and the epoch's number, as ``Epoch.batches`` has it.
 
-    Of several ranks each gets a share: filter, then pad or drop, then deal, so that every rank gets as many. A
-    DistributedSampler says which rank this is, and whether the samples that don't go round are dropped or others come
-    twice; without one a trainer that deals by itself may say which rank it is.
+    Of several ranks each gets a share: filter, cut into global batches, and deal each of them to the ranks. All ranks
+    have as many batches. A DistributedSampler says which rank this is; without one a trainer that deals by itself
+    may. What becomes of a last global batch that isn't full, ``uneven`` says, see :func:`prune`.
     """
 
     resumable = True
@@ -34,9 +37,16 @@ class OwnOrder(SampledOrder):
         *,
         shuffle: bool,
         distributed: DistributedSampler[Any] | None = None,
+        uneven: Uneven | None = None,
     ) -> None:
-        self.shuffle, self._distributed = shuffle, distributed
+        self.shuffle, self._distributed, self._uneven = shuffle, distributed, uneven
+        self._last: SomeIds = np.zeros(0, dtype=np.int64)
+        self._counted = self._total = self._own = self._dealt = 0
         super().__init__(pruner, batch_size, drop_last)  # asks for a share
+        if distributed is not None and distributed.num_replicas > 1:
+            ranks = distributed.num_replicas
+            self.run.shares.add(SharedBatches(batch_size * ranks, shuffle))
+            self.run.settings.append(f"{batch_size=}, {drop_last=}, {shuffle=}, {ranks=}, uneven={self.uneven}")
 
     @property
     def place(self) -> tuple[int, int]:
@@ -49,10 +59,25 @@ class OwnOrder(SampledOrder):
         """How many ranks share the epoch."""
         return self.place[1]
 
+    @property
+    def uneven(self) -> str:
+        """What becomes of a last global batch that the ranks cannot share evenly."""
+        if self._uneven is not None:
+            return self._uneven
+        if self._distributed is None or self.run.leader is not None:
+            return "pad"  # a trainer takes the mean of each batch
+        return "drop" if self._distributed.drop_last else "weights"
+
     def share(self, kept: int) -> int:
-        """How many of ``kept`` samples a rank gets."""
-        drops = self._distributed is not None and self._distributed.drop_last
-        return kept // self.world if drops else -(-kept // self.world)
+        """How many of ``kept`` samples this rank gets, a sample that stands in for none included."""
+        rank, world = self.place
+        if self.uneven == "drop":
+            return kept // world
+        if self.uneven == "pad" or world == 1:
+            return -(-kept // world)
+        full, rest = divmod(kept, self.batch_size * world)
+        tail = 0 if not rest or self.drop_last else max(1, -(-(rest - rank) // world))
+        return full * self.batch_size + tail
 
     def check_shares(self, processes: int) -> None:
         """Raise if nobody splits the epoch: PyTorch gives every sample to each rank then, without a word."""
@@ -64,6 +89,8 @@ class OwnOrder(SampledOrder):
 
     def left_out(self, epoch: Epoch) -> int:
         """What is dropped so that all ranks get as many, and of each rank's share the batch that isn't full."""
+        if self.uneven == "weights" and self.world > 1:
+            return epoch.kept % (self.batch_size * self.world) if self.drop_last else 0
         each = self.share(epoch.kept)
         tail = each % self.batch_size if self.drop_last else 0
         return max(0, epoch.kept - (each - tail) * self.world)
@@ -71,13 +98,44 @@ class OwnOrder(SampledOrder):
     def pieces(self) -> Iterator[SomeIds]:
         """Yield what remains of the epoch, or of this rank's share of it."""
         self.begin_unless_begun()
-        epoch, (rank, world) = self.pruner.current, self.place
+        epoch, world = self.pruner.current, self.world
         if world == 1:
             return epoch_order(self.remaining, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)
         ids = np.concatenate(list(epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)))
-        dealt = np.resize(ids, self.share(ids.size) * world)[rank::world]
-        # What a resumed epoch has behind it is left out last: each rank knows that of its own share only.
-        return iter([dealt[self.remaining[dealt]]])
+        return iter([self._share_of(ids[self.remaining[ids]], ids)])
+
+    def _share_of(self, rest: SomeIds, everything: SomeIds) -> SomeIds:
+        """Return this rank's share of what remains, padded by the first samples of the whole order."""
+        rank, world = self.place
+        own = rest[rank::world]
+        size = self.share(rest.size)
+        counted = min(size, own.size)
+        if own.size < size:  # what pads the end of an epoch is what pads it when it is resumed
+            pads = self.uneven == "pad"
+            own = np.append(own, everything[rank + own.size * world - rest.size] if pads else rest[-1])
+        own = own[:size]
+        tail = size % self.batch_size or min(size, self.batch_size)
+        self._last, self.splits = own[size - tail :], True
+        self._counted = counted - (size - tail)
+        self._total = rest.size % (self.batch_size * world)
+        whole = self.uneven == "weights" and not self.drop_last
+        self._own, self._dealt = size, rest.size if whole else min(rest.size, size * world)
+        return own
+
+    def overall(self, delivered: int) -> int:
+        """How many samples all ranks have delivered when this one has delivered so many: as many each, or all."""
+        return self._dealt if 0 < self._own <= delivered else delivered * self.world
+
+    def part(self, ids: SomeIds) -> tuple[int, float | None]:
+        """Of the last batch, leave out what pads it; and weigh it by its part of a global batch that isn't full."""
+        last = self._last
+        if not last.size or len(ids) != last.size or ids[0] != last[0] or not np.array_equal(ids, last):
+            return len(ids), None
+        if self.uneven == "pad" and self.batch_size == 1:
+            return 1, None  # a batch before may be the same
+        if self.uneven != "weights" or not self._total:
+            return self._counted, None
+        return self._counted, self.world / self._total if self._counted else 0.0
 
     def ids_of(self, kept: int) -> int:
         """As many as this rank's share."""

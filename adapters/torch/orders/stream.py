@@ -1,11 +1,13 @@
 """A pruned stream, which chooses its samples itself, wherever its workers are."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.orders.base import Order
+from prunedata.adapters.torch.sharing import is_accelerates
 from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -15,17 +17,30 @@ __all__ = ["StreamOrder"]
 
 
 class StreamOrder(Order):
-    """The order in which a stream's workers happen to give its samples."""
+    """The order in which a stream's workers happen to give its samples.
 
-    def __init__(self, loader: DataLoader[Any], pruner: Pruner) -> None:
+    Of several ranks each reads a share of the stream, and nobody knows how many batches that makes. So the ranks tell
+    each other before every step how many samples they have for it. One that has none left gives its last batch again,
+    with the weight 0, until all have come to their end; or all stop at once.
+    """
+
+    def __init__(self, loader: DataLoader[Any], pruner: Pruner, uneven: str = "weights") -> None:
         super().__init__(pruner, loader.batch_size or 1, loader.drop_last)
-        self.workers = max(1, loader.num_workers)
+        self.workers, self.uneven = max(1, loader.num_workers), uneven
         self._waiting = self.remaining
+        self._stream: Any = loader.dataset
+        self._scales: dict[int, float] = {}
+        self._given = 0
+        """Samples in the steps of all ranks, if they tell each other."""
+        self.run.streams = True
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
         """Set out on what remains."""
         super().begin(epoch, whole=whole)
         self._waiting = self.remaining.copy()
+        self._scales, self._given = {}, 0
+        if hasattr(self._stream, "place"):
+            self._stream.place = self.run.group_place()
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """None: a stream has no sampler."""
@@ -34,8 +49,44 @@ class StreamOrder(Order):
     def batches_of(self, kept: int) -> None:
         """Nobody knows: how batches are cut depends on how the workers share the stream."""
 
+    def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
+        """Yield as many batches as every other rank."""
+        if self.run.group_size() == 1 or self.run.leader is not None or is_accelerates():
+            yield from batches
+            return
+        self.splits = True
+        last: Any = None
+        while True:
+            ids, batch = next(batches, (np.zeros(0, dtype=np.int64), None))
+            sizes = self.run.of_all(len(ids))
+            total = sum(sizes)
+            if not total or (self.uneven == "drop" and 0 in sizes):
+                return
+            if last is None and 0 in sizes:  # a rank that never had a batch gets one of another's
+                last = self.run.from_rank(int(np.argmax(sizes)), (len(ids), batch))
+            self._given += total
+            if len(ids):
+                last = len(ids), batch
+            else:
+                ids, batch = np.full(last[0], -1), last[1]
+            if min(sizes) != max(sizes):
+                self._scales[int(ids[0])] = len(sizes) / total
+            yield ids, batch
+
+    def part(self, ids: SomeIds) -> tuple[int, float | None]:
+        """Nothing of a batch that stands in for none counts; the others weigh as much as they are of all."""
+        if len(ids) and ids[0] < 0:
+            return 0, 0.0
+        return len(ids), self._scales.pop(int(ids[0]), None) if self._scales and len(ids) else None
+
+    def overall(self, delivered: int) -> int:
+        """What the ranks have told each other."""
+        return self._given or delivered
+
     def deliver(self, ids: SomeIds) -> None:
         """Raise if the stream gives a sample again: each has to come once."""
+        if len(ids) and ids[0] < 0:
+            return
         waiting = self._waiting[ids]
         if not waiting.all():
             raise LossError(
@@ -47,6 +98,9 @@ class StreamOrder(Order):
 
     def finish(self, delivered: int) -> None:
         """Tell what drop_last can have cut: the tail of each worker's share, of a length that only it knows."""
-        if self.drop_last:
-            missing = int(np.count_nonzero(self.remaining)) - delivered
-            self.delivery.left_out = max(0, min(missing, self.workers * (self.batch_size - 1)))
+        missing = max(0, int(np.count_nonzero(self.remaining)) - self.overall(delivered))
+        if self._given and self.uneven == "drop":
+            self.delivery.left_out = missing
+        elif self.drop_last:
+            readers = self.workers * (self.run.group_size() if self._given else 1)
+            self.delivery.left_out = min(missing, readers * (self.batch_size - 1))

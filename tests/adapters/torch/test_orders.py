@@ -186,7 +186,7 @@ class TestDropLast:
 
     def test_that_drops_all_of_a_ranks_share_is_told(self):
         sampler = DistributedSampler(Items(), num_replicas=2, rank=0)
-        with pytest.raises(PrunedataError, match=r"Got 73 samples, 37 for each of 2 ranks, in epoch 1"):
+        with pytest.raises(PrunedataError, match=r"Got 73 samples, 36 for each of 2 ranks, in epoch 1"):
             prune(DataLoader(Items(), batch_size=40, sampler=sampler, drop_last=True), make_pruner())
 
     def test_that_drops_all_is_told_at_the_epoch_if_no_sooner(self):

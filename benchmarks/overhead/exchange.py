@@ -1,0 +1,134 @@
+"""What ranks tell each other at the end of an epoch, beside a plain all_reduce of a byte a sample.
+
+    python -m benchmarks.overhead.exchange                  two processes of this machine, over gloo
+    python -m benchmarks.overhead.exchange --ranks 4
+    python -m benchmarks.overhead.exchange --json
+
+Each rank has observed its share of the samples. The exchange packs two bits a sample, sends and unpacks them, and adds
+up the losses. A row of its own has what comes before it where ranks share batches: the means of the global batches, and
+which losses lie above them. Milliseconds are those of the clock, as ranks wait for one another; of the means, which
+wait for little, they are the processor's. Turns alternate. Bytes are those that a rank sends if each part of what is
+reduced goes round once to be added up and once to be known.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from benchmarks.common.arguments import positive
+from benchmarks.common.timing import Row, alternate, machine, table
+from prunedata import DroppingCount, Pruner, Schedule
+from prunedata.adapters.torch.ranks import Ranks
+from prunedata.run.counts import Tally
+from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
+
+__all__ = ["main"]
+
+BATCH = 256
+"""Samples in a global batch."""
+FEW = 5
+"""Repeats of what takes tens of milliseconds."""
+GOALS = {50_000: 1.0, 1_280_000: 3.0}
+"""Milliseconds with two ranks, by samples."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.exchange", description=(__doc__ or "").partition("\n")[0]
+    )
+    add = parser.add_argument
+    add("--samples", type=positive, nargs="+", default=list(GOALS), help="default: 50000 1280000")
+    add("--ranks", type=positive, default=2, help="default: %(default)s")
+    add("--repeats", type=positive, default=25, help="default: %(default)s")
+    add("--json", action="store_true", help="print one JSON object instead of a table")
+    options = parser.parse_args(arguments)
+    with TemporaryDirectory() as folder:
+        path = Path(folder)
+        context = multiprocessing.get_context("spawn")
+        given = (path, options.ranks, options.samples, options.repeats)
+        ranks = [context.Process(target=_rank, args=(rank, *given)) for rank in range(options.ranks)]
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join()
+        if any(rank.exitcode for rank in ranks):
+            return 1
+        found = json.loads((path / "times.json").read_text())
+    rows = [Row(**row) for row in found]
+    if options.json:
+        print(json.dumps({"machine": machine(), "rows": [row.to_dict() for row in rows]}, indent=2))
+    else:
+        print(", ".join(f"{name} {value}" for name, value in machine().items()), table(rows), sep="\n\n")
+        for samples in options.samples:
+            told = ", ".join(f"{name} {sent:,}" for name, sent in _bytes(samples, options.ranks).items())
+            print(f"\nbytes that a rank sends, of {samples:,} samples: {told}")
+    return 0
+
+
+def _bytes(samples: int, ranks: int) -> dict[str, int]:
+    twice = 2 * (ranks - 1) / ranks
+    return {"the exchange": round(twice * 2 * -(-samples // 8)), "a byte a sample": round(twice * samples)}
+
+
+def _rank(rank: int, folder: Path, ranks: int, sizes: list[int], repeats: int) -> None:
+    """Be a rank of the group; the first one writes down the times."""
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks, timeout=timedelta(minutes=2))
+    rows = [row for samples in sizes for row in _rows(samples, rank, ranks, repeats)]
+    if rank == 0:
+        (folder / "times.json").write_text(json.dumps(rows))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _rows(samples: int, rank: int, ranks: int, repeats: int) -> Iterator[dict[str, Any]]:
+    pruner = Pruner(samples, Schedule(2, 2, 1, 1, 1), prune=0.25, policy=DroppingCount())
+    adapter, tally = Ranks(pruner, []), Tally(samples)
+    ids = np.arange(rank, samples, ranks)
+    tally.add(ids, np.random.default_rng(rank).random(ids.size) < 0.4)
+    packed, byte = tally.packed.copy(), torch.zeros(samples, dtype=torch.uint8)
+
+    def exchange() -> None:
+        adapter.meet([0.0, 1.0, 2.0], None)
+        adapter.merge(tally, {})
+
+    def run(call: Callable[[], object], clock: Callable[[], float] = perf_counter) -> Callable[[], float]:
+        def timed() -> float:
+            tally.packed[:] = packed
+            dist.barrier()
+            started = clock()
+            call()
+            return 1e3 * (clock() - started)
+
+        return timed
+
+    def row(part: str, ours: list[float], **more: Any) -> dict[str, Any]:
+        return {"part": f"{part}, {ranks} ranks", "samples": samples, "batch": None, "unit": "ms", "times": ours} | more
+
+    times = alternate({"ours": run(exchange), "all_reduce of uint8": run(lambda: dist.all_reduce(byte))}, repeats)
+    yield row("exchange", times.pop("ours"), peers=times, goal=GOALS.get(samples) if ranks == 2 else None)
+
+    waiting = WaitingLosses.none(SharedBatches(BATCH, True), samples)
+    waiting.losses[ids] = np.random.default_rng(rank).random(ids.size)
+    epoch = pruner.begin_epoch()
+    means = run(lambda: waiting.settle(epoch, adapter.add_up).hits(0.0), process_time)
+    times = alternate({"ours": means}, min(FEW, repeats))
+    yield row(f"means of global batches of {BATCH}", times["ours"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""What is needed where several processes train one run together."""

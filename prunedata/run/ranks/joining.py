@@ -1,0 +1,136 @@
+"""What several processes observed of an epoch, joined: every sample that one of them saw counts once."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from prunedata.checks import shown
+from prunedata.errors import PrunedataError
+from prunedata.run.counts import Tally
+from prunedata.store.state import RunState
+from prunedata.types import Array, Arrays
+
+__all__ = ["join", "joined"]
+
+OPEN = "open-"
+"""Before the names of arrays as the open epoch has changed them."""
+
+
+def join(tally: Tally, arrays: Arrays, either: Callable[[Array], Array], largest: Callable[[Array], Array]) -> None:
+    """Join an epoch's tally and the policies' arrays with those of other processes, in place.
+
+    A sample that several have seen, as one that pads a share, counts once: it is hit if one of them hit it, and of
+    what they keep of it the largest holds.
+
+    Parameters
+    ----------
+    tally : Tally
+    arrays : dict of ndarray, shape (samples,)
+    either : callable
+        Given :meth:`Tally.bits`, an array of uint8, returns which bits are set in any of the processes.
+    largest : callable
+        Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
+        all processes. Called as often and with the same dtypes in each of them.
+    """
+    seen = tally.packed != 0
+    tally.take(either(tally.bits()))
+    for array in arrays.values():
+        np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
+
+
+def _of_seen(array: Array, seen: Array) -> Array:
+    """What a process keeps of the samples that it saw, and the least value for others."""
+    if array.dtype.kind == "f":
+        return np.where(seen, array, array.dtype.type(-np.inf))
+    return np.where(seen, array.astype(np.int64), np.iinfo(np.int64).min)
+
+
+def joined(states: Iterable[RunState]) -> RunState:
+    """Return what the processes of a run have saved, one state each, as the state of one process.
+
+    Any number of processes can go on from it. States are taken one by one, so that an iterator over many needs the
+    memory of two.
+
+    Raises
+    ------
+    PrunedataError
+        If they are not the states of all processes of one run, each once and saved at one moment.
+    """
+    whole: RunState | None = None
+    ranks: list[int] = []
+    excused: list[int] = []
+    for state in states:
+        ranks.append(state.rank)
+        excused.append(state.excused - state.left_out)
+        if whole is None:
+            whole = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
+            continue
+        _check_alike(whole, state, len(ranks) - 1)
+        if state.open:
+            whole = _with(whole, state)
+    if whole is None:
+        raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
+    if whole.open and sorted(ranks) != list(range(whole.processes)):
+        raise PrunedataError(
+            f"Expected the states of all {whole.processes} ranks, as each has saved what it observed of epoch "
+            f"{whole.epoch}. Got {_named(ranks)}: load_state_dict() takes a list of them, [state of rank 0, ...]."
+        )
+    if not whole.open:
+        return whole
+    # Each loader knows what the loaders of all processes leave out, and each loop only what it excuses itself.
+    return replace(whole, rank=0, processes=1, left_out=0, excused=whole.left_out + sum(excused))
+
+
+def _check_alike(first: RunState, state: RunState, place: int) -> None:
+    """Raise unless two states are of one run, at one place of it."""
+    fields = ("run", "schedule", "epoch", "open", "processes", "shared")
+    differ = [name for name in fields if getattr(first, name) != getattr(state, name)]
+    changing = {"tally"} | {name for name in first.arrays if name.startswith(OPEN)} if first.open else set()
+    names = (first.arrays.keys() | state.arrays.keys()) - changing
+    differ += [name for name in sorted(names) if not _same(first.arrays.get(name), state.arrays.get(name))]
+    if differ:
+        about = ", ".join(
+            f"{name} {shown(getattr(first, name))} and {shown(getattr(state, name))}" if name in fields else name
+            for name in differ
+        )
+        raise PrunedataError(
+            f"Expected states that the ranks of one run saved at one moment. Got states number 0 and {place} that "
+            f"differ in {about}."
+        )
+
+
+def _same(one: Array | None, other: Array | None) -> bool:
+    return one is not None and other is not None and one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def _with(whole: RunState, state: RunState) -> RunState:
+    """What two of the processes know together."""
+    tallies = []
+    for one in (whole, state):
+        one.check_arrays({"tally": np.dtype("<u4")})
+        tallies.append(Tally(one.samples))
+        tallies[-1].packed[:] = one.arrays["tally"]
+    ours, theirs = tallies
+    arrays = {name: whole.arrays[name].copy() for name in whole.arrays if name.startswith(OPEN)}
+    others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
+    join(ours, arrays, lambda bits: bits | theirs.bits(), lambda values: np.maximum(values, next(others)))
+    meter = {
+        "seconds": max(whole.meter["seconds"], state.meter["seconds"]),
+        "overhead": max(whole.meter["overhead"], state.meter["overhead"]),
+        "loss_sum": whole.meter["loss_sum"] + state.meter["loss_sum"],
+        "visits": sum(one.meter.get("visits", one.observed) for one in (whole, state)),
+    }
+    return replace(
+        whole,
+        complete=whole.complete and state.complete,
+        left_out=max(whole.left_out, state.left_out),
+        observed=ours.observed,
+        meter=meter,
+        arrays=whole.arrays | arrays | {"tally": ours.packed},
+    )
+
+
+def _named(ranks: list[int]) -> str:
+    names = ", ".join(map(str, sorted(ranks)[:8]))
+    return f"that of rank {names}" if len(ranks) == 1 else f"those of the ranks {names}{', ...' * (len(ranks) > 8)}"

@@ -1,0 +1,95 @@
+"""A real process is killed among others: they say which one it was, and any number of ranks goes on exactly."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from functools import partial
+
+import pytest
+import torch
+
+from prunedata import PrunedataError
+from prunedata.adapters.torch import name_lost_ranks
+from tests.adapters.ranks import group
+from tests.adapters.ranks_training import Trained
+
+WORLD, VICTIM = 3, 1
+SAVED, KILLED = 12, 14
+"""Batches after which all ranks save their states, and those after which one is killed. The first epoch has 9."""
+SECONDS = 3
+
+
+def save(folder, rank, trained, steps):
+    if steps == SAVED:
+        state = {"model": trained.plain.state_dict(), "pruner": trained.pruner.state_dict()}
+        torch.save(state, folder / f"saved-{rank}.pt")
+    if steps == KILLED and rank == VICTIM:
+        (folder / "ready").write_text("kill me")
+        time.sleep(100)
+
+
+def train(rank, folder):
+    """Say what a rank is told that survives another."""
+    told = "nothing"
+    try:
+        with group(rank, folder, world=WORLD, timeout=30):
+            trained = Trained(rank, WORLD)
+            try:
+                with name_lost_ranks(SECONDS):
+                    trained.go(after_step=partial(save, folder, rank))
+            except PrunedataError as error:
+                told, failed = str(error), time.time()
+                (folder / f"told-{rank}.json").write_text(json.dumps([told, failed]))
+                raise
+    finally:
+        os._exit(3)  # the group cannot be taken down in good order any more
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """A folder in which three ranks have trained, one of which was killed, and when that was."""
+    folder = tmp_path_factory.mktemp("killed")
+    context = multiprocessing.get_context("spawn")
+    ranks = [context.Process(target=train, args=(rank, folder)) for rank in range(WORLD)]
+    for rank in ranks:
+        rank.start()
+    for _ in range(3600):
+        if (folder / "ready").exists() or ranks[VICTIM].exitcode is not None:
+            break
+        time.sleep(0.05)
+    os.kill(ranks[VICTIM].pid, signal.SIGKILL)
+    at = time.time()
+    for rank in ranks:
+        rank.join(100)
+        rank.kill()
+    assert ranks[VICTIM].exitcode == -signal.SIGKILL
+    return folder, at
+
+
+def test_those_that_are_left_name_the_one_that_was_killed(killed):
+    folder, at = killed
+    for rank in {*range(WORLD)} - {VICTIM}:
+        told, when = json.loads((folder / f"told-{rank}.json").read_text())
+        assert "Expected all 3 ranks to train. Got no answer from rank 1 within 3 s" in told
+        assert when - at < 30 + SECONDS  # the group's timeout, and the time for an answer
+
+
+def test_another_number_of_ranks_goes_on_exactly(killed):
+    folder, _ = killed
+    one, rest = Trained(0, 1).go().found(), Trained(0, 1)
+    saved = [torch.load(folder / f"saved-{each}.pt", weights_only=True) for each in range(WORLD)]
+    rest.plain.load_state_dict(saved[0]["model"])
+    rest.pruner.load_state_dict([each["pruner"] for each in saved])
+    found = rest.go().found()
+    for name in ("visits", "observed", "arrays", "lengths"):
+        assert found[name] == one[name]
+    assert found["counts"][-1] == one["counts"][-1]
+    assert found["weights"] == pytest.approx(one["weights"], abs=1e-9)
+    assert len(found["log"][0]["batches"]) == len(one["log"][1]["batches"]) - (SAVED - 9)
+
+
+def test_an_error_that_is_none_of_the_groups_is_passed_on():
+    with pytest.raises(RuntimeError, match="of my own"), name_lost_ranks():
+        raise RuntimeError("of my own")

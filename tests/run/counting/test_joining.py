@@ -1,0 +1,245 @@
+"""What several processes had observed of an epoch, joined: the state of one process that had observed it all."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import Adapter, Delivery, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
+from prunedata.run.counts import Tally
+from prunedata.run.epoch import Epoch
+from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
+
+SAMPLES = 24
+SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
+
+
+class Rank(Adapter):
+    """This process is one of several. Nothing is merged, as no epoch ends here."""
+
+    key = "rank"
+
+    def __init__(self, rank, processes):
+        self.rank, self.processes = rank, processes
+
+
+def make(rank=0, processes=1, **options):
+    run = Pruner(SAMPLES, SCHEDULE, **{"prune": 6, "policy": RunningLoss(), **options})
+    if processes > 1:
+        run.attach(Rank(rank, processes))
+    return run
+
+
+def part(rank, processes, ids, losses, sizes=None, **options):
+    run = make(rank, processes, **options)
+    run.begin_epoch()
+    for batch in np.split(ids, [] if sizes is None else np.cumsum(sizes)):
+        run.observe(batch, losses[batch])
+    return run
+
+
+@given(st.data(), st.integers(1, 5), st.floats(0, 1))
+def test_shares_that_were_observed_anywhere_are_observed_by_all_who_load_them(data, processes, seen):
+    """A sample on several ranks, as padding repeats some, counts once; a rank may have observed nothing."""
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    losses = random.random(SAMPLES)
+    shares = [np.flatnonzero(random.random(SAMPLES) < seen / processes) for _ in range(processes)]
+    runs = [part(rank, processes, ids, losses, [len(ids) // 2]) for rank, ids in enumerate(shares)]
+    states = [run.state_dict() for run in runs]
+    order = data.draw(st.permutations(states))
+
+    whole = make()
+    whole.load_state_dict(iter(order))
+    epoch = whole.begin_epoch()
+    anywhere = np.zeros(SAMPLES, bool)
+    anywhere[np.concatenate(shares)] = True
+    assert np.array_equal(epoch.remaining, epoch.keep & ~anywhere)
+    hits = np.maximum.reduce([run.counts for run in runs])
+    assert np.array_equal(whole.counts, hits)
+    rest = np.flatnonzero(epoch.remaining)
+    whole.observe(rest, losses[rest])
+    whole.end_epoch()
+    assert whole.visits.tolist() == [1] * SAMPLES
+    assert whole.history[0]["observed"] == SAMPLES
+    total = sum(losses[ids].sum() for ids in [*shares, rest])
+    assert whole.history[0]["mean_loss"] == pytest.approx(total / sum(map(len, [*shares, rest])))
+
+
+def test_policies_keep_what_each_process_had_seen():
+    losses = np.linspace(-1, 2, SAMPLES)
+    runs = [part(rank, 3, np.arange(rank, SAMPLES, 3), losses) for rank in range(3)]
+    whole = make()
+    whole.load_state_dict([run.state_dict() for run in runs])
+    whole.begin_epoch()
+    whole.end_epoch()
+    (name,) = whole.arrays
+    for rank, run in enumerate(runs):
+        run.excuse(SAMPLES)
+        run.end_epoch()
+        assert np.array_equal(whole.arrays[name][rank::3], run.arrays[name][rank::3])
+    assert (whole.arrays[name] < 0).any()  # of a sample that a rank has not seen, its zero would be the larger
+
+
+def test_the_joined_state_can_be_saved_again_and_joined_again():
+    losses = np.arange(float(SAMPLES))
+    first = [part(rank, 2, np.arange(rank, 12, 2), losses).state_dict() for rank in range(2)]
+    runs = []
+    for rank in range(3):
+        runs.append(make(rank, 3))
+        runs[-1].load_state_dict(first)
+        runs[-1].begin_epoch()
+        ids = np.arange(12 + rank, 21, 3)
+        runs[-1].observe(ids, losses[ids])
+    whole = make()
+    whole.load_state_dict([run.state_dict() for run in runs])
+    assert np.flatnonzero(whole.begin_epoch().remaining).tolist() == [21, 22, 23]
+    whole.observe(np.arange(21, 24), losses[21:])
+    whole.end_epoch()
+    assert whole.history[0]["mean_loss"] == losses.mean()
+
+
+def test_between_epochs_all_states_say_the_same():
+    run = part(0, 1, np.arange(SAMPLES), np.arange(float(SAMPLES)))
+    run.end_epoch()
+    again = make()
+    again.load_state_dict([run.state_dict()] * 3)
+    assert again.next_epoch == 1
+    assert again.counts.tolist() == run.counts.tolist()
+
+
+class Loader(Rank):
+    """A rank whose loader leaves the last two samples out, as those of all ranks do."""
+
+    def begin_epoch(self, epoch):
+        self.delivery = Delivery(0, left_out=2)
+        self.delivery.end()
+
+
+@pytest.mark.parametrize(("excused", "enough"), [((2, 4), True), ((6, 0), True), ((5, 0), False), ((3, 2), False)])
+def test_what_each_process_excused_counts_for_all(excused, enough):
+    """8 samples are missing, of which the loaders leave out 2."""
+    states = []
+    for rank, number in enumerate(excused):
+        run = make()
+        run.attach(Loader(rank, 2))
+        run.begin_epoch()
+        run.observe(np.arange(rank, 16, 2), np.arange(8.0))
+        run.excuse(number)
+        states.append(run.state_dict())
+    whole = make()
+    whole.load_state_dict(states)
+    if enough:
+        whole.end_epoch()
+        assert whole.next_epoch == 1
+    else:
+        with pytest.raises(SkippedSamples, match="Got 1 that were not"):
+            whole.end_epoch()
+
+
+@given(st.data(), st.integers(0, 70), st.integers(1, 5))
+def test_bits_say_who_was_seen_and_hit_on_any_rank(data, samples, ranks):
+    """Also where a sample was visited and hit often, on several ranks or on none, and a rank saw nothing."""
+    tallies, seen, hit = [], np.zeros(samples, bool), np.zeros(samples, bool)
+    some = st.lists(st.tuples(st.integers(0, max(0, samples - 1)), st.booleans()), max_size=60 if samples else 0)
+    for _ in range(ranks):
+        tallies.append(Tally(samples))
+        for number, was_hit in data.draw(some):
+            times = data.draw(st.sampled_from([1, 2, 300, 65_535]))
+            if int(tallies[-1].visits[number]) + times <= Tally.LIMIT:
+                tallies[-1].packed[number] += np.uint32(times * (1 + was_hit * 65536))
+                seen[number], hit[number] = True, hit[number] or was_hit
+    bits = np.bitwise_or.reduce([tally.bits() for tally in tallies])
+    assert bits.size == 2 * -(-samples // 8)
+    for tally in tallies:
+        tally.take(bits)
+        assert tally.visits.tolist() == seen.tolist()
+        assert tally.hits.tolist() == hit.tolist()
+        assert tally.observed == seen.sum()
+
+
+@given(st.data(), st.integers(1, 60), st.integers(1, 4), st.integers(1, 20), st.sampled_from([0.0, 0.3]))
+def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, ranks, size, tolerance):
+    """By plain loops; some samples are pruned, some are not observed, and a rank may have none."""
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    keep, losses = random.random(samples) < 0.8, random.integers(-4, 9, samples) / 4
+    epoch = Epoch(3, True, keep, int(keep.sum()), keep, 7)
+    shared = SharedBatches(size, data.draw(st.booleans()))
+    owner = random.integers(-1, ranks, samples)  # -1: not observed
+    order = np.concatenate([np.zeros(0, int), *epoch.order(shuffle=shared.shuffle)])
+    batches = [order[first : first + size] for first in range(0, order.size, size)] + [np.flatnonzero(~keep)]
+    hits, means = np.zeros(samples, bool), {}
+    for batch in (each[owner[each] >= 0] for each in batches):
+        if batch.size:
+            mean = sum(losses[batch].tolist()) / batch.size
+            hits[batch] = losses[batch] > mean + tolerance * abs(mean)
+            means |= dict.fromkeys(batch.tolist(), mean)
+
+    sums = []
+
+    def settle(rank, add_up):
+        waiting = WaitingLosses.none(shared, samples)
+        waiting.losses[owner == rank] = losses[owner == rank]
+        return waiting.settle(epoch, add_up)
+
+    for rank in range(ranks):
+        settle(rank, lambda own: sums.append(own) or own)
+    for rank in range(ranks):
+        settled = settle(rank, lambda own: sum(sums))
+        assert sorted(settled.ids.tolist()) == np.flatnonzero(owner == rank).tolist()
+        assert settled.losses.tolist() == losses[settled.ids].tolist()
+        assert settled.hits(tolerance).tolist() == hits[settled.ids].tolist()
+        assert np.repeat(settled.means, settled.sizes).tolist() == [means[number] for number in settled.ids.tolist()]
+
+
+class TestRefused:
+    def states(self, processes=3):
+        losses = np.arange(float(SAMPLES))
+        return [part(rank, processes, np.arange(rank, 12, 3), losses).state_dict() for rank in range(processes)]
+
+    @pytest.mark.parametrize(
+        ("which", "told"),
+        [([0, 1], "those of the ranks 0, 1"), ([1], "that of rank 1"), ([0, 1, 1], "those of the ranks 0, 1, 1")],
+        ids=str,
+    )
+    def test_some_of_the_states(self, which, told):
+        states = self.states()
+        with pytest.raises(PrunedataError, match=f"Expected the states of all 3 ranks.*Got {told}: load_state_dict"):
+            make().load_state_dict([states[rank] for rank in which])
+
+    def test_one_state_alone_when_it_is_gone_on_with(self):
+        run = make()
+        run.load_state_dict(self.states()[1])
+        with pytest.raises(PrunedataError, match=r"with 3 processes.*Got 1 and the state of rank 1 alone: give load_s"):
+            run.begin_epoch()
+        assert run.state_dict()["state"]["rank"] == 1  # it is what it was, and may be saved
+
+    def test_states_of_different_moments(self):
+        states = self.states(2)
+        other = part(1, 2, np.arange(SAMPLES), np.ones(SAMPLES), seed=8).state_dict()
+        with pytest.raises(PrunedataError, match=r"one run saved at one moment.*number 0 and 1 that differ in run"):
+            make().load_state_dict([states[0], other])
+        later = make(1, 2)
+        later.load_state_dict([states[0], states[1]])
+        later.begin_epoch()
+        later.excuse(SAMPLES)
+        later.end_epoch()
+        later.begin_epoch()
+        with pytest.raises(PrunedataError, match=r"differ in epoch 0 and 1, counts, .*visits"):
+            make().load_state_dict([states[0], later.state_dict()])
+
+    def test_a_rank_beyond_the_processes(self):
+        state = json.loads(json.dumps(self.states()[0], default=list))
+        state["state"]["rank"] = 3
+        for array in state["arrays"].values():
+            array["data"] = bytes(array["data"])
+        with pytest.raises(PrunedataError, match="the state's rank to be"):
+            make().load_state_dict(state)
+
+    def test_nothing_changes(self):
+        run = part(0, 1, np.arange(5), np.arange(5.0))
+        before = run.state_dict()["arrays"]
+        with pytest.raises(PrunedataError):
+            run.load_state_dict(self.states()[:2])
+        assert run.state_dict()["arrays"] == before
