@@ -50,6 +50,17 @@ def test_exactly_the_highest_are_pruned_and_ties_go_by_hash(counts, seed, epoch,
     assert np.array_equal(counts, before)
 
 
+@given(SEEDS, st.integers(0, 10), st.integers(100, 200))
+def test_samples_that_tie_are_counted_in_every_chunk(seed, few, pruned):
+    """Few of them in the first chunk, and all of the second: a count of one chunk alone is nearly right."""
+    counts = np.zeros(400, dtype=np.uint8)
+    counts[:few], counts[200:] = 1, 1
+    with pytest.MonkeyPatch.context() as patch:
+        set_chunk(patch, 200)
+        keep = keep_mask(counts, pruned, seed=seed, epoch=1)
+    assert keep.tolist() == plain_keep(counts.tolist(), pruned, seed, 1)
+
+
 @pytest.mark.parametrize("samples", [65_535, 65_536, 65_537, 150_001])
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int64, np.float64])
 def test_more_than_one_chunk_equals_the_plain_sort(samples, kind):

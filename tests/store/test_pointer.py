@@ -133,13 +133,25 @@ def state(**changes):
 
 
 class TestState:
-    @pytest.mark.parametrize("more", [{}, {"advice": {"do": "this"}}, {"rank": 1, "processes": 2, "left_out": 0}])
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {},
+            {"advice": {"do": "this"}},
+            {"rank": 1, "processes": 2, "left_out": 1},
+            {"shared": {"size": 8, "shuffle": True}},
+        ],
+    )
     def test_it_goes_through_json(self, more):
         plain = state(**more).to_json()
         assert plain == PLAIN_STATE | more
         again = RunState.from_json(json.loads(json.dumps(plain)), COUNTS)
         assert again.to_json() == plain
         assert again.arrays == COUNTS
+
+    def test_one_process_alone_is_the_first_and_leaves_nothing_out(self):
+        alone = state()
+        assert (alone.rank, alone.processes, alone.left_out, alone.shared) == (0, 1, 0, None)
 
     def test_the_history_is_a_copy(self):
         plain = state().to_json()
