@@ -2,18 +2,20 @@
 
     python -m benchmarks.distributed model           its Tables 1 and 2 by a model, and what pruning saves
     python -m benchmarks.distributed model --json    a list of objects: table, configuration, study, model
-    python -m benchmarks.distributed train --workers 2 --servers 1 --prune 0.3 --noise 0.4
+    python -m benchmarks.distributed train --mode mixed --workers 2 --replicas 2 --servers 1 --prune 0.3
 
-Figures are images a second. ``train`` needs Ray: workers and parameter servers are actors, each at its own pace, and a
-dealer prunes. It prints one JSON object.
+Figures are images a second. ``train`` trains in one of the study's three modes and prints one JSON object. ``async``
+and ``mixed`` need Ray: replicas and parameter servers are actors, and a dealer prunes.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 
-from benchmarks.common.arguments import positive, share
 from benchmarks.common.on_ray import on_ray
+from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
 from benchmarks.distributed.pruned import markdown_savings
 from benchmarks.distributed.tables import markdown_tables, objects
 
@@ -28,14 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     model = commands.add_parser("model", help="the study's Tables 1 and 2 by a model, and what pruning saves")
     model.add_argument("--json", action="store_true", help="print a list of objects, the tables only")
-    train = commands.add_parser("train", help="train asynchronously on digits, with workers and parameter servers")
-    train.add_argument("--workers", type=positive, default=2, help="default: %(default)s")
-    train.add_argument("--servers", type=positive, default=1, help="each has a part of the weights; default: 1")
-    train.add_argument("--epochs", type=positive, default=6, help="default: %(default)s")
-    train.add_argument("--batch-size", type=positive, default=32, help="default: %(default)s")
-    train.add_argument("--prune", type=share, default=0.0, help="share that pruned epochs leave out; default: none")
-    train.add_argument("--noise", type=share, default=0.0, help="share of labels made wrong; default: none")
-    train.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    train = commands.add_parser("train", help="train in one of the three modes, and print what came of it")
+    add_task(train, "async")
+    add_data(train)
+    train.add_argument("--checkpoint", type=Path, help="file to save the run in, and to go on from if it exists")
     options = parser.parse_args(arguments)
     if options.command == "train":
         return _train(options)
@@ -47,12 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from benchmarks.distributed.asynchronous import AsyncRun, train_async  # noqa: PLC0415 (Ray and torch take seconds)
+    from benchmarks.distributed.training.modes import train  # noqa: PLC0415 (Ray and torch take seconds)
 
-    given = {name: value for name, value in vars(options).items() if name != "command"}
-    with on_ray():
-        found = train_async(AsyncRun(**given))
-    print(json.dumps(found, indent=2))
+    task = task_of(options)
+    with nullcontext() if task.mode == "sync" else on_ray():
+        found = train(task, data_of(options), options.checkpoint)
+    print(json.dumps(found | {"curve": None}, indent=2))
     return 0
 
 
