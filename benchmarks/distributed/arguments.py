@@ -40,8 +40,19 @@ def add_task(parser: argparse.ArgumentParser, mode: str | None = None) -> None:
     parser.add_argument("--weights", help="file of a state_dict to start from")
     parser.add_argument("--learning-rate", type=float, default=0.1, help="default: %(default)s, the study's")
     parser.add_argument("--overlap", action="store_true", help="let a gradient travel while the next is computed")
+    parser.add_argument(
+        "--backup", type=int, metavar="K", help="of sync: servers drop the gradients of the slowest K replicas"
+    )
+    parser.add_argument(
+        "--slow", type=_slow, metavar="RANK:SECONDS", help="slow each step of a replica by so much on purpose"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--within", type=float, default=60.0, help="seconds to wait for a process; default: 60")
+
+
+def _slow(text: str) -> tuple[int, float]:
+    rank, _, seconds = text.partition(":")
+    return int(rank), float(seconds)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

@@ -23,9 +23,12 @@ from benchmarks.distributed.training.rmsprop import RMSProp
 from benchmarks.distributed.training.task import Training
 from benchmarks.distributed.training.team import Team, Whole
 from prunedata import Pruner
-from prunedata.adapters.torch.ranks import Ranks
+from prunedata.adapters.torch.run import TorchRun
 
 __all__ = ["RankFailed", "Started", "train_in_step"]
+
+SOON = 3.0
+"""Seconds in which the other ranks notice that one is gone."""
 
 Started = Callable[[dict[str, int]], None]
 """Is told the name and the process id of all that train, once they do."""
@@ -55,7 +58,7 @@ def train_in_step(
     Raises
     ------
     RankFailed
-        Naming the rank, at most ``task.within`` seconds after it stopped answering.
+        Naming the rank: soon after it was killed, or ``task.within`` seconds after it stopped answering.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # imported once, and not in each rank
@@ -71,7 +74,7 @@ def train_in_step(
                 while not (left / "begun").exists() and all(rank.exitcode is None for rank in ranks):
                     time.sleep(0.01)
                 started({f"rank {place}": rank.pid for place, rank in enumerate(ranks)})
-            _wait_for(ranks, task.within)
+            _wait_for(ranks)
         finally:
             for rank in ranks:
                 rank.kill()
@@ -80,7 +83,7 @@ def train_in_step(
     return facts_of(task, data, done.visits, [done.told], started=done.started, accuracy=done.accuracy, staleness=[])
 
 
-def _wait_for(ranks: list[Any], within: float) -> None:
+def _wait_for(ranks: list[Any]) -> None:
     """Return when all ranks are done. Raise if one fails, naming the one because of which the others do."""
     running = {rank.sentinel: rank for rank in ranks}
     while running:
@@ -88,7 +91,7 @@ def _wait_for(ranks: list[Any], within: float) -> None:
             rank = running.pop(sentinel)
             rank.join()
             if rank.exitcode:
-                end = time.monotonic() + within
+                end = time.monotonic() + SOON  # the others fail of it, but for one that hangs
                 while running and (left := end - time.monotonic()) > 0:
                     for other in wait(list(running), timeout=left):
                         running.pop(other).join()
@@ -113,8 +116,7 @@ def _rank(task: Training, data: Data, rank: int, folder: Path, checkpoint: Path 
     store = FileStore(str(folder / "meeting"), task.team) if task.team > 1 else None
     replica, team = Replica(task, data, rank), Team(rank, task.team, store, task.within)
     pruner = task.pruner(len(data.train), data.classes)
-    if task.team > 1:
-        pruner.attach(Ranks(pruner))
+    TorchRun(pruner).join()  # the ranks merge what they observe, at the end of each epoch
     optimiser = RMSProp(replica.weights(), task.learning_rate)
     held = Checkpoint.load(checkpoint) if checkpoint else None
     if held is not None:

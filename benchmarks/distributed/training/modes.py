@@ -11,8 +11,8 @@ __all__ = ["train"]
 
 
 def train(task: Training, data: Data, checkpoint: Path | None = None, started: Started | None = None) -> dict[str, Any]:
-    """Train, and return the facts of the run: plain values. ``async`` and ``mixed`` need Ray to run."""
-    if task.mode == "sync":
+    """Train, and return the facts of the run: plain values. All but ``sync`` without backups need Ray to run."""
+    if not task.served:
         return train_in_step(task, data, checkpoint, started)
     from benchmarks.distributed.training.own_pace import train_at_own_pace  # noqa: PLC0415 (sync needs no Ray)
 

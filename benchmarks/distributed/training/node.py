@@ -39,8 +39,8 @@ class NodeReplica:
     All replicas of a node are on one machine.
     """
 
-    def __init__(self, task: Training, data: Data, rank: int) -> None:
-        self._task, self._replica = task, Replica(task, data, rank)
+    def __init__(self, task: Training, data: Data, node: int, rank: int) -> None:
+        self._task, self._replica = task, Replica(task, data, node * task.team + rank)
         self._store: TCPStore | None
         self._rank, self._store = rank, None
         self._told = Told(parts=self._replica.parts.seconds)
@@ -80,7 +80,8 @@ class NodeReplica:
             self._together(*item, weights)
 
     def _lead(self, beside: ThreadPoolExecutor, name: int, dealer: RayDealer, servers: Servers) -> None:
-        parts, last, pulled = self._replica.parts, None, None
+        parts, waits = self._replica.parts, self._task.backup is not None
+        last = pulled = pushed = None
         ahead = beside.submit(self._next, dealer, name)
         while True:
             with parts("wait"):
@@ -88,6 +89,8 @@ class NodeReplica:
             if item is None or isinstance(item, Wait):
                 self._report(dealer, last)
                 last = pulled = None
+                if waits:
+                    servers.rest(name, True)
                 if item is None:
                     return
                 with parts("wait"):
@@ -97,13 +100,16 @@ class NodeReplica:
                 continue
             deal, whole, batch = item
             with parts("exchange"):
-                weights, versions = pulled or servers.pull()
+                if waits:
+                    servers.rest(name, False)
+                weights, versions = pulled or servers.pull(pushed if waits else None)
             gradient, losses = self._together(whole, batch, weights)
             self._report(dealer, last)
             with parts("exchange"):
                 # A server takes a worker's calls in turn: weights asked for after the push would wait for it.
                 pulled = servers.pull() if self._task.overlap else None
-                last = InFlight(deal, losses, versions, servers.push(gradient, versions))
+                last = InFlight(deal, losses, versions, servers.push(gradient, versions, len(losses)))
+                pushed = versions
             self._told.curve.append((time.time(), float(losses.mean()), len(losses)))
             if not self._task.overlap:
                 self._report(dealer, last)

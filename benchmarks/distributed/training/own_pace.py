@@ -1,4 +1,4 @@
-"""``async`` and ``mixed``: workers at their own pace in Ray actors, parameter servers, and a dealer that prunes."""
+"""Workers in Ray actors, parameter servers, and a dealer that prunes: ``async``, ``mixed``, ``sync`` with backups."""
 
 import os
 import time
@@ -14,8 +14,9 @@ from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.in_step import Started
 from benchmarks.distributed.training.node import NodeReplica
 from benchmarks.distributed.training.placement import Places, placed
+from benchmarks.distributed.training.quorum import QuorumServer
 from benchmarks.distributed.training.replica import Replica
-from benchmarks.distributed.training.servers import Servers
+from benchmarks.distributed.training.servers import Servers, WeightServer
 from benchmarks.distributed.training.task import Training
 from prunedata.adapters.ray import RayDealer, serve
 
@@ -35,7 +36,7 @@ class Node:
     def __init__(self, task: Training, data: Any, places: Places, number: int) -> None:
         actor: Any = ray.remote(NodeReplica).options(**places.worker(number))
         self.number = number
-        self.actors = [actor.remote(task, data, rank) for rank in range(task.replicas)]
+        self.actors = [actor.remote(task, data, number, rank) for rank in range(task.team)]
         port = ray.get(self.actors[0].meeting.remote())
         ray.get([replica.join.remote(port) for replica in self.actors])
 
@@ -90,7 +91,8 @@ def train_at_own_pace(
     samples, classes, given = len(data.train), data.classes, ray.put(data)
     with placed(task) as places:
         options = [places.server(number) for number in range(task.servers)]
-        servers = Servers(weights, task.servers, held.average if held else None, task.learning_rate, options)
+        kind: Any = (WeightServer, ()) if task.backup is None else (QuorumServer, (task.nodes, task.backup))
+        servers = Servers(weights, task.servers, held.average if held else None, task.learning_rate, options, kind)
         dealer = serve(
             lambda: task.pruner(samples, classes),
             task.team_batch,
@@ -99,16 +101,18 @@ def train_at_own_pace(
         )
         if held is not None:
             dealer.load_state_dict(held.run)
-        nodes = [Node(task, given, places, number) for number in range(task.workers)]
+        nodes = [Node(task, given, places, number) for number in range(task.nodes)]
         try:
             if started is not None:
                 started(_processes(nodes, servers, dealer))
             begun = time.time()
             for node in nodes:
                 node.start(dealer, servers)
-            told, lost = _watch(nodes, dealer, servers, checkpoint)
-            model.load_weights(servers.pull()[0])
+            told, lost = _watch(nodes, dealer, servers, checkpoint, task.backup is not None)
+            weights, versions = servers.pull()
+            model.load_weights(weights)
             model.load_buffers(told[0].buffers)
+            dropped = 0 if task.backup is None else servers.dropped()
             staleness, seconds = servers.staleness(), sum(servers.seconds())
             visits = dealer.ask(lambda pruner: [record["observed"] for record in pruner.history])
         finally:
@@ -117,9 +121,18 @@ def train_at_own_pace(
             for actor in servers.actors:
                 ray.kill(actor)
     facts = facts_of(
-        task, data, visits, told, started=begun, accuracy=model.accuracy(), staleness=staleness, workers_lost=lost
+        task,
+        data,
+        visits,
+        told,
+        started=begun,
+        accuracy=model.accuracy(),
+        staleness=staleness,
+        workers_lost=lost,
+        dropped=dropped,
     )
     facts["parts"]["update"] = seconds / max(1, facts["updates"])
+    facts["updates"] = versions[0]
     return facts
 
 
@@ -135,7 +148,7 @@ def _processes(nodes: list[Node], servers: Servers, dealer: RayDealer) -> dict[s
 
 
 def _watch(
-    nodes: list[Node], dealer: RayDealer, servers: Servers, checkpoint: Path | None
+    nodes: list[Node], dealer: RayDealer, servers: Servers, checkpoint: Path | None, waits: bool
 ) -> tuple[list[Told], list[int]]:
     """Wait for all; return what those told that finished, and the numbers of those that died."""
     running = {end: node for node in nodes for end in node.ends}
@@ -148,6 +161,8 @@ def _watch(
             if one is None:
                 node.stop()
                 lost.append(node.number)
+                if waits:
+                    servers.rest(node.number, True)
             else:
                 told.append(one)
         if checkpoint is not None and dealer.is_epoch_done:

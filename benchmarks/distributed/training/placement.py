@@ -29,7 +29,7 @@ class Places:
 
     def server(self, number: int) -> dict[str, Any]:
         """Of a server: on the node of a worker, or on its own."""
-        workers = self._task.workers
+        workers = self._task.nodes
         return self._on(number % workers if self._task.placement == "shared" else workers + number)
 
     def _on(self, node: int) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Places:
 @contextmanager
 def placed(task: Training) -> Iterator[Places]:
     """Reserve the nodes of a task, and give them back."""
-    nodes = task.workers + (task.servers if task.placement == "dedicated" else 0)
+    nodes = task.nodes + (task.servers if task.placement == "dedicated" else 0)
     group = placement_group([{"CPU": CPU}] * nodes, strategy="SPREAD")
     try:
         ray.get(group.ready(), timeout=task.within)

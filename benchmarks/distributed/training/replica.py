@@ -1,5 +1,6 @@
 """A replica of the model: it makes batches, and gradients of them."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ Batch = tuple[Tensor, Tensor]
 class Replica:
     """A replica of the model, on a GPU if there is one. Its weights come from outside.
 
+    ``rank`` counts the replicas of all workers.
+
     Batch norm's running statistics stay in each replica, and take no part in training. Those of the first are tested
     with.
     """
@@ -33,6 +36,7 @@ class Replica:
         self._device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
         self._model = task.build(data).to(self._device)
         self._data, self._task, self._rank = data, task, rank
+        self._slowed = task.slow[1] if task.slow is not None and task.slow[0] == rank else 0.0
         self.parts = Parts()
 
     def weights(self) -> Vector:
@@ -75,6 +79,7 @@ class Replica:
         if not len(labels):
             return np.zeros(sum(one.numel() for one in parameters), np.float32), np.zeros(0, np.float32)
         with self.parts("forward"):
+            time.sleep(self._slowed)
             losses = F.cross_entropy(self._model(images), labels, reduction="none")
             counted = losses if weights is None else losses * torch.from_numpy(weights).to(self._device)
             mean = counted.sum() / size

@@ -30,12 +30,15 @@ class WeightServer:
         self._staleness: Counter[int] = Counter()
         self._seconds = 0.0
 
-    def pull(self) -> tuple[Vector, int]:
-        """The weights, and how many updates they have got."""
+    def pull(self, after: int = -1) -> tuple[Vector, int]:
+        """The weights, and how many updates they have got. Nothing waits for more than ``after``."""
         return self._optimiser.weights, self._version
 
-    def push(self, gradient: Vector, version: int) -> int:
+    def push(self, gradient: Vector, version: int, size: int = 1) -> int:
         """Apply a gradient that weights of such a version made; return the version that it was applied to."""
+        return self._apply(gradient, version)
+
+    def _apply(self, gradient: Vector, version: int) -> int:
         since = perf_counter()
         newest = self._version
         self._optimiser.step(gradient)
@@ -73,6 +76,8 @@ class Servers:
     learning_rate : float
     options : sequence of dict, optional
         Options of each server's actor, which say where it runs.
+    kind : tuple
+        What runs in each process, and its further arguments.
     """
 
     def __init__(
@@ -82,26 +87,36 @@ class Servers:
         average: Vector | None = None,
         learning_rate: float = 0.1,
         options: Sequence[dict[str, Any]] | None = None,
+        kind: tuple[type[WeightServer], tuple[int, ...]] = (WeightServer, ()),
     ) -> None:
-        actor: Any = ray.remote(WeightServer)
+        actor: Any = ray.remote(kind[0])
         parts = np.array_split(weights, servers)
         averages: Sequence[Any] = [None] * servers if average is None else np.array_split(average, servers)
         places = options or [{"num_cpus": 0}] * servers
         self.actors = [
-            actor.options(**place).remote(*given, learning_rate)
+            actor.options(**place).remote(*given, learning_rate, *kind[1])
             for place, *given in zip(places, parts, averages, strict=True)
         ]
 
-    def pull(self) -> tuple[Vector, list[int]]:
-        """All weights, shape (n,), and the version of each server's part."""
-        pulled = self._ask("pull")
+    def pull(self, after: Sequence[int] | None = None) -> tuple[Vector, list[int]]:
+        """All weights, shape (n,), and the version of each server's part: later than ``after``, if servers wait."""
+        asked = zip(self.actors, after or [-1] * len(self.actors), strict=True)
+        pulled = _answers([actor.pull.remote(version) for actor, version in asked])
         return np.concatenate([part for part, _ in pulled]), [version for _, version in pulled]
 
-    def push(self, gradient: Vector, versions: list[int]) -> "Pushed":
-        """Begin to apply a gradient, shape (n,), that weights of these versions made."""
+    def push(self, gradient: Vector, versions: list[int], size: int) -> "Pushed":
+        """Begin to apply a gradient of so many samples, shape (n,), that weights of these versions made."""
         parts = np.array_split(gradient, len(self.actors))
         given = zip(self.actors, parts, versions, strict=True)
-        return Pushed([actor.push.remote(part, version) for actor, part, version in given])
+        return Pushed([actor.push.remote(part, version, size) for actor, part, version in given])
+
+    def rest(self, worker: int, rests: bool) -> None:
+        """Don't wait for a worker that has no batch, or wait again. For servers that wait."""
+        _answers([actor.rest.remote(worker, rests) for actor in self.actors])
+
+    def dropped(self) -> int:
+        """How many gradients came too late, at the first server. For servers that wait."""
+        return int(_answers([self.actors[0].dropped.remote()])[0])
 
     def staleness(self) -> list[dict[int, int]]:
         """How many gradients were how stale, at each server."""

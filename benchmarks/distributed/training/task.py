@@ -54,6 +54,11 @@ class Training:
         Of RMSProp; the default is the study's, as its decay, epsilon and weight decay are.
     overlap : bool
         In ``async`` and ``mixed``, let a gradient travel while the next one is computed: staler by its own update.
+    backup : int, optional
+        Of ``sync``: let parameter servers update when all but so many replicas have sent their gradients, and drop
+        those that come later. Their losses are observed all the same. By default there are no servers.
+    slow : (int, float), optional
+        A replica, counted over all workers, and the seconds by which each of its steps is slowed on purpose.
     seed : int
     within : float
         Seconds after which a process that waits for another one gives up.
@@ -74,6 +79,8 @@ class Training:
     weights: str | None = None
     learning_rate: float = 0.1
     overlap: bool = False
+    backup: int | None = None
+    slow: tuple[int, float] | None = None
     seed: int = 0
     within: float = 60.0
 
@@ -83,10 +90,27 @@ class Training:
         if self.mode == "async" and self.replicas != 1:
             raise ValueError(f"Expected one replica for each worker in async. Got {self.replicas}: that is mixed.")
 
+        if self.mode == "sync" and self.overlap:
+            raise ValueError("Expected overlap in async or mixed. Got sync, where each step needs the one before.")
+        if self.backup is not None and not (self.mode == "sync" and 0 <= self.backup < self.workers * self.replicas):
+            raise ValueError(f"Expected fewer backups than replicas, and mode sync. Got {self}.")
+
+    @property
+    def served(self) -> bool:
+        """Whether there are parameter servers."""
+        return self.mode != "sync" or self.backup is not None
+
+    @property
+    def nodes(self) -> int:
+        """How many push gradients to the servers."""
+        return self.workers if self.mode != "sync" else self.workers * self.replicas
+
     @property
     def team(self) -> int:
-        """Replicas that average their gradients: all in ``sync``, else those of a worker."""
-        return self.workers * self.replicas if self.mode == "sync" else self.replicas
+        """Replicas that average their gradients among themselves, before any server does."""
+        if self.mode == "sync":
+            return 1 if self.served else self.workers * self.replicas
+        return self.replicas
 
     @property
     def team_batch(self) -> int:

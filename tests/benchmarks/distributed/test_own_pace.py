@@ -64,6 +64,16 @@ def test_in_mixed_the_death_of_a_replica_is_that_of_its_worker(tmp_path):
 
 
 @pytest.mark.slow
+def test_with_a_backup_the_slow_replica_is_not_waited_for_and_its_losses_count(tmp_path):
+    task = Training(mode="sync", backup=1, slow=(1, 0.05), epochs=2, prune=0.2)
+    found = train(task, FEW)
+    assert found["visits"] == VISITS[:2]
+    assert found["dropped"] > 0
+    assert found["updates"] + found["dropped"] == 32 + 25
+    assert set(found["staleness"][0]) == {0}  # what is applied was made by the newest weights
+
+
+@pytest.mark.slow
 def test_a_killed_dealer_is_a_clear_error(tmp_path):
     task, file = Training(workers=1, epochs=6, prune=0.2, placement="dedicated"), tmp_path / "file"
     with pytest.raises(DealerDied, match="its process or node died"):

@@ -32,14 +32,14 @@ def standing(run):
     return pruner.standing()
 
 
-def killed(name, checkpoint):
+def killed(name, checkpoint, by=signal.SIGKILL):
     """What kills a process when the first epoch has been saved."""
 
     def started(processes):
         def wait():
             while not checkpoint.exists():
                 time.sleep(0.001)
-            os.kill(processes[name], signal.SIGKILL)
+            os.kill(processes[name], by)
 
         threading.Thread(target=wait, daemon=True).start()
 
@@ -72,6 +72,13 @@ def test_a_killed_rank_is_named_and_the_run_goes_on_exactly(tmp_path):
     assert torch.equal(weights, others)
     assert torch.equal(average, other_average)
     assert standing(run) == standing(other_run)
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named(tmp_path):
+    stopped = killed("rank 1", tmp_path / "file", signal.SIGSTOP)
+    with pytest.raises(RankFailed, match="Got fewer: rank 1 does not answer"):
+        train(replace(TASK, within=4.0), FEW, tmp_path / "file", stopped)
 
 
 def test_a_run_that_is_done_already_says_so_by_no_updates(tmp_path, capsys):
