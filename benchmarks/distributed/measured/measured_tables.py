@@ -10,7 +10,7 @@ from benchmarks.distributed.measured.results import Facts, mean_staleness
 from benchmarks.distributed.tables import ALONE, ROWS
 from benchmarks.distributed.training.parts import PARTS
 
-__all__ = ["backups", "convergence", "learning", "throughput", "where_time_goes"]
+__all__ = ["backups", "convergence", "killings", "learning", "throughput", "where_time_goes"]
 
 
 @dataclass(frozen=True)
@@ -191,3 +191,25 @@ def backups(runs: Iterable[Facts]) -> str:
 def _batches(run: Facts) -> int:
     """Batches of all epochs: each made a gradient."""
     return sum(-(-visits // run["batch"]) for visits in run["visits"])
+
+
+def killings(runs: Iterable[Facts]) -> str:
+    """What came of processes that were killed at random instants, a row for each recorded search."""
+    lines = [
+        [
+            run["mode"],
+            f"{run['workers']} x {run['replicas']}",
+            str(run["cases"]),
+            _counted(run["killed"]),
+            _counted(run["ends"]),
+            f"{run['slowest']:.1f} s",
+            str(len(run["wrong"])),
+        ]
+        for run in runs
+    ]
+    columns = ("mode", "workers x replicas", "runs", "killed", "ended", "slowest error", "wrong")
+    return markdown(columns, lines)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {times}" for name, times in sorted(counts.items()))

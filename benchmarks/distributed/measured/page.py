@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.distributed.measured.measured_tables import backups, convergence, learning, throughput, where_time_goes
+from benchmarks.distributed.measured.measured_tables import (
+    backups,
+    convergence,
+    killings,
+    learning,
+    throughput,
+    where_time_goes,
+)
 from benchmarks.distributed.measured.results import RESULTS, Facts, read
 
 __all__ = ["PAGE", "fill", "tables", "write"]
@@ -40,6 +47,7 @@ def _parts(folder: Path) -> dict[str, str]:
         "throughput": f"{throughput(fast)}\n\n{_made(fast)}",
         "converge": f"{convergence(converged)}\n\n{_made(converged)}",
         "backups": f"{backups(slowed)}\n\n{_made(slowed)}",
+        "kills": killings(read(folder, "kills")),
         "parts": where_time_goes([*trained, *fast]),
     }
 

@@ -6,7 +6,14 @@ import pytest
 
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.measured import results
-from benchmarks.distributed.measured.measured_tables import backups, convergence, learning, throughput, where_time_goes
+from benchmarks.distributed.measured.measured_tables import (
+    backups,
+    convergence,
+    killings,
+    learning,
+    throughput,
+    where_time_goes,
+)
 from benchmarks.distributed.measured.page import PAGE, fill
 from benchmarks.distributed.measured.runs import with_nodes
 from benchmarks.distributed.training.curve import reached
@@ -69,6 +76,12 @@ def test_backups_show_what_was_dropped():
     assert rows(backups([slow])) == [["3", "1", "100 ms", "80", "4", "22 %", "0.500", "1"]]
 
 
+def test_kills_show_who_was_killed_and_what_came_of_it():
+    search = facts(mode="async", replicas=1, cases=3, killed={"server 0": 1, "dealer": 2}, ends={"DealerDied": 2})
+    found = rows(killings([search | {"slowest": 0.25, "wrong": ["case 1"]}]))
+    assert found == [["async", "2 x 1", "3", "dealer 2, server 0 1", "DealerDied 2", "0.2 s", "1"]]
+
+
 @pytest.mark.parametrize("points", [0, 1, 50, 51, 333])
 def test_thinned_curves_keep_their_end_and_are_short(points):
     curve = [[float(number), 1.0] for number in range(points)]
@@ -99,5 +112,5 @@ def test_a_run_is_recorded_with_its_seed_and_hardware(tmp_path, capsys):
 def test_the_page_shows_what_was_recorded():
     page = PAGE.read_text(encoding="utf-8")
     assert fill(page) == page, "python -m benchmarks.distributed tables --write"
-    assert page.count("<!-- table:") == 5
+    assert page.count("<!-- table:") == 6
     assert "| - " in page
