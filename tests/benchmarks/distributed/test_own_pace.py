@@ -48,7 +48,7 @@ def test_async_learns_and_prunes_and_after_a_server_was_killed_it_goes_on(tmp_pa
     found = train(task, FEW, file)
     assert found["visits"] == [*VISITS, 800, 800]
     assert found["updates"] <= 5 * 25  # at least the first epoch was saved
-    assert found["accuracy"] > 0.3
+    assert found["accuracy"] > 0.2
     assert found["workers_lost"] == []
     assert [sum(counts.values()) for counts in found["staleness"]] == [found["updates"]] * 2
     mean = [sum(k * n for k, n in counts.items()) / sum(counts.values()) for counts in found["staleness"]]

@@ -78,7 +78,7 @@ def test_a_killed_rank_is_named_and_the_run_goes_on_exactly(tmp_path):
 def test_a_rank_that_hangs_is_named(tmp_path):
     stopped = killed("rank 1", tmp_path / "file", signal.SIGSTOP)
     with pytest.raises(RankFailed, match="Got fewer: rank 1 does not answer"):
-        train(replace(TASK, within=4.0), FEW, tmp_path / "file", stopped)
+        train(replace(TASK, within=8.0), FEW, tmp_path / "file", stopped)
 
 
 def test_a_run_that_is_done_already_says_so_by_no_updates(tmp_path, capsys):
