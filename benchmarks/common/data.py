@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
@@ -64,6 +63,8 @@ def digits(noise: float = 0.0) -> Data:
 
     1,437 are to train on and 360 to test with; the split is the same in every run.
     """
+    from sklearn.datasets import load_digits  # noqa: PLC0415 (takes a second of each process that gets data sent)
+
     bunch = load_digits()
     small = torch.from_numpy(bunch.images).float()[:, None] * (255 / 16)
     images = F.interpolate(small, size=(SIZE, SIZE), mode="bilinear").round().byte().numpy()

@@ -26,9 +26,11 @@ def on_ray() -> Iterator[str]:
     before = os.environ.get("HOME")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
     os.environ["HOME"] = _home()
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default all other processes go first, and times mean nothing
     with redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         try:
             ray.init(
+                address="local",  # by default it would join what somebody else has started on this machine
                 num_cpus=2,
                 include_dashboard=False,
                 log_to_driver=False,

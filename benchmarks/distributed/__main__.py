@@ -2,18 +2,23 @@
 
     python -m benchmarks.distributed model           its Tables 1 and 2 by a model, and what pruning saves
     python -m benchmarks.distributed model --json    a list of objects: table, configuration, study, model
-    python -m benchmarks.distributed train --workers 2 --servers 1 --prune 0.3 --noise 0.4
+    python -m benchmarks.distributed train --mode mixed --workers 2 --replicas 2 --servers 1 --prune 0.3
+    python -m benchmarks.distributed throughput --mode mixed --workers 2 --replicas 2 --placement dedicated
+    python -m benchmarks.distributed converge --nodes 1,2 --target-loss 1.6
+    python -m benchmarks.distributed kills --mode async --samples 500 --cases 50
+    python -m benchmarks.distributed tables          Tables 1, 2 and 3 with what was recorded here beside the study's
 
-Figures are images a second. ``train`` needs Ray: workers and parameter servers are actors, each at its own pace, and a
-dealer prunes. It prints one JSON object.
+``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in benchmarks/results/distributed, as do
+``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks.common.arguments import positive, share
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.arguments import positive
+from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
 from benchmarks.distributed.pruned import markdown_savings
 from benchmarks.distributed.tables import markdown_tables, objects
 
@@ -28,31 +33,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     model = commands.add_parser("model", help="the study's Tables 1 and 2 by a model, and what pruning saves")
     model.add_argument("--json", action="store_true", help="print a list of objects, the tables only")
-    train = commands.add_parser("train", help="train asynchronously on digits, with workers and parameter servers")
-    train.add_argument("--workers", type=positive, default=2, help="default: %(default)s")
-    train.add_argument("--servers", type=positive, default=1, help="each has a part of the weights; default: 1")
-    train.add_argument("--epochs", type=positive, default=6, help="default: %(default)s")
-    train.add_argument("--batch-size", type=positive, default=32, help="default: %(default)s")
-    train.add_argument("--prune", type=share, default=0.0, help="share that pruned epochs leave out; default: none")
-    train.add_argument("--noise", type=share, default=0.0, help="share of labels made wrong; default: none")
-    train.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    train = commands.add_parser("train", help="train in one of the three modes, and print what came of it")
+    add_task(train, "async")
+    add_data(train)
+    train.add_argument("--checkpoint", type=Path, help="file to save the run in, and to go on from if it exists")
+    train.add_argument("--record", action="store_const", const="trained", help="keep the result, for the tables")
+    throughput = commands.add_parser("throughput", help="train, and record images a second and where the time goes")
+    add_task(throughput)
+    add_data(throughput)
+    throughput.set_defaults(record="throughput")
+    converge = commands.add_parser("converge", help="train with 1, 2, .. nodes, and record when a loss was reached")
+    add_task(converge, "mixed")
+    add_data(converge)
+    converge.add_argument("--nodes", type=_numbers, default=(1, 2), help="as 1,2,4; default: 1,2")
+    converge.add_argument("--target-loss", type=float, required=True, help="mean loss of ten updates in a row")
+    kills = commands.add_parser("kills", help="kill processes of runs at random instants, and record what comes of it")
+    add_task(kills)
+    add_data(kills)
+    kills.add_argument("--cases", type=positive, default=50, help="default: %(default)s")
+    kills.set_defaults(record="kills")
+    tables = commands.add_parser("tables", help="all tables of what was recorded, the study's beside them")
+    for command in (train, throughput, converge, kills, tables):
+        command.add_argument("--results", type=Path, help="folder; default: benchmarks/results/distributed")
+    tables.add_argument("--write", action="store_true", help="write them into docs/frameworks/modes.md, too")
     options = parser.parse_args(arguments)
-    if options.command == "train":
-        return _train(options)
-    if options.json:
-        print(json.dumps(objects(), indent=2))
+    if options.command == "model":
+        print(json.dumps(objects(), indent=2) if options.json else f"{markdown_tables()}\n\n{markdown_savings()}")
     else:
-        print(markdown_tables(), markdown_savings(), sep="\n\n")
+        return 1 if _measure(options) else 0
     return 0
 
 
-def _train(options: argparse.Namespace) -> int:
-    from benchmarks.distributed.asynchronous import AsyncRun, train_async  # noqa: PLC0415 (Ray and torch take seconds)
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(positive(one) for one in text.split(","))
 
-    given = {name: value for name, value in vars(options).items() if name != "command"}
-    with on_ray():
-        found = train_async(AsyncRun(**given))
-    print(json.dumps(found, indent=2))
+
+def _measure(options: argparse.Namespace) -> int:
+    """Run a command, and return how much went wrong."""
+    from benchmarks.distributed.measured import page, results, runs  # noqa: PLC0415 (torch takes seconds)
+
+    folder = options.results or results.RESULTS
+    if options.command == "tables":
+        print(page.tables(folder))
+        if options.write:
+            page.write(folder)
+        return 0
+    training, data = task_of(options), data_of(options)
+    if options.command == "converge":
+        runs.converge(training, data, options.nodes, options.target_loss, folder)
+        return 0
+    if options.command == "kills":
+        facts = runs.kill(training, data, options.cases, folder)
+        print(json.dumps(facts, indent=2))
+        return len(facts["wrong"])
+    facts = runs.run(training, data, options.record, folder, getattr(options, "checkpoint", None))
+    print(json.dumps(facts | {"curve": results.thinned(facts["curve"])}, indent=2))
     return 0
 
 

@@ -1,0 +1,71 @@
+"""The tables of docs/frameworks/modes.md, made from the recorded runs."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.distributed.measured.measured_tables import (
+    backups,
+    convergence,
+    killings,
+    learning,
+    throughput,
+    where_time_goes,
+)
+from benchmarks.distributed.measured.results import RESULTS, Facts, read
+
+__all__ = ["PAGE", "fill", "tables", "write"]
+
+PAGE = Path(__file__).parents[3] / "docs" / "frameworks" / "modes.md"
+
+
+def _made(runs: list[Facts]) -> str:
+    """What runs were made with, in a sentence."""
+    if not runs:
+        return "Nothing was recorded yet."
+    of = sorted({f"{run['network']} on {run['samples']:,} images of {run['data']}" for run in runs})
+    batch = sorted({run["batch"] for run in runs})
+    rates = sorted({run["learning_rate"] for run in runs})
+    epochs = sorted({run["epochs"] for run in runs})
+    seeds = sorted({run["seed"] for run in runs})
+    return (
+        f"{'; '.join(of)}, {_list(epochs)} epochs, {_list(batch)} images a replica, learning rate {_list(rates)}, "
+        f"seeds {_list(seeds)}. On {'; '.join(sorted({run['hardware'] for run in runs}))}, torch "
+        f"{_list(sorted({run['versions']['torch'] for run in runs}))}."
+    )
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _parts(folder: Path) -> dict[str, str]:
+    """Each table with what it was made with, by its name."""
+    trained, fast = read(folder, "trained"), read(folder, "throughput")
+    converged, slowed = read(folder, "converge"), read(folder, "backup")
+    return {
+        "learning": f"{learning(trained)}\n\n{_made(trained)}",
+        "throughput": f"{throughput(fast)}\n\n{_made(fast)}",
+        "converge": f"{convergence(converged)}\n\n{_made(converged)}",
+        "backups": f"{backups(slowed)}\n\n{_made(slowed)}",
+        "kills": killings(read(folder, "kills")),
+        "parts": where_time_goes([*trained, *fast]),
+    }
+
+
+def tables(folder: Path = RESULTS) -> str:
+    """All tables, one below the other."""
+    return "\n\n".join(_parts(folder).values())
+
+
+def fill(page: str, folder: Path = RESULTS) -> str:
+    """Return a page with its tables as the recorded runs have them."""
+    for name, table in _parts(folder).items():
+        begin, end = f"<!-- table: {name} -->", "<!-- end of table -->"
+        before, mark, rest = page.partition(begin)
+        page = f"{before}{mark}\n\n{table}\n\n{end}{rest.partition(end)[2]}" if mark else page
+    return page
+
+
+def write(folder: Path = RESULTS) -> None:
+    """Bring the page up to date."""
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), folder), encoding="utf-8")

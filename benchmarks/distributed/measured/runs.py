@@ -1,0 +1,69 @@
+"""The commands that train and record: ``throughput`` and ``converge``."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.common.data import Data
+from benchmarks.common.on_ray import on_ray
+from benchmarks.distributed.measured.kills import kills
+from benchmarks.distributed.measured.results import Facts, add, mean_staleness
+from benchmarks.distributed.training.curve import reached
+from benchmarks.distributed.training.modes import train
+from benchmarks.distributed.training.task import Training
+
+__all__ = ["converge", "kill", "run", "with_nodes"]
+
+
+@contextmanager
+def _engine(training: Training) -> Iterator[None]:
+    """Ray, if the mode needs it."""
+    if not training.served:
+        yield
+    else:
+        with on_ray():
+            yield
+
+
+def run(training: Training, data: Data, record: str | None, folder: Path, checkpoint: Path | None = None) -> Facts:
+    """Train, record the run if asked to, and return its facts."""
+    with _engine(training):
+        facts = train(training, data, checkpoint)
+    if record is not None:
+        add(folder, record if training.backup is None else "backup", facts)
+    return facts
+
+
+def kill(training: Training, data: Data, cases: int, folder: Path) -> Facts:
+    """Kill processes of runs, record what came of it, and return it."""
+    with _engine(training):
+        facts = kills(training, data, cases)
+    add(folder, "kills", facts)
+    return facts
+
+
+def with_nodes(training: Training, nodes: int) -> Training:
+    """The study's best configuration of so many nodes: all of them train, and all but one also serve.
+
+    A single node has no servers. Its replicas average their gradients, as in ``sync``.
+    """
+    if nodes == 1:
+        return replace(training, mode="sync", workers=1, backup=None)
+    many = replace(training, workers=nodes, servers=nodes - 1, placement="shared")
+    return replace(many, mode="mixed") if training.replicas > 1 else replace(many, mode="async")
+
+
+def converge(training: Training, data: Data, nodes: Iterable[int], target: float, folder: Path) -> list[Facts]:
+    """Train with each number of nodes, and record when the loss was reached."""
+    found = []
+    for number in nodes:
+        one = with_nodes(training, number)
+        facts = run(one, data, None, folder)
+        facts |= {"target_loss": target, "seconds_to_target": reached(facts["curve"], target)}
+        add(folder, "converge", facts)
+        told = {name: facts[name] for name in ("seconds_to_target", "accuracy", "updates")}
+        print(f"{number} nodes: {told}, mean staleness {mean_staleness(facts)}", file=sys.stderr)
+        found.append(facts)
+    return found

@@ -1,0 +1,177 @@
+"""Workers in Ray actors, parameter servers, and a dealer that prunes: ``async``, ``mixed``, ``sync`` with backups."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from benchmarks.common.data import Data
+from benchmarks.distributed.training.checkpoint import Checkpoint
+from benchmarks.distributed.training.curve import Told, facts_of
+from benchmarks.distributed.training.in_step import Started
+from benchmarks.distributed.training.node import NodeReplica
+from benchmarks.distributed.training.placement import Places, placed
+from benchmarks.distributed.training.quorum import QuorumServer
+from benchmarks.distributed.training.replica import Replica
+from benchmarks.distributed.training.servers import Servers, WeightServer
+from benchmarks.distributed.training.task import Training
+from prunedata.adapters.ray import RayDealer, serve
+
+__all__ = ["NodesLost", "train_at_own_pace"]
+
+SOON = 5.0
+"""Seconds in which Ray tells of a process that died, after its peers were cut off."""
+
+
+class NodesLost(ConnectionError):
+    """No worker is left."""
+
+
+class Node:
+    """A worker, as who started it sees it: the actors of its replicas. The death of one is the death of all."""
+
+    def __init__(self, task: Training, data: Any, places: Places, number: int) -> None:
+        actor: Any = ray.remote(NodeReplica).options(**places.worker(number))
+        self.number = number
+        self.actors = [actor.remote(task, data, number, rank) for rank in range(task.team)]
+        port = ray.get(self.actors[0].meeting.remote())
+        ray.get([replica.join.remote(port) for replica in self.actors])
+
+    def start(self, dealer: RayDealer, servers: Servers) -> None:
+        """Train."""
+        self.ends = [replica.train.remote(self.number, dealer, servers) for replica in self.actors]
+
+    def told(self) -> Told | None:
+        """What it tells when it is done, or None if one of its processes died. Other errors are raised."""
+        try:
+            return ray.get(self.ends)[0]  # type: ignore[no-any-return]
+        except (RayActorError, RayTaskError) as error:
+            if self._has_died():
+                return None
+            raise (error.cause if isinstance(error, RayTaskError) else error) from None
+
+    def _has_died(self) -> bool:
+        """Whether a replica's process died: its peers' errors, which may come first, say only that they are alone."""
+        asked = [replica.pid.remote() for replica in self.actors]
+        end = time.monotonic() + SOON
+        while asked and time.monotonic() < end:
+            for one in ray.wait(asked, timeout=0.1)[0]:
+                asked.remove(one)
+                try:
+                    ray.get(one)
+                except RayActorError:
+                    return True
+        return False
+
+    def stop(self) -> None:
+        """End its processes: the dealer then gives what they had to others."""
+        for replica in self.actors:
+            ray.kill(replica)
+
+
+def train_at_own_pace(
+    task: Training, data: Data, checkpoint: Path | None = None, started: Started | None = None
+) -> dict[str, Any]:
+    """Train on Ray, which has to run, and return the facts of the run.
+
+    With ``checkpoint`` the run is saved at the end of each epoch, and goes on from there if the file exists. A worker
+    that dies is done without.
+
+    Raises
+    ------
+    ServerDied, DealerDied, NodesLost
+        If what cannot be done without died.
+    """
+    held = Checkpoint.load(checkpoint) if checkpoint else None
+    model = Replica(task, data)
+    weights = model.weights() if held is None else held.weights
+    samples, classes, given = len(data.train), data.classes, ray.put(data)
+    with placed(task) as places:
+        options = [places.server(number) for number in range(task.servers)]
+        kind: Any = (WeightServer, ()) if task.backup is None else (QuorumServer, (task.nodes, task.backup))
+        servers = Servers(weights, task.servers, held.average if held else None, task.learning_rate, options, kind)
+        dealer = serve(
+            lambda: task.pruner(samples, classes),
+            task.team_batch,
+            auto_end=checkpoint is None,
+            answer_within=task.within,
+        )
+        if held is not None:
+            dealer.load_state_dict(held.run)
+        nodes = [Node(task, given, places, number) for number in range(task.nodes)]
+        try:
+            if started is not None:
+                started(_processes(nodes, servers, dealer))
+            begun = time.time()
+            for node in nodes:
+                node.start(dealer, servers)
+            told, lost = _watch(nodes, dealer, servers, checkpoint, task.backup is not None)
+            weights, versions = servers.pull()
+            model.load_weights(weights)
+            model.load_buffers(told[0].buffers)
+            dropped = 0 if task.backup is None else servers.dropped()
+            staleness, seconds = servers.staleness(), sum(servers.seconds())
+            visits = dealer.ask(lambda pruner: [record["observed"] for record in pruner.history])
+        finally:
+            for node in nodes:
+                node.stop()
+            for actor in servers.actors:
+                ray.kill(actor)
+    facts = facts_of(
+        task,
+        data,
+        visits,
+        told,
+        started=begun,
+        accuracy=model.accuracy(),
+        staleness=staleness,
+        workers_lost=lost,
+        dropped=dropped,
+    )
+    facts["parts"]["update"] = seconds / max(1, facts["updates"])
+    facts["updates"] = versions[0]
+    return facts
+
+
+def _processes(nodes: list[Node], servers: Servers, dealer: RayDealer) -> dict[str, int]:
+    """The process of everyone, by name."""
+    found = {"dealer": dealer.ask(lambda _: os.getpid())}
+    for place, actor in enumerate(servers.actors):
+        found[f"server {place}"] = ray.get(actor.pid.remote())
+    for node in nodes:
+        for rank, actor in enumerate(node.actors):
+            found[f"worker {node.number} replica {rank}"] = ray.get(actor.pid.remote())
+    return found
+
+
+def _watch(
+    nodes: list[Node], dealer: RayDealer, servers: Servers, checkpoint: Path | None, waits: bool
+) -> tuple[list[Told], list[int]]:
+    """Wait for all; return what those told that finished, and the numbers of those that died."""
+    running = {end: node for node in nodes for end in node.ends}
+    told, lost = [], []
+    while running:
+        ready, _ = ray.wait(list(running), timeout=None if checkpoint is None else 0.02)
+        for node in {running[end].number: running[end] for end in ready}.values():
+            one = node.told()
+            running = {end: other for end, other in running.items() if other is not node}
+            if one is None:
+                node.stop()
+                lost.append(node.number)
+                if waits:
+                    servers.rest(node.number, True)
+            else:
+                told.append(one)
+        if checkpoint is not None and dealer.is_epoch_done:
+            # Every batch was reported, and a gradient is reported when the servers have it. So nothing moves now.
+            Checkpoint(servers.pull()[0], servers.average(), dealer.state_dict(), []).save(checkpoint)
+            dealer.end_epoch()
+    if not told:
+        raise NodesLost(
+            f"Expected a worker to finish. Got none of {len(nodes)}, as all died: run the same command again; with "
+            "--checkpoint it goes on from the last epoch that ended."
+        )
+    return told, lost

@@ -1,0 +1,115 @@
+"""A replica of the model: it makes batches, and gradients of them."""
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from benchmarks.common.augment import crop_and_flip
+from benchmarks.common.data import Data
+from benchmarks.distributed.training.parts import Parts
+from benchmarks.distributed.training.task import Training
+
+__all__ = ["Batch", "Replica", "Vector"]
+
+Vector = npt.NDArray[np.float32]
+Batch = tuple[Tensor, Tensor]
+"""Images, and their labels."""
+
+
+class Replica:
+    """A replica of the model, on a GPU if there is one. Its weights come from outside.
+
+    ``rank`` counts the replicas of all workers.
+
+    Batch norm's running statistics stay in each replica, and take no part in training. Those of the first are tested
+    with.
+    """
+
+    def __init__(self, task: Training, data: Data, rank: int = 0) -> None:
+        gpus = torch.cuda.device_count()
+        self._device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
+        self._model = task.build(data).to(self._device)
+        self._data, self._task, self._rank = data, task, rank
+        self._slowed = task.slow[1] if task.slow is not None and task.slow[0] == rank else 0.0
+        self.parts = Parts()
+
+    def weights(self) -> Vector:
+        """All weights, shape (n,)."""
+        found: Vector = parameters_to_vector(self._model.parameters()).detach().cpu().numpy()
+        return found
+
+    def load_weights(self, weights: Vector) -> None:
+        """Set all weights."""
+        vector_to_parameters(torch.from_numpy(weights).to(self._device), self._model.parameters())
+
+    def batch(self, ids: npt.NDArray[np.integer[Any]], *place: int) -> Batch:
+        """Fetch samples. ``place``, as the number of the epoch and of the batch, decides how they are augmented."""
+        with self.parts("data"):
+            images, labels = self._data.train.batch(torch.from_numpy(np.array(ids, dtype=np.int64)))
+            if self._task.augment:
+                state = np.random.SeedSequence([self._task.seed, self._rank, *place]).generate_state(1)
+                images = crop_and_flip(images, torch.Generator().manual_seed(int(state[0])))
+            return images, labels
+
+    def gradient(self, batch: Batch, size: int, weights: Vector | None) -> tuple[Vector, Vector]:
+        """Return this replica's part of the gradient of a mean, and the loss of each of its samples.
+
+        Parameters
+        ----------
+        batch : Batch
+            This replica's samples. There may be none.
+        size : int
+            Samples of all replicas together. The sum of all parts is the gradient of the mean over them, however
+            unevenly they share the batch.
+        weights : ndarray of float32, shape (n,), optional
+            How much each of the losses counts.
+
+        Returns
+        -------
+        gradient, losses : ndarray of float32, shape (parameters,) and (n,)
+        """
+        images, labels = (part.to(self._device) for part in batch)
+        parameters = list(self._model.parameters())
+        if not len(labels):
+            return np.zeros(sum(one.numel() for one in parameters), np.float32), np.zeros(0, np.float32)
+        with self.parts("forward"):
+            time.sleep(self._slowed)
+            losses = F.cross_entropy(self._model(images), labels, reduction="none")
+            counted = losses if weights is None else losses * torch.from_numpy(weights).to(self._device)
+            mean = counted.sum() / size
+            self._finish()
+        with self.parts("backward"):
+            gradients = torch.autograd.grad(mean, parameters)
+            flat: Vector = parameters_to_vector(gradients).cpu().numpy()
+        return flat, losses.detach().cpu().numpy()
+
+    def buffers(self) -> list[Tensor]:
+        """Batch norm's statistics, in their order in the network."""
+        return [buffer.cpu() for buffer in self._model.buffers()]
+
+    def load_buffers(self, buffers: list[Tensor]) -> None:
+        """Set them."""
+        for mine, given in zip(self._model.buffers(), buffers, strict=True):
+            mine.copy_(given)
+
+    def accuracy(self, batch: int = 256) -> float:
+        """Share of the test images that are told right."""
+        self._model.eval()
+        test, right = self._data.test, 0
+        with torch.no_grad():
+            for ids in torch.arange(len(test)).split(batch):
+                images, labels = test.batch(ids)
+                right += int((self._model(images.to(self._device)).argmax(1).cpu() == labels).sum())
+        self._model.train()
+        return right / len(test)
+
+    def _finish(self) -> None:
+        """Wait for the device, so that each part gets its own seconds."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)

@@ -1,0 +1,160 @@
+"""Parameter servers: each has a part of the weights in a Ray actor, updates it, and counts staleness."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import ray
+from ray.exceptions import RayActorError
+
+from benchmarks.distributed.training.rmsprop import RMSProp, Vector
+
+__all__ = ["Pushed", "ServerDied", "Servers", "WeightServer"]
+
+
+class ServerDied(ConnectionError):
+    """A parameter server does not answer: it died. Its weights are gone."""
+
+
+class WeightServer:
+    """What runs in a server's process. Weights are never changed in place: what was pulled stays as it was."""
+
+    def __init__(self, weights: Vector, average: Vector | None = None, learning_rate: float = 0.1) -> None:
+        self._optimiser = RMSProp(weights, learning_rate)
+        if average is not None:
+            self._optimiser.average = np.array(average)
+        self._version = 0
+        self._staleness: Counter[int] = Counter()
+        self._seconds = 0.0
+
+    def pull(self, after: int = -1) -> tuple[Vector, int]:
+        """The weights, and how many updates they have got. Nothing waits for more than ``after``."""
+        return self._optimiser.weights, self._version
+
+    def push(self, gradient: Vector, version: int, size: int = 1) -> int:
+        """Apply a gradient that weights of such a version made; return the version that it was applied to."""
+        return self._apply(gradient, version)
+
+    def _apply(self, gradient: Vector, version: int) -> int:
+        since = perf_counter()
+        newest = self._version
+        self._optimiser.step(gradient)
+        self._version += 1
+        self._staleness[newest - version] += 1
+        self._seconds += perf_counter() - since
+        return newest
+
+    def staleness(self) -> dict[int, int]:
+        """How many gradients were how stale: updates between the weights that made one and those that got it."""
+        return dict(sorted(self._staleness.items()))
+
+    def average(self) -> Vector:
+        """The optimiser's average of squared gradients."""
+        return self._optimiser.average
+
+    def pid(self) -> int:
+        """For who wants to kill it."""
+        return os.getpid()
+
+    def seconds(self) -> float:
+        """Spent on updates."""
+        return self._seconds
+
+
+class Servers:
+    """All parameter servers, as a worker sees them: one vector of weights, in parts. It can be sent to workers.
+
+    Parameters
+    ----------
+    weights : ndarray of float32, shape (n,)
+    servers : int
+    average : ndarray of float32, shape (n,), optional
+        The optimiser's average, of a run that goes on.
+    learning_rate : float
+    options : sequence of dict, optional
+        Options of each server's actor, which say where it runs.
+    kind : tuple
+        What runs in each process, and its further arguments.
+    """
+
+    def __init__(
+        self,
+        weights: Vector,
+        servers: int,
+        average: Vector | None = None,
+        learning_rate: float = 0.1,
+        options: Sequence[dict[str, Any]] | None = None,
+        kind: tuple[type[WeightServer], tuple[int, ...]] = (WeightServer, ()),
+    ) -> None:
+        actor: Any = ray.remote(kind[0])
+        parts = np.array_split(weights, servers)
+        averages: Sequence[Any] = [None] * servers if average is None else np.array_split(average, servers)
+        places = options or [{"num_cpus": 0}] * servers
+        self.actors = [
+            actor.options(**place).remote(*given, learning_rate, *kind[1])
+            for place, *given in zip(places, parts, averages, strict=True)
+        ]
+
+    def pull(self, after: Sequence[int] | None = None) -> tuple[Vector, list[int]]:
+        """All weights, shape (n,), and the version of each server's part: later than ``after``, if servers wait."""
+        asked = zip(self.actors, after or [-1] * len(self.actors), strict=True)
+        pulled = _answers([actor.pull.remote(version) for actor, version in asked])
+        return np.concatenate([part for part, _ in pulled]), [version for _, version in pulled]
+
+    def push(self, gradient: Vector, versions: list[int], size: int) -> "Pushed":
+        """Begin to apply a gradient of so many samples, shape (n,), that weights of these versions made."""
+        parts = np.array_split(gradient, len(self.actors))
+        given = zip(self.actors, parts, versions, strict=True)
+        return Pushed([actor.push.remote(part, version, size) for actor, part, version in given])
+
+    def rest(self, worker: int, rests: bool) -> None:
+        """Don't wait for a worker that has no batch, or wait again. For servers that wait."""
+        _answers([actor.rest.remote(worker, rests) for actor in self.actors])
+
+    def dropped(self) -> int:
+        """How many gradients came too late, at the first server. For servers that wait."""
+        return int(_answers([self.actors[0].dropped.remote()])[0])
+
+    def staleness(self) -> list[dict[int, int]]:
+        """How many gradients were how stale, at each server."""
+        return self._ask("staleness")
+
+    def average(self) -> Vector:
+        """The optimiser's average, shape (n,)."""
+        found: Vector = np.concatenate(self._ask("average"))
+        return found
+
+    def seconds(self) -> list[float]:
+        """What each server has spent on updates."""
+        return self._ask("seconds")
+
+    def _ask(self, verb: str) -> list[Any]:
+        return _answers([getattr(actor, verb).remote() for actor in self.actors])
+
+
+class Pushed:
+    """A gradient on its way to the servers."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self._answers = answers
+
+    def wait(self) -> list[int]:
+        """Wait until all servers have applied it; return the versions that it met."""
+        return _answers(self._answers)
+
+
+def _answers(asked: list[Any]) -> list[Any]:
+    found = []
+    for place, answer in enumerate(asked):
+        try:
+            found.append(ray.get(answer))
+        except RayActorError as error:
+            raise ServerDied(
+                f"Expected parameter server {place} of {len(asked)} to answer. Got none, as its process or node "
+                "died, and its weights with it: run the same command again; with --checkpoint it goes on from the "
+                "last epoch that ended."
+            ) from error
+    return found

@@ -1,0 +1,160 @@
+"""What is trained, how, and by how many: all that the processes of a run have to know alike."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from benchmarks.common.data import Data, ImageSet
+from benchmarks.common.networks import build
+from prunedata import Policy, Pruner, Schedule
+from prunedata.cli.named import named_object
+from prunedata.policies.built_in import BUILT_IN
+
+__all__ = ["MODES", "PLACEMENTS", "Training", "fewer"]
+
+MODES = ("sync", "async", "mixed")
+PLACEMENTS = ("shared", "dedicated")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, how, and by how many.
+
+    Attributes
+    ----------
+    mode : "sync", "async" or "mixed"
+        All replicas average their gradients in each step; or each worker goes at its own pace; or the replicas of a
+        worker average theirs, and workers go at their own pace.
+    workers : int
+        The study's nodes: each has a model, and in ``async`` and ``mixed`` pushes one gradient a step.
+    replicas : int
+        Of each worker. In ``sync`` workers times replicas train together; in ``async`` it is 1.
+    servers : int
+        Parameter servers, each with a part of the weights. ``sync`` has none.
+    placement : "shared" or "dedicated"
+        Whether servers run on nodes that train, or on nodes of their own.
+    epochs : int
+    batch : int
+        Samples of a replica at a time.
+    network : str
+        One of :data:`benchmarks.common.networks.NETWORKS`.
+    outputs : int, optional
+        The network's, at least as many as there are classes; by default as many.
+    augment : bool
+        Crop and mirror images at random, on the CPU, while the step before is computed.
+    prune : float
+        Share of the samples that pruned epochs leave out; 0 trains regularly.
+    policy : str
+        One of the library's own by its name, or ``module:object`` or ``script.py:object``.
+    weights : str, optional
+        File of a ``state_dict`` to start from, as ``torch.save`` writes it.
+    learning_rate : float
+        Of RMSProp; the default is the study's, as its decay, epsilon and weight decay are.
+    overlap : bool
+        In ``async`` and ``mixed``, let a gradient travel while the next one is computed: staler by its own update.
+    backup : int, optional
+        Of ``sync``: let parameter servers update when all but so many replicas have sent their gradients, and drop
+        those that come later. Their losses are observed all the same. By default there are no servers.
+    slow : (int, float), optional
+        A replica, counted over all workers, and the seconds by which each of its steps is slowed on purpose.
+    seed : int
+    within : float
+        Seconds after which a process that waits for another one gives up.
+    """
+
+    mode: Literal["sync", "async", "mixed"] = "async"
+    workers: int = 2
+    replicas: int = 1
+    servers: int = 1
+    placement: Literal["shared", "dedicated"] = "shared"
+    epochs: int = 6
+    batch: int = 32
+    network: str = "lenet"
+    outputs: int | None = None
+    augment: bool = False
+    prune: float = 0.0
+    policy: str = "DroppingCount"
+    weights: str | None = None
+    learning_rate: float = 0.1
+    overlap: bool = False
+    backup: int | None = None
+    slow: tuple[int, float] | None = None
+    seed: int = 0
+    within: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES or self.placement not in PLACEMENTS:
+            raise ValueError(f"Expected a mode of {MODES} and a placement of {PLACEMENTS}. Got {self}.")
+        if self.mode == "async" and self.replicas != 1:
+            raise ValueError(f"Expected one replica for each worker in async. Got {self.replicas}: that is mixed.")
+
+        if self.mode == "sync" and self.overlap:
+            raise ValueError("Expected overlap in async or mixed. Got sync, where each step needs the one before.")
+        if self.backup is not None and not (self.mode == "sync" and 0 <= self.backup < self.workers * self.replicas):
+            raise ValueError(f"Expected fewer backups than replicas, and mode sync. Got {self}.")
+
+    @property
+    def served(self) -> bool:
+        """Whether there are parameter servers."""
+        return self.mode != "sync" or self.backup is not None
+
+    @property
+    def nodes(self) -> int:
+        """How many push gradients to the servers."""
+        return self.workers if self.mode != "sync" else self.workers * self.replicas
+
+    @property
+    def team(self) -> int:
+        """Replicas that average their gradients among themselves, before any server does."""
+        if self.mode == "sync":
+            return 1 if self.served else self.workers * self.replicas
+        return self.replicas
+
+    @property
+    def team_batch(self) -> int:
+        """Samples of one update."""
+        return self.team * self.batch
+
+    def build(self, data: Data) -> nn.Module:
+        """The network as it starts: the same in every process."""
+        torch.set_num_threads(1)
+        torch.manual_seed(self.seed)
+        if self.outputs is not None and self.outputs < data.classes:
+            raise ValueError(f"Expected at least {data.classes} outputs, one for each class. Got {self.outputs}.")
+        model = build(self.network, data.channels, self.outputs or data.classes)
+        if self.weights is not None:
+            model.load_state_dict(torch.load(self.weights, weights_only=True))
+        return model
+
+    def pruner(self, samples: int, classes: int) -> Pruner:
+        """The run's pruner. It prunes nothing if the task trains regularly."""
+        return Pruner(
+            samples,
+            Schedule.steady(self.epochs),
+            prune=self.prune or 0,
+            policy=_policy(self.policy),
+            seed=self.seed,
+            observe_only=not self.prune,
+            classes=classes,
+        )
+
+
+def _policy(named: str) -> Policy:
+    if named in BUILT_IN:
+        return BUILT_IN[named]()
+    if ":" not in named:
+        raise ValueError(f"Expected a policy of {', '.join(BUILT_IN)}, or module:object. Got {named}.")
+    found = named_object(named)
+    policy: Policy = found() if isinstance(found, type) else found
+    return policy
+
+
+def fewer(data: Data, train: int | None, test: int | None) -> Data:
+    """The same data with the first few of its samples."""
+    return Data(data.name, _first(data.train, train), _first(data.test, test), data.channels, data.classes)
+
+
+def _first(images: ImageSet, samples: int | None) -> ImageSet:
+    return ImageSet(images.images[:samples].clone(), images.labels[:samples].clone(), images.mean, images.std)

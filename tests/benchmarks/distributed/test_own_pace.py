@@ -1,0 +1,80 @@
+"""``async`` and ``mixed``: workers at their own pace learn and prune, and what happens when one of them is killed."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from benchmarks.common.data import digits
+from benchmarks.common.on_ray import on_ray
+from benchmarks.distributed.training.modes import train
+from benchmarks.distributed.training.servers import ServerDied
+from benchmarks.distributed.training.task import Training, fewer
+from prunedata.errors import DealerDied
+
+FEW = fewer(digits(), 1000, 200)
+TASK = Training(mode="mixed", replicas=2, epochs=4, prune=0.2, learning_rate=0.03, batch=16)
+VISITS = [1000, 800, 800, 800]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray():
+    with on_ray():
+        yield
+
+
+def killing(name, checkpoint):
+    """What kills a process when the first epoch has been saved."""
+
+    def started(processes):
+        def wait():
+            while not checkpoint.exists():
+                time.sleep(0.001)
+            os.kill(processes[name], signal.SIGKILL)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    return started
+
+
+@pytest.mark.slow
+def test_async_learns_and_prunes_and_after_a_server_was_killed_it_goes_on(tmp_path):
+    task = Training(epochs=6, prune=0.2, servers=2, learning_rate=0.05, overlap=True)
+    file = tmp_path / "file"
+    with pytest.raises(ServerDied, match="Expected parameter server 1 of 2 to answer"):
+        train(task, FEW, file, killing("server 1", file))
+    found = train(task, FEW, file)
+    assert found["visits"] == [*VISITS, 800, 800]
+    assert found["updates"] <= 5 * 25  # at least the first epoch was saved
+    assert found["accuracy"] > 0.2
+    assert found["workers_lost"] == []
+    assert [sum(counts.values()) for counts in found["staleness"]] == [found["updates"]] * 2
+    mean = [sum(k * n for k, n in counts.items()) / sum(counts.values()) for counts in found["staleness"]]
+    assert all(0.5 < one < 3 for one in mean)  # of two workers, whose gradients are staler by their own update
+
+
+@pytest.mark.slow
+def test_in_mixed_the_death_of_a_replica_is_that_of_its_worker(tmp_path):
+    file = tmp_path / "file"
+    found = train(TASK, FEW, file, killing("worker 0 replica 1", file))
+    assert found["workers_lost"] == [0]
+    assert found["visits"] == VISITS
+
+
+@pytest.mark.slow
+def test_with_a_backup_the_slow_replica_is_not_waited_for_and_its_losses_count(tmp_path):
+    task = Training(mode="sync", backup=1, slow=(1, 0.05), epochs=2, prune=0.2)
+    found = train(task, FEW)
+    assert found["visits"] == VISITS[:2]
+    assert found["dropped"] > 0
+    assert found["updates"] + found["dropped"] == 32 + 25
+    assert set(found["staleness"][0]) == {0}  # what is applied was made by the newest weights
+
+
+@pytest.mark.slow
+def test_a_killed_dealer_is_a_clear_error(tmp_path):
+    task, file = Training(workers=1, epochs=6, prune=0.2, placement="dedicated"), tmp_path / "file"
+    with pytest.raises(DealerDied, match="its process or node died"):
+        train(task, FEW, file, killing("dealer", file))

@@ -1,0 +1,114 @@
+"""``sync``: ranks that train together are one process in everything, and what happens when one is killed."""
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks.common.data import digits
+from benchmarks.distributed.__main__ import main
+from benchmarks.distributed.training.in_step import RankFailed
+from benchmarks.distributed.training.modes import train
+from benchmarks.distributed.training.task import Training, fewer
+
+FEW = fewer(digits(), 500, 100)
+TASK = Training(mode="sync", epochs=4, prune=0.3, learning_rate=0.02)
+
+
+def saved(file):
+    held = torch.load(file, weights_only=True)
+    return held["weights"], held["average"], held["run"]
+
+
+def standing(run):
+    """The checksums of what a run counted, among others."""
+    pruner = TASK.pruner(500, 10)
+    pruner.load_state_dict(run)
+    return pruner.standing()
+
+
+def killed(name, checkpoint, by=signal.SIGKILL):
+    """What kills a process when the first epoch has been saved."""
+
+    def started(processes):
+        def wait():
+            while not checkpoint.exists():
+                time.sleep(0.001)
+            os.kill(processes[name], by)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    return started
+
+
+@pytest.mark.slow
+def test_three_ranks_train_as_one_process_does_also_on_uneven_batches(tmp_path):
+    # A policy that weighs losses, and that holds none against the mean of its batch, of which a rank has a part.
+    weighed = replace(TASK, policy="LossRanked")
+    one = train(replace(weighed, workers=1, batch=48, epochs=3), FEW, tmp_path / "one")
+    three = train(replace(weighed, workers=3, batch=16, epochs=3), FEW, tmp_path / "three")
+    assert three["visits"] == one["visits"] == [500, 350, 350]
+    assert 500 % 48 % 3
+    losses = [[loss for _, loss in facts["curve"]] for facts in (one, three)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+    (weights, average, _), (others, other_average, _) = saved(tmp_path / "one"), saved(tmp_path / "three")
+    assert torch.allclose(weights, others, atol=1e-4)
+    assert torch.allclose(average, other_average, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_named_and_the_run_goes_on_exactly(tmp_path):
+    train(TASK, FEW, tmp_path / "whole")
+    with pytest.raises(RankFailed, match=r"rank 1 was killed by SIGKILL\. Run the same command again"):
+        train(TASK, FEW, tmp_path / "file", killed("rank 1", tmp_path / "file"))
+    again = train(TASK, FEW, tmp_path / "file")
+    assert len(again["curve"]) < sum(-(-kept // 64) for kept in again["visits"])
+    (weights, average, run), (others, other_average, other_run) = saved(tmp_path / "whole"), saved(tmp_path / "file")
+    assert torch.equal(weights, others)
+    assert torch.equal(average, other_average)
+    assert standing(run) == standing(other_run)
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named(tmp_path):
+    stopped = killed("rank 1", tmp_path / "file", signal.SIGSTOP)
+    with pytest.raises(RankFailed, match="Got fewer: rank 1 does not answer"):
+        train(replace(TASK, within=8.0), FEW, tmp_path / "file", stopped)
+
+
+def test_a_run_that_is_done_already_says_so_by_no_updates(tmp_path, capsys):
+    given = ["train", "--mode", "sync", "--workers", "1", "--epochs", "1", "--samples", "300"]
+    found = []
+    for _ in range(2):
+        assert main([*given, "--checkpoint", str(tmp_path / "file")]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["accuracy"] == found[1]["accuracy"]
+    assert [facts["updates"] for facts in found] == [10, 0]
+    assert found[0]["visits"] == found[1]["visits"] == [300]
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "asynch"}, {"mode": "async", "replicas": 2}, {"placement": "far"}])
+def test_tasks_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match="Expected"):
+        Training(**wrong)
+
+
+def test_a_policy_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="Expected a policy of DroppingCount"):
+        Training(policy="Dropping").pruner(10, 2)
+    assert type(Training(policy="prunedata:Random").pruner(10, 2).policy).__name__ == "Random"
+
+
+def test_the_network_of_the_study_has_its_outputs_and_starts_from_given_weights(tmp_path):
+    model = Training(outputs=1200, seed=1).build(FEW)
+    assert model.fc3.out_features == 1200
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    again = Training(outputs=1200, seed=2, weights=str(tmp_path / "weights.pt")).build(FEW)
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
+    with pytest.raises(ValueError, match="Expected at least 10 outputs"):
+        Training(outputs=9).build(FEW)
