@@ -7,7 +7,7 @@ import numpy as np
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
 
-from benchmarks.common.judging import Found, auc, found, precision_at
+from benchmarks.study.judging import Found, auc, found, precision_at
 from prunedata.findings.suspects import rates
 from prunedata.types import Array, Floats, Mask
 
