@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from benchmarks.common.arguments import positive, share
 from benchmarks.common.on_ray import on_ray
 from benchmarks.distributed.pruned import markdown_savings
+from benchmarks.distributed.staleness.command import add_staleness, staleness
 from benchmarks.distributed.tables import markdown_tables, objects
 
 __all__ = ["main"]
@@ -36,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     train.add_argument("--prune", type=share, default=0.0, help="share that pruned epochs leave out; default: none")
     train.add_argument("--noise", type=share, default=0.0, help="share of labels made wrong; default: none")
     train.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    add_staleness(commands.add_parser("staleness", help="does pruning survive stale gradients? recorded runs, or more"))
     options = parser.parse_args(arguments)
+    if options.command == "staleness":
+        return staleness(options)
     if options.command == "train":
         return _train(options)
     if options.json:
