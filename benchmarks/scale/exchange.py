@@ -59,7 +59,7 @@ def _rank(rank: int, samples: int, folder: str) -> None:
 
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
     pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.25)
-    pruner.attach(Ranks(pruner))
+    pruner.attach(Ranks(pruner, settings=()))
     losses = np.random.default_rng(rank).random(BATCH, dtype=np.float32)
     steps = {}
     for kind in ("all", "pruned"):
