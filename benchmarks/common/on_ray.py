@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 __all__ = ["on_ray"]
 
@@ -19,22 +20,30 @@ ROOT = Path(__file__).resolve().parents[2]
 def on_ray() -> Iterator[str]:
     """Start Ray, give its version, and stop it. It has a HOME of its own, where it writes a token.
 
+    With RAY_ADDRESS set it joins that cluster instead, whose token is in the HOME that is set.
+
     What is printed meanwhile goes to standard error, as Ray prints there too.
     """
     import ray  # noqa: PLC0415 (takes seconds, and --help needs it not)
 
     before = os.environ.get("HOME")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
-    os.environ["HOME"] = _home()
     os.environ.setdefault("RAY_worker_niceness", "0")  # by default all other processes go first, and times mean nothing
+    joined = "RAY_ADDRESS" in os.environ
+    if not joined:
+        os.environ["HOME"] = _home()
     with redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         try:
+            # By default Ray would join what somebody else has started on this machine.
+            alone: dict[str, Any] = {
+                "address": "local",
+                "num_cpus": 2,
+                "include_dashboard": False,
+                "object_store_memory": 80 << 20,
+            }
             ray.init(
-                address="local",  # by default it would join what somebody else has started on this machine
-                num_cpus=2,
-                include_dashboard=False,
+                **({} if joined else alone),
                 log_to_driver=False,
-                object_store_memory=80 << 20,
                 runtime_env={"env_vars": {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}},
             )
             yield str(ray.__version__)

@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.common.arguments import positive
 from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
 from benchmarks.distributed.pruned import markdown_savings
+from benchmarks.distributed.staleness.command import add_staleness, staleness
 from benchmarks.distributed.tables import markdown_tables, objects
 
 __all__ = ["main"]
@@ -56,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (train, throughput, converge, kills, tables):
         command.add_argument("--results", type=Path, help="folder; default: benchmarks/results/distributed")
     tables.add_argument("--write", action="store_true", help="write them into docs/frameworks/modes.md, too")
+    add_staleness(commands.add_parser("staleness", help="does pruning survive stale gradients? recorded runs, or more"))
     options = parser.parse_args(arguments)
+    if options.command == "staleness":
+        return staleness(options)
     if options.command == "model":
         print(json.dumps(objects(), indent=2) if options.json else f"{markdown_tables()}\n\n{markdown_savings()}")
     else:

@@ -84,6 +84,11 @@ class Cluster:
         """Seconds of a step without exchange."""
         return self.replica_batch * self.device_seconds
 
+    @property
+    def step_bytes(self) -> float:
+        """Bytes that a worker moves in a step: gradients out, weights in."""
+        return 2 * self.gradient_bytes
+
     def step_seconds(self, configuration: Configuration) -> float:
         """Seconds from one step of a worker to its next.
 
@@ -94,7 +99,7 @@ class Cluster:
         """
         if not configuration.servers:
             return self.compute_seconds
-        exchange = 2 * self.gradient_bytes / self.bandwidth
+        exchange = self.step_bytes / self.bandwidth
         contention = self.contention if configuration.placement == "shared" else 0.0
         served = exchange / configuration.servers * (1 + contention)
         elsewhere = self.compute_seconds + max(0.0, exchange - served)

@@ -3,8 +3,8 @@
 The highest scores are pruned, exactly as many as asked. Equal scores are ordered by a hash of (sample, seed,
 epoch): by index, every tie would drop the same samples in every epoch.
 
-One histogram finds the score at which pruning stops; one pass hashes the samples tied there. Everything works
-in chunks, so that beside the mask itself a billion samples need a few megabytes.
+Histograms find the score at which pruning stops; one pass hashes the samples tied there. Everything works in chunks,
+so that beside the mask itself a billion samples need a few megabytes.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
+from prunedata.policies.kth import kth_highest
 
 __all__ = ["keep_mask"]
 
@@ -66,7 +67,7 @@ def _checked_scores(counts: npt.ArrayLike) -> npt.NDArray[Any]:
         raise PrunedataError(
             f"Expected scores of shape (samples,) and a numeric dtype. Got shape {scores.shape}, dtype {scores.dtype}."
         )
-    if scores.dtype.kind == "f" and np.isnan(scores).any():
+    if scores.dtype.kind == "f" and any(np.isnan(scores[part]).any() for part in _chunks(scores.size)):
         raise PrunedataError(
             f"Expected scores without NaN. Got {int(np.isnan(scores).sum())} NaN: "
             "give samples that were never observed a number, too, such as -np.inf to prune them last."
@@ -90,8 +91,9 @@ def _threshold(scores: npt.NDArray[Any], pruned: int) -> tuple[Any, int, int]:
         steps = int(np.searchsorted(from_top, pruned))
         ties = int(histogram[-1 - steps])
         return scores.dtype.type(histogram.size - 1 - steps), int(from_top[steps]) - ties, ties
-    threshold = np.partition(scores, scores.size - pruned)[scores.size - pruned]
-    return threshold, int(np.count_nonzero(scores > threshold)), int(np.count_nonzero(scores == threshold))
+    threshold = kth_highest(scores, pruned)
+    above = sum(int(np.count_nonzero(scores[part] > threshold)) for part in _chunks(scores.size))
+    return threshold, above, sum(int(np.count_nonzero(scores[part] == threshold)) for part in _chunks(scores.size))
 
 
 def _prune_ties(

@@ -4,7 +4,7 @@ import numpy as np
 
 from prunedata.errors import LossError, SkippedSamples
 from prunedata.run.adapter import Delivery
-from prunedata.run.counts import Tally
+from prunedata.run.counts import CHUNK, Tally
 from prunedata.run.epoch import Epoch
 
 __all__ = ["check_complete", "check_iterated", "is_complete"]
@@ -70,4 +70,5 @@ def check_iterated(epoch: Epoch, tally: Tally, what: str) -> None:
 
 
 def _missed(epoch: Epoch, tally: Tally) -> int:
-    return int(np.count_nonzero(epoch.keep & (tally.visits == 0)))
+    parts = (slice(first, first + CHUNK) for first in range(0, epoch.keep.size, CHUNK))  # no copies of all samples
+    return sum(int(np.count_nonzero(epoch.keep[part] & (tally.visits[part] == 0))) for part in parts)

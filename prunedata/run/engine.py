@@ -59,7 +59,7 @@ class Engine:
         """The open epoch."""
         self.whole = Whole()
         self.block = Block(samples, self._record, self._refuse, self.whole)
-        self._everything = read_only(np.ones(samples, dtype=np.bool_))
+        self._samples = samples
         self._excused = 0
         self._restored: Delivery | None = None
         self._part: tuple[int, int] | None = None
@@ -145,11 +145,12 @@ class Engine:
 
     def _select(self) -> Epoch:
         plan, number, weights = self.plan, self.ledger.next_epoch, None
-        keep = self._everything if plan.included is None else plan.included
         pruned, num_pruned = plan.prunes(number), plan.num_pruned
         if pruned and num_pruned:
             known = self.ledger.knowledge(num_pruned)
             keep, weights = select(self.policy, known, seed=self.seed, epoch=number, among=plan.included)
+        else:
+            keep = read_only(np.ones(self._samples, dtype=np.bool_)) if plan.included is None else plan.included
         return Epoch(number, pruned, keep, plan.kept_in(number), keep, self.seed, weights)
 
     def end(self, commit: Callable[[], None]) -> bool:

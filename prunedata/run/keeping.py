@@ -3,6 +3,8 @@
 import zlib
 from typing import Any
 
+import numpy as np
+
 from prunedata.checks import whole
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.advice import Advice
@@ -89,7 +91,7 @@ class Keeper:
             "next epoch": engine.ledger.next_epoch,
             "left out for good": engine.plan.num_without,
             "goes on within an epoch": engine.is_restored,
-            **{f"checksum of {name}": zlib.crc32(array.tobytes()) for name, array in known.items()},
+            **{f"checksum of {name}": zlib.crc32(np.ascontiguousarray(array).data) for name, array in known.items()},
         }
 
     def restore(self, state: RunState) -> None:

@@ -1,0 +1,48 @@
+"""The command ``staleness``: run what is not recorded yet, or print the tables."""
+
+import argparse
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.common.arguments import positive
+from benchmarks.common.records import add, read
+from benchmarks.common.timing import cpu
+from benchmarks.distributed.staleness.plan import SUBJECTS, plans
+from benchmarks.distributed.staleness.table import markdown_staleness
+
+__all__ = ["RESULTS", "add_staleness", "staleness"]
+
+RESULTS = Path(__file__).parent / "results"
+"""Where the runs are recorded, if nobody says otherwise."""
+
+
+def add_staleness(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the arguments of the command."""
+    parser.add_argument("--run", choices=SUBJECTS, help="train what is not recorded of these data; else print tables")
+    parser.add_argument("--images", type=Path, metavar="FOLDER", help="CIFAR-10's parquet files, for --run cifar10")
+    parser.add_argument("--seeds", type=positive, default=3, help="default: %(default)s")
+    parser.add_argument("--most", type=positive, help="stop after so many runs")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: beside this command")
+
+
+def staleness(options: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
+    if options.run is None:
+        print(markdown_staleness(read(options.results)))
+        return 0
+    import torch  # noqa: PLC0415 (it takes seconds, and tables don't need it)
+
+    from benchmarks.distributed.staleness.train import task_of, train_stale  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    done = {facts["name"] for facts in read(options.results)}
+    for run in [run for run in plans(options.run, options.seeds) if run.name not in done][: options.most]:
+        about = {
+            "hardware": f"{cpu()}, 1 of {os.cpu_count()} cores",
+            "versions": {name: version(name) for name in ("numpy", "torch", "prunedata")},
+        }
+        facts = train_stale(run, task_of(run, options.images)) | about
+        add(options.results, facts)
+        print(facts["name"], facts["accuracy"], facts["found"], flush=True)
+    return 0

@@ -1,0 +1,96 @@
+"""What two ranks exchange at the end of an epoch: bytes on the network, seconds and memory.
+
+The ranks are alone in a network namespace of their own, so that every byte on its loopback device is theirs.
+"""
+
+import json
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scale import memory
+
+__all__ = ["measure_exchange"]
+
+BATCH, EPOCHS = 4096, 200
+RANKS = 2
+
+
+def measure_exchange(samples: int) -> dict[str, Any]:
+    """Let two ranks end an epoch on all samples and a pruned one; return what each end took.
+
+    Raises
+    ------
+    OSError
+        If no network namespace can be made here.
+    """
+    command = ["unshare", "--map-root-user", "--net", sys.executable, "-m", "benchmarks.scale.exchange", str(samples)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"Expected two ranks in a network namespace of their own. Got {done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main(samples: int) -> None:
+    """Start the ranks in the namespace that this process is in, and print what rank 0 found."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [context.Process(target=_rank, args=(rank, samples, folder)) for rank in range(RANKS)]
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join()
+        print((Path(folder) / "found.json").read_text())
+
+
+def _rank(rank: int, samples: int, folder: str) -> None:
+    import torch.distributed as dist  # noqa: PLC0415 (whoever only prints tables needs no torch)
+
+    from prunedata import Pruner, Schedule  # noqa: PLC0415
+    from prunedata.adapters.torch.ranks import Ranks  # noqa: PLC0415
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
+    pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.25)
+    pruner.attach(Ranks(pruner, settings=()))
+    losses = np.random.default_rng(rank).random(BATCH, dtype=np.float32)
+    steps = {}
+    for kind in ("all", "pruned"):
+        epoch = pruner.begin_epoch()
+        for number, ids in enumerate(epoch.batches(BATCH)):
+            if number % RANKS == rank:
+                pruner.observe(ids, losses[: ids.size])
+        dist.barrier()
+        sent, at_first = _sent(), memory.now()
+        memory.forget_peak()
+        wall, cpu = perf_counter(), process_time()
+        pruner.end_epoch()
+        seconds, cpu_seconds = perf_counter() - wall, process_time() - cpu
+        dist.barrier()
+        steps[f"exchange, {kind}"] = {
+            "seconds": round(seconds, 6),
+            "cpu_seconds": round(cpu_seconds, 6),
+            "peak_bytes": memory.peak() - at_first,
+            "sent_bytes": (_sent() - sent) // RANKS,
+        }
+        dist.barrier()
+    if rank == 0:
+        (Path(folder) / "found.json").write_text(json.dumps({"samples": samples, "ranks": RANKS, "steps": steps}))
+    dist.destroy_process_group()
+
+
+def _sent() -> int:
+    """Bytes that went over the loopback device of this namespace."""
+    line = next(line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(line.partition(":")[2].split()[8])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,80 @@
+"""The measurements of large runs: small ones, really made, the law, and the page that shows what was recorded."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.records import read
+from benchmarks.scale.__main__ import RESULTS, main
+from benchmarks.scale.exchange import measure_exchange
+from benchmarks.scale.law import fit
+from benchmarks.scale.table import markdown_scale
+from tests.programs import ROOT
+
+PAGE = ROOT / "docs" / "frameworks" / "scale.md"
+ON_LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read as Linux tells it")
+
+
+@ON_LINUX
+def test_a_run_is_measured_in_a_process_of_its_own_and_recorded(tmp_path, capsys):
+    sizes = ("200000", "400000")
+    assert main(["run", "--samples", *sizes, "--policy", "running-loss", "--results", str(tmp_path)]) == 0
+    small, large = sorted(read(tmp_path), key=lambda run: run["samples"])
+    assert (small["samples"], large["samples"]) == (200_000, 400_000)
+    for run in (small, large):
+        assert run["kept"] == run["samples"] * 3 // 4
+        # Four arrays, in two slots each: three of a byte a sample, one of four. And their metadata.
+        assert 14 * run["samples"] <= run["store_bytes"] < 14 * run["samples"] + 20_000
+        assert all(step["seconds"] >= 0 for step in run["steps"].values())
+    most = [max(step["peak_bytes"] for step in run["steps"].values()) for run in (small, large)]
+    assert most[1] > most[0] > 16 * 200_000
+    capsys.readouterr()
+    assert main(["table", "--results", str(tmp_path)]) == 0
+    assert "| 400,000 " in capsys.readouterr().out
+
+
+def namespaces():
+    """Why no network namespace can be made here; empty if one can."""
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        return "unshare and ip are not installed"
+    done = subprocess.run(["unshare", "--map-root-user", "--net", "true"], capture_output=True, text=True, check=False)
+    return done.stderr.strip()
+
+
+@ON_LINUX
+@pytest.mark.slow
+def test_two_ranks_exchange_two_bits_a_sample():
+    pytest.importorskip("torch")
+    if why := namespaces():
+        pytest.skip(f"no network namespaces: {why}")
+    found = measure_exchange(500_000)
+    sent = [found["steps"][f"exchange, {kind}"]["sent_bytes"] for kind in ("all", "pruned")]
+    assert min(sent) > 0
+    assert max(sent) < 0.3 * 500_000
+
+
+def test_a_law_gives_back_what_it_made():
+    law = fit({size: 300 + 2.5 * size for size in (10_000_000, 30_000_000, 100_000_000)})
+    assert (law.fixed, law.each) == (pytest.approx(300, rel=1e-2), pytest.approx(2.5))
+    assert law.at(10) == pytest.approx(325, rel=1e-2)
+    beyond = fit({1_000_000: 9e9, 10_000_000: 20.0, 20_000_000: 40.0, 1_000_000_000: 1e9})
+    assert beyond.at(30_000_000) == pytest.approx(60.0), "sizes that are not fitted change nothing"
+    assert fit({10_000_000: 2.0}) is None
+
+
+def test_the_page_shows_what_was_recorded():
+    recorded = read(RESULTS)
+    assert {run["kind"] for run in recorded} == {"dropping-count", "running-loss", "exchange"}
+    assert max(run["samples"] for run in recorded if run["kind"] == "dropping-count") == 1_000_000_000
+    assert markdown_scale(recorded) in PAGE.read_text("utf-8")
+
+
+def test_without_namespaces_it_says_what_it_needs(monkeypatch):
+    def refused(command, **_):
+        return subprocess.CompletedProcess(command, 1, "", "unshare: Operation not permitted")
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    with pytest.raises(OSError, match=r"network namespace of their own.*not permitted"):
+        measure_exchange(10)
