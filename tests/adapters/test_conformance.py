@@ -7,7 +7,7 @@ import pytest
 from prunedata import Adapter
 from prunedata.adapters import iterable
 from prunedata.testing import CLAUSES, BrokenContract, Case
-from tests.adapters.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of, parse
+from tests.adapters.helpers.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of, parse
 
 
 class OnDataset(Adapter):
@@ -52,7 +52,7 @@ def test_our_adapters_keep_their_contract(case, clause):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
     data = pytest.importorskip("torch.utils.data")
-    from tests.adapters.torch_sources import StaleMask
+    from tests.adapters.helpers.torch_sources import StaleMask
 
     def make(pruner, workers):
         dataset = StaleMask(SAMPLES)
@@ -70,7 +70,7 @@ def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
 @TWO_WORKERS
 def test_the_kit_finds_ids_that_real_workers_count():
     data = pytest.importorskip("torch.utils.data")
-    from tests.adapters.torch_sources import Positions
+    from tests.adapters.helpers.torch_sources import Positions
 
     def make(pruner, workers):
         stream = iterable.prune(Positions(SAMPLES), pruner, id="uid", then=parse)

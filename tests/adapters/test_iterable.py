@@ -14,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata import Pruner, Schedule
 from prunedata.adapters.iterable import Stream, prune
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
-from tests.adapters.torch_helpers import flat, losses_of
+from tests.adapters.helpers.torch import flat, losses_of
 
 SAMPLES = 103
 CHANGING = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)

@@ -5,7 +5,7 @@ import pytest
 
 from prunedata import Pruner, Schedule
 from prunedata.testing import losses_of
-from tests.adapters.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of
+from tests.adapters.helpers.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of
 
 PAIRS = [(name, workers) for name, framework in FRAMEWORKS.items() for workers in framework.workers]
 
@@ -30,7 +30,7 @@ def by_torch(pruner):
     """The loop of the README: the ids are off, and the loader observes."""
     torch = pytest.importorskip("torch")
     from prunedata.adapters.torch import prune
-    from tests.adapters.torch_helpers import Items
+    from tests.adapters.helpers.torch import Items
 
     loader = prune(torch.utils.data.DataLoader(Items(SAMPLES), batch_size=SAMPLES, shuffle=True), pruner)
     for epoch in pruner.epochs():

@@ -12,8 +12,8 @@ from prunedata import Pruner
 from prunedata.adapters import iterable, tensorflow, webdataset
 from prunedata.adapters import torch as adapter
 from prunedata.errors import LossError
-from tests.adapters.shard_helpers import CHANGING, SIZES, dataset, write_shards
-from tests.adapters.torch_helpers import losses_of
+from tests.adapters.helpers.shards import CHANGING, SIZES, dataset, write_shards
+from tests.adapters.helpers.torch import losses_of
 
 SAMPLES = sum(SIZES)
 

@@ -3,7 +3,7 @@
 import re
 import shutil
 
-from tests.programs import ROOT, run_module
+from tests.common.programs import ROOT, run_module
 
 NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
 ALONE = "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner, Schedule
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 
 SCRIPT = """
 import torch

@@ -8,7 +8,7 @@ import pytest
 
 from prunedata.cli.main import main
 from prunedata.streams.shards import ShardIndex
-from tests.adapters.shard_helpers import write_shards
+from tests.adapters.helpers.shards import write_shards
 
 
 def test_shards_are_indexed(tmp_path, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 from tests.store.stored_runs import build
 
 PROGRAM = [sys.executable, "-m", "prunedata"]

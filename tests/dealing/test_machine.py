@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from prunedata import Deal, Dealer, Wait
 from prunedata.run.order import cut_batches, epoch_order
-from tests.strategies import LOSSES, SEEDS, PlainRun, policies, pruner, schedules
+from tests.common.strategies import LOSSES, SEEDS, PlainRun, policies, pruner, schedules
 
 WORKERS = st.integers(0, 3)
 TIMEOUT = 10

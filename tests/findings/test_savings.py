@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.findings.inspection import inspect
 from prunedata.findings.savings import savings
-from tests.strategies import pruner, schedules
+from tests.common.strategies import pruner, schedules
 
 
 def record(kept, seconds, overhead=0.0):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prunedata.cli.main import main
 from prunedata.errors import PrunedataError, ScheduleError
 from prunedata.plan.schedule import Schedule
-from tests.strategies import schedules
+from tests.common.strategies import schedules
 
 PAPER = (200, 60, 20, 5, 4)
 

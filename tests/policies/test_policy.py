@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prunedata import DroppingCount, EasyPruning, Known, LossRanked, PrunedataError, Pruner, Random, Schedule
 from prunedata.policies.protocol import describe
 from prunedata.run.epoch import select
-from tests.strategies import SEEDS, feeds, plain_keep, pruner, schedules
+from tests.common.strategies import SEEDS, feeds, plain_keep, pruner, schedules
 
 VISITS = st.integers(0, 255).flatmap(lambda v: st.tuples(st.integers(0, v), st.just(v)))
 

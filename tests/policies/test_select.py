@@ -11,7 +11,7 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch, select
-from tests.strategies import SEEDS
+from tests.common.strategies import SEEDS
 
 
 @dataclass(frozen=True)

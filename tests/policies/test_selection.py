@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from prunedata import PrunedataError, keep_mask
 from prunedata.policies import selection
-from tests.strategies import SEEDS, plain_hash, plain_keep
+from tests.common.strategies import SEEDS, plain_hash, plain_keep
 
 DTYPES = (np.uint8, np.uint16, np.uint32, np.int8, np.int64, np.float32, np.float64, np.bool_)
 EPOCHS = st.integers(0, 10_000)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import prunedata.run.block
 from prunedata import LossError, NotInEpoch
 from prunedata.run.block import Block
-from tests.strategies import FORMS, in_form, plain_mean
+from tests.common.strategies import FORMS, in_form, plain_mean
 
 SAMPLES = 20
 BAD = {

@@ -22,7 +22,7 @@ from prunedata import (
     Schedule,
 )
 from prunedata.findings.inspection import inspect
-from tests.strategies import policies, schedules
+from tests.common.strategies import policies, schedules
 
 SAMPLES = 60
 SHORT = Schedule(8, window=4, start=1, block=2, pruned_per_block=1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
 from prunedata import FinishedWarning, NeverPrunesWarning, NotInEpoch, PrunedataError, Pruner, Schedule, ScheduleError
-from tests.strategies import pruner, schedules
+from tests.common.strategies import pruner, schedules
 
 SCHEDULE = Schedule(4, window=4, start=2, block=2, pruned_per_block=1)
 IDS = np.arange(100)

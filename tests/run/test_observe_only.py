@@ -13,7 +13,7 @@ from prunedata.cli.main import main
 from prunedata.errors import ForeignStore
 from prunedata.findings.inspection import inspect
 from prunedata.store.run_store import RunStore
-from tests.strategies import SEEDS, feeds, policies, pruner, schedules
+from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
 

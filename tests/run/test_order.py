@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from prunedata import PrunedataError
 from prunedata.run import order
 from prunedata.run.order import cut_batches, epoch_order
-from tests.strategies import SEEDS
+from tests.common.strategies import SEEDS
 
 MASKS = hnp.arrays(np.bool_, st.integers(0, 300))
 INTEGERS = SEEDS | st.integers(-5, 5) | st.integers(2**63, 2**64 - 1)

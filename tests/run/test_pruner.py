@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prunedata import Adapter, Delivery, DroppingCount, LossError, LossRanked, PrunedataError, Pruner, Random, Schedule
 from prunedata.errors import ForeignStore
-from tests.strategies import SEEDS, PlainRun, feeds, policies, pruner, schedules
+from tests.common.strategies import SEEDS, PlainRun, feeds, policies, pruner, schedules
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from prunedata import FinishedWarning, NotInEpoch, ScheduleError, SkippedSamples
-from tests.strategies import FORMS, LOSSES, SEEDS, PlainRun, in_form, policies, pruner, schedules
+from tests.common.strategies import FORMS, LOSSES, SEEDS, PlainRun, in_form, policies, pruner, schedules
 
 
 class Run(RuleBasedStateMachine):

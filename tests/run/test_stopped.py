@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prunedata import EasyPruning, LossRanked
-from tests.strategies import SEEDS, feeds, policies, pruner, schedules
+from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
 
 def all_policies():

@@ -12,7 +12,7 @@ from prunedata import DroppingCount, EasyPruning, LossRanked, Pruner, Random, Ru
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.findings.table import suspect_table
-from tests.programs import run_python
+from tests.common.programs import run_python
 
 SAMPLES = 100
 SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)

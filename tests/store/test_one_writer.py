@@ -15,7 +15,7 @@ from zarr.storage import MemoryStore
 from prunedata.errors import RunExists, StoreError
 from prunedata.findings.inspection import inspect
 from prunedata.store.run_store import RunStore
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 from tests.store.test_store import outcome, start, train
 
 ALONE = "only process that writes"

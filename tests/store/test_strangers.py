@@ -22,7 +22,7 @@ from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, ForeignStore, StoreError
 from prunedata.findings.inspection import inspect
 from prunedata.store.reading import read_run
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 from tests.store.stored_runs import SAMPLES, SCHEDULE, build, contents, pointer, slot, standing, start
 
 COMMANDS = ("inspect {}", "inspect {} --json", "suspects {}", "advise {}", "compare {0} {0}")

@@ -12,7 +12,7 @@ from zarr.storage import ZipStore
 import prunedata.store.durable
 from prunedata.errors import DeniedStore, StoreError, UnwritableStore
 from prunedata.findings.inspection import inspect
-from tests.programs import ROOT, run_python
+from tests.common.programs import ROOT, run_python
 from tests.store.stored_runs import build, contents, observe, outcome, standing, start
 
 BEGIN = """

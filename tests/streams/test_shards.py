@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
 from prunedata.streams import braces
 from prunedata.streams.shards import Shard, ShardIndex, expand
-from tests.adapters.shard_helpers import write_shards, write_tar
+from tests.adapters.helpers.shards import write_shards, write_tar
 
 wds = pytest.importorskip("webdataset")
 

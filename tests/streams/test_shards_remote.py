@@ -7,7 +7,7 @@ import pytest
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
 from prunedata.streams.shards import ShardIndex
-from tests.adapters.shard_helpers import write_shards
+from tests.adapters.helpers.shards import write_shards
 
 wds = pytest.importorskip("webdataset")
 boto3 = pytest.importorskip("boto3")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from prunedata import DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
 from prunedata.testing import BrokenPolicy, check_policy
-from tests.strategies import SEEDS
+from tests.common.strategies import SEEDS
 from tests.testing.wrong_policies import WRONG, RightPolicy
 
 TOLERANCES = st.floats(0, 10)

@@ -12,8 +12,8 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from tests.adapters.helpers.ranks import WORLD, start
 from tests.adapters.huggingface.trainers import build, pruner_of
-from tests.adapters.ranks import WORLD, start
 
 pytestmark = pytest.mark.slow  # each process imports transformers
 KILLED = 15

@@ -9,9 +9,9 @@ import pytest
 
 from prunedata.adapters.keras import PruneCallback
 from prunedata.errors import PrunedataError
-from tests.adapters.keras_helpers import SAMPLES
-from tests.adapters.tensorflow_helpers import make_pruner
-from tests.programs import ROOT
+from tests.adapters.helpers.keras import SAMPLES
+from tests.adapters.helpers.tensorflow import make_pruner
+from tests.common.programs import ROOT
 
 HAND, OWN = "a_fit_is_the_run_that_a_loop_by_hand_is", "steps_and_losses_of_ones_own"
 BOTH = [

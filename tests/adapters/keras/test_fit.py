@@ -12,7 +12,7 @@ from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
 from prunedata.adapters.keras import model as adapter
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.policies.dropping_count import DroppingCount
-from tests.adapters.keras_helpers import (
+from tests.adapters.helpers.keras import (
     BATCH,
     DIGITS,
     IMAGES,
@@ -27,7 +27,7 @@ from tests.adapters.keras_helpers import (
     fit,
     make_model,
 )
-from tests.adapters.tensorflow_helpers import make_pruner
+from tests.adapters.helpers.tensorflow import make_pruner
 
 # Keras's own, wherever it copies weights.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
 from prunedata.errors import LossError, NotInEpoch, PrunedataError
-from tests.adapters.keras_helpers import (
+from tests.adapters.helpers.keras import (
     DIGITS,
     IMAGES,
     SAMPLES,
@@ -16,7 +16,7 @@ from tests.adapters.keras_helpers import (
     fit,
     make_model,
 )
-from tests.adapters.tensorflow_helpers import make_pruner
+from tests.adapters.helpers.tensorflow import make_pruner
 
 
 def drop_ids(pruner):

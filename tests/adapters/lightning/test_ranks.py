@@ -10,8 +10,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DistributedSampler
 
 from prunedata import PrunedataError, Pruner, Schedule
+from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.lightning.helpers import Net, data, flat, loader_of, pruner_of, trainer_of, validation
-from tests.adapters.ranks import WORLD, group, start
 
 pytestmark = pytest.mark.slow
 

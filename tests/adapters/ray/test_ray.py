@@ -13,7 +13,7 @@ ray = pytest.importorskip("ray")
 from benchmarks.common.on_ray import on_ray  # noqa: E402
 from prunedata import DealerDied, LossError, PrunedataError, Pruner, Random, Schedule, Wait  # noqa: E402
 from prunedata.adapters.ray import RayDealer, serve  # noqa: E402
-from tests.programs import run_python  # noqa: E402
+from tests.common.programs import run_python  # noqa: E402
 
 SAMPLES = 60
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)

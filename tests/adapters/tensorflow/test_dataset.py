@@ -14,7 +14,7 @@ from prunedata.adapters.tensorflow import dataset as adapter
 from prunedata.adapters.tensorflow import prune
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
-from tests.adapters.tensorflow_helpers import (
+from tests.adapters.helpers.tensorflow import (
     CHANGING,
     KEPT,
     SAMPLES,

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from prunedata.adapters.tensorflow import prune
 from prunedata.errors import LossError, SkippedSamples
-from tests.adapters.tensorflow_helpers import KEPT, SAMPLES, losses_of, make_pruner, one_epoch, parse, raw
+from tests.adapters.helpers.tensorflow import KEPT, SAMPLES, losses_of, make_pruner, one_epoch, parse, raw
 
 
 @pytest.mark.parametrize("disk", [False, True], ids=["memory", "file"])

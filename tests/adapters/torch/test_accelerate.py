@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from prunedata import PrunedataError, Pruner, Schedule
 from prunedata.adapters.torch import prune
-from tests.adapters.ranks import WORLD, group, start
+from tests.adapters.helpers.ranks import WORLD, group, start
 
 SAMPLES = 103
 

@@ -9,7 +9,7 @@ from prunedata import PrunedataError
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import prune
 from prunedata.adapters.torch.run import TorchRun
-from tests.adapters.torch_helpers import BATCH, SAMPLES, Items, flat, loader_of, losses_of, make_pruner, train
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, loader_of, losses_of, make_pruner, train
 
 
 class Counted(Items):

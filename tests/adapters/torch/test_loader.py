@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import LossError, NotInEpoch, PrunedataError
 from prunedata.adapters.torch import prune
-from tests.adapters.torch_helpers import (
+from tests.adapters.helpers.torch import (
     BATCH,
     SAMPLES,
     Items,

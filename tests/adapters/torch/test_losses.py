@@ -11,7 +11,7 @@ from prunedata import LossError, Pruner, Random, Schedule
 from prunedata.adapters.torch import prune
 from prunedata.adapters.torch.losses import DeviceBlock, Recorder
 from prunedata.adapters.torch.run import TorchRun
-from tests.adapters.torch_helpers import Items, make_pruner, train
+from tests.adapters.helpers.torch import Items, make_pruner, train
 
 CPU = torch.device("cpu")
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

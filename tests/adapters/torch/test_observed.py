@@ -8,7 +8,7 @@ import torch
 
 from prunedata import LossError, Random, Schedule, SkippedSamples
 from prunedata.adapters.torch import prune
-from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, loader_of, losses_of, make_pruner
 
 
 def loop(loader, pruner, *, stop=None, first=0, observing=True):

@@ -17,7 +17,7 @@ from torch.utils.data import (
 
 from prunedata import PrunedataError, Random, SkippedSamples
 from prunedata.adapters.torch import prune
-from tests.adapters.torch_helpers import (
+from tests.adapters.helpers.torch import (
     BATCH,
     EVERY_OTHER,
     SAMPLES,

@@ -15,8 +15,8 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 from prunedata import PrunedataError, Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import prune
 from prunedata.run.order import epoch_order
-from tests.adapters.ranks import WORLD, group, start
-from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner
 
 SEED = 5
 

@@ -8,8 +8,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import DroppingCount, LossError, PrunedataError, Pruner, RunningLoss, Schedule
 from prunedata.adapters.torch import prune
-from tests.adapters.ranks import WORLD, group, start
-from tests.adapters.torch_helpers import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
 
 DIFFER = {
     "seed": {"seed": 6},

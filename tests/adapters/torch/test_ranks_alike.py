@@ -15,10 +15,19 @@ from prunedata.adapters.iterable import prune as prune_stream
 from prunedata.adapters.torch import prune
 from prunedata.adapters.webdataset import ShardIndex
 from prunedata.adapters.webdataset import prune as prune_shards
-from tests.adapters.ranks import group, start
-from tests.adapters.ranks_training import GLOBAL, POLICIES, Trained, losses_of, model_of, ready, sampler_of, weights_of
-from tests.adapters.shard_helpers import write_shards
-from tests.adapters.torch_helpers import Items, flat, make_pruner
+from tests.adapters.helpers.ranks import group, start
+from tests.adapters.helpers.ranks_training import (
+    GLOBAL,
+    POLICIES,
+    Trained,
+    losses_of,
+    model_of,
+    ready,
+    sampler_of,
+    weights_of,
+)
+from tests.adapters.helpers.shards import write_shards
+from tests.adapters.helpers.torch import Items, flat, make_pruner
 
 WORLDS = (2, 4, 3, 1)
 """In this order each goes on within the epoch that the one before has left."""

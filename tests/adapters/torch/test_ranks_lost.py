@@ -12,8 +12,8 @@ import torch
 
 from prunedata import PrunedataError
 from prunedata.adapters.torch import name_lost_ranks
-from tests.adapters.ranks import group
-from tests.adapters.ranks_training import Trained
+from tests.adapters.helpers.ranks import group
+from tests.adapters.helpers.ranks_training import Trained
 
 WORLD, VICTIM = 3, 1
 SAVED, KILLED = 12, 14

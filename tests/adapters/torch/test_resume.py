@@ -12,7 +12,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError, Random, Schedule, SkippedSamples
 from prunedata.adapters.torch import prune
-from tests.adapters.torch_helpers import BATCH, Items, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])

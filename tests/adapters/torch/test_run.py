@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from prunedata import LossError, Random, SkippedSamples
 from prunedata.adapters.torch import prune
 from prunedata.adapters.torch.run import TorchRun
-from tests.adapters.torch_helpers import BATCH, Items, loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner
 
 
 @pytest.fixture

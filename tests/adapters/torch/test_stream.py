@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from prunedata import LossError, PrunedataError, Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import prune
-from tests.adapters.torch_sources import Positions
+from tests.adapters.helpers.torch_sources import Positions
 
 SAMPLES = 61
 

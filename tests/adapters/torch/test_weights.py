@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 from prunedata import LossRanked
 from prunedata.adapters.iterable import prune as prune_stream
 from prunedata.adapters.torch import prune
-from tests.adapters.ranks import WORLD, group, start
-from tests.adapters.torch_helpers import BATCH, SAMPLES, Items, losses_of, make_pruner
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
 
 def run_of():

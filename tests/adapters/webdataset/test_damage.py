@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from prunedata.adapters.webdataset import ShardIndex, prune
 from prunedata.errors import SkippedSamples
-from tests.adapters.shard_helpers import dataset, one_epoch, start, write_shards, write_tar
-from tests.adapters.torch_helpers import losses_of
+from tests.adapters.helpers.shards import dataset, one_epoch, start, write_shards, write_tar
+from tests.adapters.helpers.torch import losses_of
 
 
 def quiet(error):

@@ -8,8 +8,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.webdataset import ShardIndex, prune
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
-from tests.adapters.shard_helpers import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
-from tests.adapters.torch_helpers import losses_of
+from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
+from tests.adapters.helpers.torch import losses_of
 
 wds = pytest.importorskip("webdataset")
 

@@ -13,7 +13,7 @@ from benchmarks.demo.__main__ import main
 from prunedata import Schedule
 from prunedata.plan.cost import count_kept
 from tests.benchmarks.images import encoded, pictures, write
-from tests.programs import run_module
+from tests.common.programs import run_module
 
 RUNS = ("regular", "dropping-count", "random")
 EPOCHS = 6

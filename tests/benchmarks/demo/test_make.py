@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from benchmarks.demo.report import _remarks
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 
 RESULT = {"runs": {"regular": {"seconds": 1.0}}, "batch_seconds": 0.001, "picture": "p.png"}
 

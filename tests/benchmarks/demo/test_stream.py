@@ -20,7 +20,7 @@ from benchmarks.demo.stream_loaders import Decode, Shuffled
 from benchmarks.demo.training import WEIGHT_DECAY
 from prunedata import Schedule
 from prunedata.plan.cost import count_kept
-from tests.programs import run_module
+from tests.common.programs import run_module
 
 EPOCHS, SEEDS = 4, 2
 

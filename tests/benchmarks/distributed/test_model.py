@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.pruned import NODES, PruningCost, markdown_savings, saving
 from benchmarks.distributed.tables import ROWS, markdown_tables, objects
-from tests.programs import ROOT, run_module
+from tests.common.programs import ROOT, run_module
 
 PRINTED = [
     (1, "1 Node", 124.18),

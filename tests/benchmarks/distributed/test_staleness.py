@@ -19,7 +19,7 @@ from benchmarks.distributed.staleness.table import markdown_staleness
 from benchmarks.distributed.staleness.train import StaleTask, task_of, train_stale
 from benchmarks.study.judging import auc
 from prunedata import Schedule
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 
 PAGE = ROOT / "docs" / "evidence" / "staleness.md"
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.faults.__main__ import ATTACKS
 from benchmarks.faults.calls import can_watch
-from tests.programs import run_module, run_python
+from tests.common.programs import run_module, run_python
 
 WATCHES = can_watch()
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.programs import run_module
+from tests.common.programs import run_module
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from benchmarks.frontier.results import RESULTS, add, read
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import BEGIN, UNSEEN, judge, table
 from benchmarks.frontier.train import Settings
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 PAGE = ROOT / "docs" / "bad-data.md"

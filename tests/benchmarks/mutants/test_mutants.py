@@ -8,7 +8,7 @@ from benchmarks.mutants.__main__ import recorded
 from benchmarks.mutants.changes import mutants
 from benchmarks.mutants.results import read_equivalent, table
 from benchmarks.mutants.rooms import ROOMS
-from tests.programs import ROOT, run_python
+from tests.common.programs import ROOT, run_python
 
 PAGE = ROOT / "docs" / "reliability.md"
 GOAL = 0.95

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.benchmarks.peer import infobatch_checkout
-from tests.programs import ROOT, run_module
+from tests.common.programs import ROOT, run_module
 
 SIZES, BATCHES = (600, 1200), (8, 16, 64)
 REAL_SIZES, REAL_BATCHES = (50_000, 1_280_000), (32, 128, 1024)

@@ -11,7 +11,7 @@ from benchmarks.scale.__main__ import RESULTS, main
 from benchmarks.scale.exchange import measure_exchange
 from benchmarks.scale.law import fit
 from benchmarks.scale.table import markdown_scale
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 
 PAGE = ROOT / "docs" / "frameworks" / "scale.md"
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read as Linux tells it")

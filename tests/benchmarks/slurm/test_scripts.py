@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.programs import ROOT
+from tests.common.programs import ROOT
 
 SCRIPTS = sorted((ROOT / "benchmarks" / "slurm").glob("*.sh"))
 PAGE = ROOT / "docs" / "frameworks" / "distributed.md"

@@ -15,7 +15,7 @@ from PIL import Image
 from benchmarks.common.data import digits
 from benchmarks.common.shards import write_shards
 from benchmarks.streams.race import TURNS, Entrant, one_core, race
-from tests.programs import run_module
+from tests.common.programs import run_module
 
 pytest.importorskip("webdataset")
 

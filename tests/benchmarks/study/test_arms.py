@@ -13,7 +13,7 @@ from benchmarks.study import arms, matrix
 from benchmarks.study.arm import Arm, Group
 from benchmarks.study.arms import ARMS, columns, look_of
 from benchmarks.study.recipe import Recipe
-from tests.programs import ROOT, run_python
+from tests.common.programs import ROOT, run_python
 
 SCRATCH = '''
 """Twice as random."""

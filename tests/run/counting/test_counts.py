@@ -10,7 +10,7 @@ import prunedata.run.block
 from prunedata import DroppingCount, LossError, Random, Schedule
 from prunedata.run.counts import SampleCounts, Tally, batch_means, find_hits, saturating_add
 from prunedata.types import smallest_unsigned
-from tests.strategies import (
+from tests.common.strategies import (
     FORMS,
     LOSSES,
     SEEDS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prunedata import LossRanked, PrunedataError, Pruner, Schedule
 from prunedata.run.sample_arrays import SampleArrays
-from tests.strategies import SEEDS, pruner
+from tests.common.strategies import SEEDS, pruner
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
 

@@ -6,7 +6,7 @@ import tarfile
 import webdataset as wds
 
 from prunedata import Pruner, Schedule
-from tests.adapters.torch_helpers import losses_of
+from tests.adapters.helpers.torch import losses_of
 
 CHANGING = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)
 SIZES = [23, 17, 31, 19]

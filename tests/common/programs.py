@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["ROOT", "run_module", "run_python"]
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_module(

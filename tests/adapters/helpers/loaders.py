@@ -94,7 +94,7 @@ def torch_loader(dataset, pruner, workers, size, *, stateful=False, **options):
 
 def torch_map(pruner, workers, size, **options):
     pytest.importorskip("torch")
-    from tests.adapters.torch_helpers import Items
+    from tests.adapters.helpers.torch import Items
 
     return torch_loader(Items(SAMPLES), pruner, workers, size, shuffle=True, **options)
 
@@ -113,7 +113,7 @@ def lightning_fit(pruner, workers, size):
 
 def torch_stream(pruner, workers, size, **options):
     pytest.importorskip("torch")
-    from tests.adapters.torch_sources import Records
+    from tests.adapters.helpers.torch_sources import Records
 
     records = Records(raw_records())
     if pruner is None:
@@ -257,7 +257,7 @@ def framework_of(name, folder):
         return framework
     pytest.importorskip("webdataset")
     from prunedata.adapters.webdataset import ShardIndex
-    from tests.adapters.shard_helpers import write_shards
+    from tests.adapters.helpers.shards import write_shards
 
     index = ShardIndex.scan(write_shards(folder, SHARDS))
     return replace(framework, make=partial(web_dataset, index=index))

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import DroppingCount, RunningLoss
 from prunedata.adapters.torch import prune
-from tests.adapters.torch_helpers import Items, make_pruner
+from tests.adapters.helpers.torch import Items, make_pruner
 
 __all__ = ["GLOBAL", "POLICIES", "Trained", "losses_of", "model_of", "ready", "sampler_of", "weights_of"]
 

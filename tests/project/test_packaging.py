@@ -14,7 +14,7 @@ import pytest
 
 import prunedata
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "prunedata", "adapters"]
 FRAMEWORKS = {
     "jax",
@@ -79,8 +79,8 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the sdist, and the wheel that is built from it as a release is."""
     folder = tmp_path_factory.mktemp("dist")
     tree = copy_tree(folder / "tree")
-    (tree / "tests").mkdir()
-    (tree / "tests" / "test_packaging.py").touch()
+    (tree / "tests" / "project").mkdir(parents=True)
+    (tree / "tests" / "project" / "test_packaging.py").touch()
     run(sys.executable, "-m", "build", "--outdir", folder / "dist", tree, cwd=folder)
     return folder / "dist"
 
