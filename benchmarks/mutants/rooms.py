@@ -36,8 +36,16 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         Tested(["prunedata/findings/savings.py"], ["tests/findings/test_savings.py"], ["tests/findings"]),
     ],
     "counts": [
-        Tested(["prunedata/run/counts.py"], ["tests/run/counting/test_counts.py"], ["tests/run/test_lengthened.py", *RUNS]),
-        Tested(["prunedata/run/sample_arrays.py"], ["tests/run/counting/test_sample_arrays.py"], ["tests/policies", *RUNS]),
+        Tested(
+            ["prunedata/run/counts.py"],
+            ["tests/run/counting/test_counts.py"],
+            ["tests/run/test_lengthened.py", *RUNS],
+        ),
+        Tested(
+            ["prunedata/run/sample_arrays.py"],
+            ["tests/run/counting/test_sample_arrays.py"],
+            ["tests/policies", *RUNS],
+        ),
     ],
     "selection": [
         Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
