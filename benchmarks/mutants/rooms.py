@@ -36,15 +36,23 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         Tested(["prunedata/findings/savings.py"], ["tests/findings/test_savings.py"], ["tests/findings"]),
     ],
     "counts": [
-        Tested(["prunedata/run/counts.py"], ["tests/run/test_counts.py"], ["tests/run/test_lengthened.py", *RUNS]),
-        Tested(["prunedata/run/sample_arrays.py"], ["tests/run/test_sample_arrays.py"], ["tests/policies", *RUNS]),
+        Tested(
+            ["prunedata/run/counts.py"],
+            ["tests/run/counting/test_counts.py"],
+            ["tests/run/test_lengthened.py", *RUNS],
+        ),
+        Tested(
+            ["prunedata/run/sample_arrays.py"],
+            ["tests/run/counting/test_sample_arrays.py"],
+            ["tests/policies", *RUNS],
+        ),
     ],
     "selection": [
         Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
         Tested(
             ["prunedata/policies/protocol.py", "prunedata/policies/built_in.py"],
             ["tests/policies/test_protocol.py", "tests/policies/test_built_in.py"],
-            ["tests/policies", "tests/testing/test_check_policy.py", "tests/run/test_sample_arrays.py", *RUNS],
+            ["tests/policies", "tests/testing/test_check_policy.py", "tests/run/counting/test_sample_arrays.py", *RUNS],
         ),
         Tested(
             [
@@ -55,7 +63,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
                 )
             ],
             ["tests/policies/test_small_rules.py", "tests/policies/test_running_loss.py"],
-            ["tests/policies", "tests/run/test_sample_arrays.py", "tests/findings", *RUNS],
+            ["tests/policies", "tests/run/counting/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],
     "order": [
