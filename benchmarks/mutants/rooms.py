@@ -49,6 +49,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "selection": [
         Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
+        Tested(["prunedata/policies/kth.py"], ["tests/policies/test_kth.py"], ["tests/policies", *RUNS]),
         Tested(
             ["prunedata/policies/protocol.py", "prunedata/policies/built_in.py"],
             ["tests/policies/test_protocol.py", "tests/policies/test_built_in.py"],
@@ -62,7 +63,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
                     "running_loss",
                 )
             ],
-            ["tests/policies/test_small_rules.py", "tests/policies/test_running_loss.py"],
+            [f"tests/policies/test_{name}.py" for name in ("small_rules", "running_loss", "policy")],
             ["tests/policies", "tests/run/counting/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],

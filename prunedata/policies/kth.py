@@ -1,6 +1,5 @@
 """The k-th highest of many scores, without a copy of them."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ PART = 1 << 18
 """Scores looked at together: enough to spread the cost of a histogram."""
 VALUES = 1 << 16
 """Of a word of 16 bits."""
+SIGN = 1 << 15
+"""The least of them with the bit that is the sign in the first word."""
 
 
 def kth_highest(scores: npt.NDArray[Any], k: int, *, copy_up_to: int = 1 << 20) -> Any:
@@ -29,15 +30,15 @@ def kth_highest(scores: npt.NDArray[Any], k: int, *, copy_up_to: int = 1 << 20) 
         begins. Those that begin so are copied, or if they are still too many, the next 16 bits are found.
     """
     kind = scores.dtype
-    if scores.size <= copy_up_to or kind.itemsize not in (2, 4, 8) or not (kind.isnative and scores.flags.c_contiguous):
+    little = kind == kind.newbyteorder("<")
+    if scores.size <= copy_up_to or kind.itemsize not in (2, 4, 8) or not (little and scores.flags.c_contiguous):
         return _of_copy(scores, k)
-    words = scores.view(np.uint16).reshape(scores.size, -1)
-    highest_first = words[:, ::-1] if sys.byteorder == "little" else words
+    words = scores.view("<u2").reshape(scores.size, kind.itemsize // 2)[:, ::-1]
     found: list[int] = []
-    for place in range(words.shape[1]):
+    for place in range(kind.itemsize // 2):
         count = np.zeros(VALUES, dtype=np.int64)
-        for part, same in _beginning(highest_first, found):
-            count += np.bincount(part[same, place], minlength=VALUES)
+        for part, same in _beginning(words, found):
+            count += np.bincount(words[part][same, place], minlength=VALUES)
         order = _descending(kind.kind, found)
         from_top = np.cumsum(count[order])
         steps = int(np.searchsorted(from_top, k))
@@ -45,10 +46,8 @@ def kth_highest(scores: npt.NDArray[Any], k: int, *, copy_up_to: int = 1 << 20) 
         left = int(count[found[-1]])
         k -= int(from_top[steps]) - left
         if left <= copy_up_to:
-            parts = (scores[first : first + PART] for first in range(0, scores.size, PART))
-            alike = (same for _, same in _beginning(highest_first, found))
-            return _of_copy(np.concatenate([part[same] for part, same in zip(parts, alike, strict=True)]), k)
-    return np.array(found if sys.byteorder == "big" else found[::-1], dtype=np.uint16).view(kind)[0]
+            return _of_copy(np.concatenate([scores[part][same] for part, same in _beginning(words, found)]), k)
+    return np.array(found[::-1], dtype="<u2").view(kind)[0]
 
 
 def _of_copy(scores: npt.NDArray[Any], k: int) -> Any:
@@ -56,13 +55,13 @@ def _of_copy(scores: npt.NDArray[Any], k: int) -> Any:
     return np.partition(scores, place)[place]
 
 
-def _beginning(words: npt.NDArray[np.uint16], found: Sequence[int]) -> Iterator[tuple[npt.NDArray[np.uint16], Any]]:
-    """Yield the words of a part of the scores, shape (n, words), and where they begin with those found."""
+def _beginning(words: npt.NDArray[np.uint16], found: Sequence[int]) -> Iterator[tuple[slice, Any]]:
+    """Yield parts of the scores, by their words of shape (samples, words), and where they begin with those found."""
     for first in range(0, len(words), PART):
-        part = words[first : first + PART]
+        part = slice(first, first + PART)
         same: Any = slice(None)
         for place, word in enumerate(found):
-            here = part[:, place] == word
+            here = words[part, place] == word
             same = here & same if place else here
         yield part, same
 
@@ -70,10 +69,10 @@ def _beginning(words: npt.NDArray[np.uint16], found: Sequence[int]) -> Iterator[
 def _descending(kind: str, before: Sequence[int]) -> npt.NDArray[np.int64]:
     """All values of a word from the highest score to the lowest, behind the words before it."""
     rising = np.arange(VALUES)
-    low, high = rising[: VALUES // 2], rising[VALUES // 2 :]
+    low, high = rising[:SIGN], rising[SIGN:]
     if before:
         # Bits of a negative float fall as it rises.
-        return rising if kind == "f" and before[0] >= VALUES // 2 else rising[::-1]
+        return rising if kind == "f" and before[0] >= SIGN else rising[::-1]
     if kind == "u":
         return rising[::-1]
     # With the sign's bit a word is below all others.

@@ -72,7 +72,7 @@ def _checked_scores(counts: npt.ArrayLike) -> npt.NDArray[Any]:
             f"Expected scores without NaN. Got {int(np.isnan(scores).sum())} NaN: "
             "give samples that were never observed a number, too, such as -np.inf to prune them last."
         )
-    return scores.view(np.uint8) if scores.dtype == np.bool_ else scores
+    return scores
 
 
 def _chunks(samples: int) -> Iterator[slice]:
@@ -82,7 +82,7 @@ def _chunks(samples: int) -> Iterator[slice]:
 
 def _threshold(scores: npt.NDArray[Any], pruned: int) -> tuple[Any, int, int]:
     """The ``pruned``-th highest score, how many samples lie above it and how many at it."""
-    if scores.dtype in (np.uint8, np.uint16):
+    if scores.dtype in (np.bool_, np.uint8, np.uint16):
         histogram = np.zeros(1 << (8 * scores.dtype.itemsize), dtype=np.int64)
         for part in _chunks(scores.size):
             some = np.bincount(scores[part])

@@ -33,6 +33,31 @@ def test_it_is_that_of_a_sort(scores, copied, part, data):
     assert found == np.sort(scores)[scores.size - k]
 
 
+@pytest.mark.parametrize("copied", [0, 1, 4])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[-1] in "248"])
+def test_scores_that_begin_alike_are_told_apart_by_what_follows(kind, copied):
+    """Of both signs, from few words, those beside the sign's bit among them."""
+    few = np.array([0, 1, 0x3F80, 0x7000, 0x8000, 0x8001, 0xBF80, 0xF000], dtype=np.uint16)
+    words = np.dtype(kind).itemsize // 2
+    choose = np.random.default_rng(words)
+    chosen = np.stack([choose.choice(few[place % 2 :: 2] if place else few, 16) for place in range(words)], axis=1)
+    scores = np.ascontiguousarray(chosen[:, ::-1]).astype("<u2").view(np.dtype(kind).newbyteorder("<"))[:, 0]
+    scores = np.concatenate([scores, scores[:4]]).astype(kind)
+    found = [kth_highest(scores, k, copy_up_to=copied) for k in range(1, scores.size + 1)]
+    assert found == np.sort(scores)[::-1].tolist()
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64])
+def test_of_more_than_a_million_only_few_are_copied(kind):
+    span = np.iinfo(kind)
+    scores = np.random.default_rng(0).integers(span.min, span.max, 1 << 21, dtype=kind, endpoint=True)
+    tracemalloc.start()
+    kth_highest(scores, 1 << 20)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 4_000_000
+
+
 def test_what_is_no_block_of_memory_is_copied():
     scores = np.arange(100, dtype=np.float32)[::2]
     assert kth_highest(scores, 3, copy_up_to=0) == 94

@@ -1,5 +1,7 @@
 """keep_mask against a plain sort, and its hash against the published one."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -130,6 +132,24 @@ def test_hashes_at_the_very_ends_stay_exact(end, pruned, monkeypatch):
     keep = keep_mask(np.zeros(1000, dtype=np.uint8), pruned, seed=0, epoch=0)
     expected = np.arange(1000) >= pruned
     assert np.array_equal(keep, expected if end == "bottom" else expected[::-1])
+
+
+def test_all_that_tie_are_pruned_up_to_the_highest_hash(monkeypatch):
+    monkeypatch.setattr(
+        selection, "_hashes", lambda first, offsets, stream: np.uint64(2**64 - 1) - offsets.astype(np.uint64)
+    )
+    counts = np.ones(1000, dtype=np.uint8)
+    counts[-1] = 0
+    assert np.flatnonzero(keep_mask(counts, 999, seed=0, epoch=0)).tolist() == [999]
+
+
+def test_beside_the_mask_it_needs_little_memory():
+    counts = (np.arange(1 << 18) % 8 == 0).astype(np.uint8)
+    tracemalloc.start()
+    keep = keep_mask(counts, counts.size // 2, seed=0, epoch=1)
+    needed = tracemalloc.get_traced_memory()[1] - keep.nbytes
+    tracemalloc.stop()
+    assert needed < 3_000_000
 
 
 def test_the_hash_is_splitmix64():

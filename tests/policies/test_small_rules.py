@@ -39,6 +39,23 @@ def test_numpy_numbers_become_plain_ones(kind, name, number, plain):
     assert json.loads(json.dumps(describe(policy)))[name] == plain
 
 
+@pytest.mark.parametrize("kind", [DroppingCount, EasyPruning])
+def test_a_negative_tolerance_is_refused_by_its_name(kind):
+    with pytest.raises(PrunedataError, match=r"^Expected tolerance .*Got -1"):
+        kind(tolerance=-1)
+
+
+@pytest.mark.parametrize("policy", [DroppingCount(), EasyPruning(), LossRanked(), RunningLoss()], ids=repr)
+def test_those_that_go_by_losses_ask_for_them_and_tolerate_none_above_the_mean(policy):
+    assert (policy.needs_losses, policy.tolerance) == (True, 0.0)
+
+
+@pytest.mark.parametrize("policy", [EasyPruning(), LossRanked(), RunningLoss()], ids=repr)
+def test_their_arrays_take_4_bytes_for_each_sample(policy):
+    (array,) = policy.arrays(5).values()
+    assert (array.dtype, array.shape) == (np.float32, (5,))
+
+
 @pytest.mark.parametrize("make", [DroppingCount, EasyPruning])
 def test_a_rank_that_is_none_is_refused_with_those_that_are(make):
     ranks = ("'loss', " if make is EasyPruning else "") + "'window' or 'run'"
@@ -83,6 +100,14 @@ def test_the_largest_losses_stay_finite(loss):
         assert array.tolist() == [math.copysign(LARGEST, loss)]
 
 
+@pytest.mark.parametrize("loss", [math.inf, -math.inf, 1e300, -1e300])
+def test_a_largest_loss_that_is_its_batches_mean_has_no_excess(loss):
+    policy = RunningLoss(0)
+    arrays = policy.arrays(1)
+    policy.update(arrays, np.array([0]), np.array([loss]), np.array([loss]))
+    assert arrays["excess"].tolist() == [0.0]
+
+
 @given(
     st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 8.0, math.nan]), min_size=1, max_size=12),
     st.sampled_from([0.25, 0.5, 0.75]),
@@ -111,6 +136,12 @@ def test_the_group_grows_by_the_next_lowest_losses(num_pruned, ratio, group):
         assert np.array(losses)[scores == 1].tolist() == [loss for loss in losses if loss in sorted(losses)[:group]]
 
 
+def test_the_mean_is_not_rounded_as_the_losses_are():
+    """The mean of two neighbors in float32 lies between them."""
+    losses = [1.0, np.nextafter(np.float32(1), np.float32(2))]
+    assert LossRanked().scores(known(loss=losses)).tolist() == [1, 0]
+
+
 def test_so_does_a_large_group():
     losses = np.random.default_rng(0).permutation(np.arange(3000, dtype=np.float32) ** 2)
     for num_pruned in range(700, 1500):
@@ -136,7 +167,7 @@ def test_a_hit_rate_is_in_65535ths_and_0_for_samples_never_seen():
 
 @pytest.mark.parametrize("rank", ["window", "run"])
 def test_easy_pruning_mirrors_the_hits_and_leaves_those_never_seen_to_the_last(rank):
-    scores = EasyPruning(rank=rank).scores(known(counts=[0, 1, 2, 0], hits=[0, 1, 2, 0], visits=[2, 2, 2, 0]))
+    scores = EasyPruning(rank=rank).scores(known(counts=[0, 1, 2, 0], hits=[0, 1, 3, 0], visits=[1, 2, 3, 0]))
     assert list(np.argsort(-scores.astype(int), kind="stable")) == [0, 1, 2, 3]
     assert len(set(scores.tolist())) == 4
 
