@@ -38,7 +38,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     "counts": [
         Tested(
             ["prunedata/run/counts.py"],
-            ["tests/run/counting/test_counts.py"],
+            ["tests/run/counting/test_counts.py", "tests/run/counting/test_joining.py"],
             ["tests/run/test_lengthened.py", *RUNS],
         ),
         Tested(

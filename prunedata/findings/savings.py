@@ -28,16 +28,13 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
         on all samples (:func:`seconds_of_whole_epoch`) less its own. None if there is no epoch of the one or of the
         other kind.
     """
-    # What was left out for good is no saving: regular training would not have it either.
-    sizes = [samples - int(record.get("without", 0)) for record in history]
-    pruned = [record for record, size in zip(history, sizes, strict=True) if record["kept"] < size]
-    full = sum(sizes)
+    pruned = [record for record in history if record["kept"] < _whole(record, samples)]
+    full = sum(_whole(record, samples) for record in history)
     visits = sum(int(record["kept"]) for record in history)
     batches = None
     if batch_size is not None:
         batches = sum(
-            -(-size // batch_size) - -(-int(record["kept"]) // batch_size)
-            for record, size in zip(history, sizes, strict=True)
+            -(-_whole(record, samples) // batch_size) - -(-int(record["kept"]) // batch_size) for record in history
         )
     whole, seconds = seconds_of_whole_epoch(history, samples), None
     if pruned and whole is not None:
@@ -60,7 +57,10 @@ def seconds_of_whole_epoch(history: Sequence[Mapping[str, Any]], samples: int) -
 
     The run's first epoch is not among them. It warms up, and so takes longer than others.
     """
-    whole = [
-        float(record["seconds"]) for record in history[1:] if record["kept"] >= samples - int(record.get("without", 0))
-    ]
+    whole = [float(record["seconds"]) for record in history[1:] if record["kept"] >= _whole(record, samples)]
     return median(whole) if whole else None
+
+
+def _whole(record: Mapping[str, Any], samples: int) -> int:
+    """Samples of the epoch had it not been pruned; not those left out for good: regular training lacks them, too."""
+    return samples - int(record.get("without", 0))

@@ -1,6 +1,8 @@
 """What a run has saved, from its records alone."""
 
 import json
+import math
+from statistics import median
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.findings.inspection import inspect
-from prunedata.findings.savings import savings
+from prunedata.findings.savings import savings, seconds_of_whole_epoch
 from tests.common.strategies import pruner, schedules
 
 
@@ -58,6 +60,29 @@ def test_batches_are_not_known_without_their_size():
 
 def test_time_that_pruning_costs_is_told():
     assert savings([record(100, 9.0), record(100, 2.0), record(75, 3.0)], 100)["seconds_saved"] == -1.0
+
+
+@given(st.integers(3, 60), st.integers(1, 20), st.data())
+def test_what_is_left_out_for_good_is_no_saving(samples, size, data):
+    """Against a plain loop, where some records name it; an epoch is pruned if it lacks only one sample more."""
+    history, whole_seconds, saved, batches = [], [], 0, 0
+    for number in range(data.draw(st.integers(1, 8))):
+        without = data.draw(st.sampled_from([None, 0, 1, samples // 2]))
+        pruned = data.draw(st.sampled_from([0, 1, samples // 3]))
+        whole = samples - (without or 0)
+        history.append(record(whole - pruned, 1.0 + number) | ({} if without is None else {"without": without}))
+        if number and not pruned:
+            whole_seconds.append(1.0 + number)
+        saved += pruned
+        batches += math.ceil(whole / size) - math.ceil((whole - pruned) / size)
+    cut = [one for one in history if one["kept"] < samples - one.get("without", 0)]
+    beside = median(whole_seconds) if whole_seconds else None
+    assert seconds_of_whole_epoch(history, samples) == beside
+    found = savings(history, samples, size)
+    assert (found["pruned_epochs"], found["visits_saved"], found["batches_saved"]) == (len(cut), saved, batches)
+    assert found["visits_saved_percent"] == pytest.approx(100 * saved / (found["visits"] + saved))
+    known = cut and beside is not None
+    assert found["seconds_saved"] == (sum(beside - one["seconds"] for one in cut) if known else None)
 
 
 @given(schedules(max_epochs=12), st.integers(1, 50), st.data())

@@ -91,6 +91,12 @@ def test_formulas_are_as_printed(case):
     assert exact.saved_seconds == pytest.approx(cost.formula_7(schedule, prune) - watched_unpruned, abs=near)
 
 
+def test_pruned_epochs_take_their_batches_and_others_theirs():
+    schedule = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
+    assert len(schedule.pruned_epochs) == 3
+    assert CostModel(100, 10, 0.5).formula_5_meant(schedule, 40) == (3 * 6 + 10) / 4
+
+
 def test_the_papers_savings():
     found = CIFAR.predict(Schedule(200, 60, 20, 5, 4, 2, "printed"), 10_000)
     assert (found.pruned_epochs, found.pruned_epochs_printed) == (142, 96)

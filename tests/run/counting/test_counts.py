@@ -274,6 +274,26 @@ def test_a_tally_that_ran_over_says_so():
     assert (tally.packed.tolist(), tally.observed) == ([0, 0, 0], 0)
 
 
+@given(st.integers(1, 20), st.data())
+def test_hits_that_are_told_later_are_added_to_the_visits(samples, data):
+    ids = data.draw(st.lists(st.integers(0, samples - 1), max_size=30))
+    hit = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
+    tally = Tally(samples)
+    tally.add(np.array(ids, dtype=np.int64), np.array(hit, dtype=np.bool_))
+    later = data.draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
+    tally.hit(np.array(later, dtype=np.int64))
+    told = [x for x, was_hit in zip(ids, hit, strict=True) if was_hit] + later
+    assert tally.hits.tolist() == [told.count(x) for x in range(samples)]
+    assert tally.visits.tolist() == [ids.count(x) for x in range(samples)]
+
+
+def test_bits_of_a_tally_that_is_full():
+    """Who was observed as often as can be told, and never hit, is not told as hit."""
+    tally = Tally(9)
+    tally.packed[[1, 4, 8]] = Tally.LIMIT, 1, 1 + (1 << 16)
+    assert tally.bits().tolist() == [0b01001000, 0b10000000, 0, 0b10000000]
+
+
 def test_a_copy_of_a_tally_counts_on_by_itself():
     tally = Tally(3)
     tally.add(np.array([0, 0, 2]), np.array([True, False, True]))

@@ -155,7 +155,7 @@ def test_arrays_of_numbers_are_taken_as_they_are(kind):
     assert SampleArrays(20, [watching(lambda samples: {"mine": array})]).finished["mine"] is array
 
 
-@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "without", "high"])
+@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "waiting", "without", "high"])
 def test_a_name_that_is_taken_is_refused(name):
     with pytest.raises(PrunedataError, match=f"Got '{name}', which is taken"):
         Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {name: np.zeros(samples)}), classes=10)
