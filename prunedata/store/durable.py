@@ -83,16 +83,24 @@ class DurableStore(LocalStore):
         """Make the folder of the store, if it isn't there."""
         _make_folder(self.root)
 
-    def sync_name(self) -> None:
-        """See the name of the folder safe, and those of all above it: who made one may have been killed before that."""
+    def sync_names(self) -> None:
+        """See safe the names of the folder, of all above it, and of what is in it.
+
+        Who made one may have been killed before that, and what is there already is not made again.
+        """
         for folder in self.root.parents:
             with contextlib.suppress(PermissionError):
                 _sync_folder(folder)
+        for folder in self._own_folders():
+            _sync_folder(folder)
+
+    def _own_folders(self) -> list[Path]:
+        slots = [folder for slot in sorted(self.root.glob("*-[01]")) for folder in (slot, slot / "c")]
+        return [folder for folder in (self.root, *slots) if folder.is_dir() and _is_own(self.root, folder)]
 
     def sweep(self) -> None:
         """Remove what writers left that were killed while they wrote a file. Only for who holds the lock."""
-        slots = [folder for slot in self.root.glob("*-[01]") for folder in (slot, slot / "c")]
-        for folder in [self.root, *(folder for folder in slots if _is_own(self.root, folder))]:
+        for folder in self._own_folders():
             for left in folder.glob(f"*{PARTIAL}"):
                 left.unlink(missing_ok=True)
 

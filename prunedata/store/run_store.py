@@ -134,8 +134,6 @@ class RunStore:
                     "this one."
                 )
             self._claim()
-            if isinstance(self._store, DurableStore):
-                self._store.sync_name()
             self._point(0, state, {})
 
     def write(self, state: State, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -172,6 +170,8 @@ class RunStore:
     def _claim(self) -> None:
         if self._lock is not None and self._lock.claim() and isinstance(self._store, DurableStore):
             self._store.sweep()
+        if isinstance(self._store, DurableStore) and not self._store.read_only:
+            self._store.sync_names()
 
     def _check_alone(self) -> None:
         """Raise :class:`StoreError` if this is not the one writer any more, or the store is gone."""

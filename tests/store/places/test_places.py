@@ -271,7 +271,7 @@ class TestDisk:
 
         monkeypatch.setattr(os, "fsync", refuse)
         monkeypatch.setattr(os, "close", close)
-        DurableStore(tmp_path / "run").sync_name()
+        DurableStore(tmp_path / "run").sync_names()
         assert len(opened) == len((tmp_path / "run").parents)
         assert opened == closed
 
@@ -283,7 +283,7 @@ class TestDisk:
             raise PermissionError
 
         monkeypatch.setattr(durable, "_sync_folder", sync_folder)
-        DurableStore(tmp_path / "run").sync_name()
+        DurableStore(tmp_path / "run").sync_names()
         assert seen == list((tmp_path / "run").parents)
 
     def test_leftovers_are_swept_where_runs_leave_them_and_not_behind_links(self, tmp_path):
