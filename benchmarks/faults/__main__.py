@@ -26,7 +26,7 @@ from benchmarks.faults.attacks.failing_calls import FailingCalls
 from benchmarks.faults.attacks.interrupts import HandlersAtLines, InterruptsAtLines
 from benchmarks.faults.attacks.kills import KillsAtCalls, KillsAtInstants, KillsInTorch
 from benchmarks.faults.attacks.pairs import Pairs
-from benchmarks.faults.attacks.power_cuts import PowerCuts
+from benchmarks.faults.attacks.power_cuts import PowerCuts, PowerCutsAfterKills
 from benchmarks.faults.attacks.sequences import Sequences
 from benchmarks.faults.calls import can_watch
 
@@ -40,6 +40,7 @@ ATTACKS: tuple[type[Attack], ...] = (
     InterruptsAtLines,
     HandlersAtLines,
     PowerCuts,
+    PowerCutsAfterKills,
     FailingCalls,
     Sequences,
     DamagedStores,

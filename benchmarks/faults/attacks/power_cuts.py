@@ -1,7 +1,9 @@
 """Power cuts, simulated from the log of the calls that wrote a store: whatever may be on the disk has to open."""
 
 import random
+import shutil
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from benchmarks.faults.attack import Attack, Attempt, Verdict
@@ -11,10 +13,12 @@ from benchmarks.faults.disk import Disk, Operation, operations, read_in, write_o
 from benchmarks.faults.story import go_on, new_run, position, pruner_state
 from prunedata.errors import PrunedataError
 
-__all__ = ["PowerCuts"]
+__all__ = ["PowerCuts", "PowerCutsAfterKills"]
 
 PER_LOG = 100
 """States that are simulated from one log."""
+PER_KILL = 30
+"""States that are simulated after a kill at one call."""
 Entry = Operation | str
 """A change of the disk, or what the run said between two of them: ``saving N`` and ``saved N``."""
 
@@ -33,16 +37,58 @@ class PowerCuts(Attack):
             yield _cut(log, place, chance.randint(1, len(log)), chance, place / f"state-{number}")
 
 
+class PowerCutsAfterKills(Attack):
+    """A case is a call, counted as they are made: a run is killed at it, and another goes on. An attempt is 30 states.
+
+    What one process left half done, the next one builds on: a power cut must not take it from under it.
+    """
+
+    name = "power-cuts-after-kills"
+    about = f"killed at each call of its creation and first two commits, and resumed; {PER_KILL} power cuts after each"
+    many, few, needs_calls = 0, 5, True
+
+    @cached_property
+    def total(self) -> int:
+        return _calls_until("saved 2", self.folder / "counted" / "run")
+
+    def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
+        place = self.place(case)
+        log = _log(place / "run", case + 1)
+        # What the second process builds on the first one's is made safe soon, or never: most cuts fall into it.
+        ends = [len(log), min(len(log), 2 * case + 400)]
+        for number in range(PER_KILL):
+            found = _cut(log, place, chance.randint(1, chance.choice(ends)), chance, place / f"state-{number}")
+            if found.verdict not in (Verdict.EXACT, Verdict.REFUSED):
+                break
+        yield found
+
+
+def _calls_until(word: str, place: Path) -> int:
+    """How many calls a run makes until it has said a word."""
+    child, calls = Child(lambda say: _train(place, say), watched=True), 0
+
+    def decide(call: CallOnFile) -> int:
+        nonlocal calls
+        calls += call.is_within(place.parent) and word not in child.lines
+        return 0
+
+    child.follow(decide)
+    return calls
+
+
 def _log(place: Path, killed_at: int) -> list[Entry]:
     """What one process wrote until it was killed at a call, and another that went on to the end."""
-    log = [*_written(place, killed_at), *_written(place, None)]
-    disk = Disk(place.parent)
-    for entry in log:
-        if isinstance(entry, Operation):
-            disk.apply(entry)
-    if disk.now() != read_in(place.parent):
-        raise RuntimeError("Expected the log to give what is on the disk. Got another: it misses a call.")
-    return log
+    # A thread whose call was let through may be killed before it makes it, as another thread is killed at its own.
+    for _ in range(5):
+        shutil.rmtree(place, ignore_errors=True)
+        log = [*_written(place, killed_at), *_written(place, None)]
+        disk = Disk(place.parent)
+        for entry in log:
+            if isinstance(entry, Operation):
+                disk.apply(entry)
+        if disk.now() == read_in(place.parent):
+            return log
+    raise RuntimeError("Expected the log to give what is on the disk. Got another: it misses a call.")
 
 
 def _written(place: Path, killed_at: int | None) -> list[Entry]:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from benchmarks.faults.__main__ import ATTACKS
+from benchmarks.faults.__main__ import ATTACKS, BY_NAME
 from benchmarks.faults.calls import can_watch
 from tests.common.programs import run_module, run_python
 
@@ -94,6 +94,7 @@ BROKEN = [
     ("interrupts", NOT_PUT_OFF, 100),
     ("handlers", NOT_PUT_OFF, 60),
     ("power-cuts", FSYNC, 100),
+    ("power-cuts-after-kills", FSYNC, 4),
     ("failing-calls", ERRORS_SWALLOWED, 50),
     ("sequences", TALLY_FORGOTTEN, 80),
     ("damaged-stores", NO_DIGEST, 100),
@@ -105,7 +106,7 @@ BEGIN = "import sys\nfrom benchmarks.faults.__main__ import main\nfrom benchmark
 @pytest.mark.slow
 @pytest.mark.parametrize(("attack", "broken", "cases"), BROKEN, ids=[name for name, _, _ in BROKEN])
 def test_a_library_that_is_broken_is_found_out(attack, broken, cases, tmp_path):
-    if not WATCHES and attack in ("kills-at-calls", "power-cuts", "failing-calls"):
+    if not WATCHES and BY_NAME[attack].needs_calls:
         pytest.skip("needs Linux 5.5 or newer, and to be allowed seccomp's notifications")
     code = f"{BEGIN}{broken}\nsys.exit(main(['{attack}', '--cases', '{cases}', '--seed', '1', '--json']))"
     done = run_python(code, cwd=tmp_path)
