@@ -31,6 +31,8 @@ class Ranks(Adapter):
         self._compared = False
         self.observed = 0
         """Visits of the epoch on all ranks, as they were told last."""
+        self._bits: npt.NDArray[np.uint8] | None = None
+        """Those of all ranks' tallies, if they have met and not yet merged."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
@@ -60,9 +62,10 @@ class Ranks(Adapter):
             )
         join(tally, arrays, _either, _largest)
 
-    def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
-        """Add up over the ranks; raise if one of them failed, naming it."""
-        said = everyones([*sums, float(failure is not None)])
+    def meet(self, sums: Sequence[float], failure: Exception | None, tally: Tally | None) -> list[float]:
+        """Add up over the ranks; raise if one of them failed, naming it. The tally's bits travel with the sums."""
+        numbers = [*sums, float(failure is not None)]
+        said, self._bits = (everyones(numbers), None) if tally is None else _met(numbers, tally.bits())
         if said[:, -1].any() and failure is None:
             rank = int(np.flatnonzero(said[:, -1])[0])
             raise PrunedataError(
@@ -81,7 +84,8 @@ class Ranks(Adapter):
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge an epoch's tally and the arrays of policies, in place."""
-        join(tally, arrays, _either, _largest)
+        met, self._bits = self._bits, None
+        join(tally, arrays, _either if met is None else lambda _: met, _largest)
 
 
 def compare(standing: dict[str, Any]) -> None:
@@ -110,6 +114,19 @@ def everyones(numbers: Sequence[float]) -> npt.NDArray[np.float64]:
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
     return torch.stack(everyone).cpu().numpy()
+
+
+def _met(
+    numbers: Sequence[float], bits: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint8]]:
+    """As :func:`everyones` and :func:`_either`, in one message where the backend can."""
+    if _device() != "cpu":
+        return everyones(numbers), _either(bits)
+    mine = np.zeros((dist.get_world_size(), len(numbers)))
+    mine[dist.get_rank()] = numbers
+    # The others have zeros in this rank's row, so that "or" brings the rows of all ranks to each.
+    everyone, bits = np.split(_either(np.concatenate([mine.view(np.uint8).ravel(), bits])), [mine.nbytes])
+    return everyone.view(np.float64).reshape(mine.shape), bits
 
 
 def _either(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

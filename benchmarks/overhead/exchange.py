@@ -103,7 +103,7 @@ def _rows(samples: int, rank: int, ranks: int, repeats: int) -> Iterator[dict[st
     packed, byte = tally.packed.copy(), torch.zeros(samples, dtype=torch.uint8)
 
     def exchange() -> None:
-        adapter.meet([0.0, 1.0, 2.0], None)
+        adapter.meet([0.0, 1.0, 2.0], None, tally)
         adapter.merge(tally, {})
 
     def run(call: Callable[[], object], clock: Callable[[], float] = perf_counter) -> Callable[[], float]:

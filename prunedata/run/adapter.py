@@ -90,10 +90,12 @@ class Adapter:
         states that the processes were given are not those of one moment, each once.
         """
 
-    def meet(self, sums: Sequence[float], failure: Exception | None) -> list[float]:
+    def meet(self, sums: Sequence[float], failure: Exception | None, tally: Tally | None) -> list[float]:
         """Meet the other processes before an epoch is merged; return the sums over all of them.
 
         ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
+        ``tally`` is the one that :meth:`merge` will be given, so that one message can carry it as well; None if it
+        is not known yet, as losses wait for the means of their batches.
         """
         return list(sums)
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 from prunedata.errors import LossError
 from prunedata.types import Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
-__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "saturating_add", "smallest_unsigned"]
+__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "hit_limits", "saturating_add", "smallest_unsigned"]
 
 CHUNK = 1 << 15
 """Counts added at once: few enough that what is between costs no new memory of the system."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype("<u4")
-_FOUR = _BITS[:, :4] | _BITS[:, 4:] << 16
+_FOUR = (_BITS[:, :4] | _BITS[:, 4:] << 16).view("V16").ravel()
 """What a tally holds of four samples, by a byte of which four bits say who was observed, and four who was hit."""
 
 
@@ -42,7 +42,7 @@ def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0
         paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
     """
     with np.errstate(all="ignore"):
-        limits = _limits(means, tolerance)
+        limits = hit_limits(means, tolerance)
         # More than any two orders of adding can differ by: twice (n - 1) * 2**-53 * (mean of the absolute losses).
         slack = (1 + tolerance) * 2.0**-50 * sizes * (np.abs(means) + 2 * max(0.0, -float(losses.min())))
         low, high = _rounded_down(limits - slack, losses.dtype), _rounded_down(limits + slack, losses.dtype)
@@ -52,10 +52,11 @@ def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0
         return hits
     batch = np.repeat(np.arange(len(sizes)), sizes)
     means = np.bincount(batch, weights=losses) / sizes
-    return _above(losses, sizes, _limits(means, tolerance))
+    return _above(losses, sizes, hit_limits(means, tolerance))
 
 
-def _limits(means: Means, tolerance: float) -> Means:
+def hit_limits(means: Means, tolerance: float) -> Means:
+    """What a loss must lie above to be a hit, by the mean of its batch (Algorithm 1, line 5)."""
     return means + tolerance * np.abs(means)
 
 
@@ -131,7 +132,10 @@ class Tally:
         # By a table, four samples at once: less time than to unpack the bits and add them.
         four = np.empty((seen.size, 2), dtype=np.uint8)
         four[:, 0], four[:, 1] = (seen & 0xF0) | (hit >> 4), (seen << 4) | (hit & 0x0F)
-        self.packed[:] = _FOUR.take(four.ravel(), axis=0).ravel()[: self.packed.size]
+        fours, rest = divmod(self.packed.size, 4)
+        # "clip": what numpy checks otherwise, it checks on a copy.
+        _FOUR.take(four.ravel()[:fours], out=self.packed[: 4 * fours].view(_FOUR.dtype), mode="clip")
+        self.packed[4 * fours :] = _FOUR[four.ravel()[fours : fours + 1]].view(self.packed.dtype)[:rest]
         self.observed = int(np.count_nonzero(np.unpackbits(seen).view(np.bool_)))
 
     def check(self) -> None:

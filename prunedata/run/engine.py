@@ -207,8 +207,9 @@ class Engine:
             failure = error
         meter = self.ledger.meter
         sums = [float(self._excused), meter.loss_sum, float(meter.visits)]
+        tally = self.ledger.tally if self.ledger.waiting is None else None
         for adapter in self.adapters:
-            sums = adapter.meet(sums, failure)
+            sums = adapter.meet(sums, failure, tally)
         if failure is not None:
             raise failure
         excused, loss_sum, visits = sums

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.run.counts import hit_limits
 from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.types import Floats, Ids, Losses, Means, Sizes
@@ -40,7 +41,7 @@ class Settled:
 
     def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
         """Algorithm 1, line 5, shape (visits,): as ``find_hits``."""
-        return np.asarray(self.losses > np.repeat(self.means + tolerance * np.abs(self.means), self.sizes))
+        return np.asarray(self.losses > np.repeat(hit_limits(self.means, tolerance), self.sizes))
 
 
 class WaitingLosses:
