@@ -1,5 +1,6 @@
 """The machine of a run: it opens an epoch, records its losses and closes it, each step whole or not at all."""
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -190,6 +191,8 @@ class Engine:
 
     def end_if_complete(self, epoch: Epoch) -> None:
         """End an epoch whose loop was left, if it was seen whole, in memory. Ranks decide nothing alone."""
+        if sys.is_finalizing():  # numpy is half gone, and so is who would read it
+            return
         alone = not self.adapters.merge and self.in_thread()
         with suppress(PrunedataError):  # nobody would see it here: the epoch stays open, and says it when gone on with
             if alone and self.phase is Phase.OPEN and self.is_open(epoch) and self.is_complete():

@@ -7,6 +7,7 @@ import pytest
 
 from prunedata import Pruner, Random, Schedule, SkippedSamples
 from prunedata.findings.inspection import inspect
+from tests.common.programs import run_python
 
 SAMPLES = 40
 SCHEDULE = Schedule(6, window=3, start=1, block=2, pruned_per_block=1)
@@ -111,3 +112,20 @@ def test_what_cannot_be_ended_when_a_loop_is_left_is_told_when_it_goes_on():
     assert run.next_epoch == 0
     with pytest.raises(SkippedSamples, match="Got 8 that were not"):
         run.end_epoch()
+
+
+LEFT_AT_THE_END = """
+import numpy as np
+from prunedata import Pruner, Schedule
+
+run = Pruner(8, Schedule(4, 4, 1, 1, 1), prune=2, observe_only=True)
+epochs = run.epochs()
+ids, = next(epochs).batches(8)
+run.observe(ids, np.ones(8))
+print("end")
+"""
+
+
+def test_a_program_that_ends_within_the_loop_ends_quietly(tmp_path):
+    done = run_python(LEFT_AT_THE_END, cwd=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)
