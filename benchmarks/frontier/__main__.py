@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_material(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--subject", choices=SUBJECTS, default="head", help="a network and its data; default: %(default)s")
-    add("--data", type=Path, required=True, metavar="FOLDER", help="the subject's files")
+    add("--data", type=Path, default=Path(), metavar="FOLDER", help="the subject's files; conv-digits needs none")
     add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels, in the order of CIFAR-10's rows, for head")
     add("--seeds", nargs="+", type=int, default=SEEDS, help="default: 0 1 2")
     add("--threads", type=int, default=1, help="of torch; default: %(default)s")

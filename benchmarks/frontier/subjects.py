@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.frontier.data.cifar import MADE, PEOPLE, cifar10
+from benchmarks.frontier.data.digits import digits
 from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.letters import letters
@@ -56,6 +57,10 @@ SUBJECTS = {
     "conv-fashion": Subject(
         "a convolutional network on Fashion-MNIST", 10_000, 2_000, KINDS, fashion,
         Settings("convolutions", (16, 32, 128), rate=0.02),
+    ),
+    "conv-digits": Subject(
+        "a convolutional network on digits", 1_100, 100, KINDS, digits,
+        Settings("convolutions", (16, 32, 64), batch_size=32, rate=0.05),
     ),
     "mlp-letters": Subject(
         "an MLP on a table, letter recognition", 12_000, 2_000, KINDS, letters, Settings(hidden=(512, 256), rate=0.1)
