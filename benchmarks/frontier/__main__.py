@@ -6,6 +6,8 @@ python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/bad-data.md]
+python -m benchmarks.frontier signs --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier advice [--page docs/bad-data.md]
 """
 
 import argparse
@@ -19,18 +21,21 @@ from tqdm import tqdm
 
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import SEEDS, plans, run
-from benchmarks.frontier.plan import ARMS, KINDS
+from benchmarks.frontier.plan import ARMS, KINDS, USUAL
+from benchmarks.frontier.report.advice import BEGIN as BEGIN_ADVICE
+from benchmarks.frontier.report.advice import advice
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, all_tables, as_json, fill
 from benchmarks.frontier.results import RESULTS, Facts, add, read
+from benchmarks.frontier.signs import WATCHED, tasks, watch
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
 
-SUSPECTS = "suspects"
-"""The folder of the recorded runs that were watched."""
+SUSPECTS, SIGNS = "suspects", "signs"
+"""The folders of the recorded runs that were watched: all along, and in the beginning."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
@@ -60,6 +65,27 @@ def _watch(given: argparse.Namespace) -> int:
     todo = [(seed, kind) for seed in given.seeds for kind in kinds if kind != "clean"]
     for seed, kind in tqdm([(seed, kind) for seed, kind in todo if f"{kind}-seed{seed}" not in done], unit=" runs"):
         add(folder, judge(material.task(kind), subject.settings, seed))
+    return 0
+
+
+def _signs(given: argparse.Namespace) -> int:
+    torch.set_num_threads(given.threads)
+    subject, material, kinds = _material(given)
+    folder = given.results / SIGNS / given.subject
+    done = {facts["name"] for facts in read(folder)}
+    todo = [(task, seed) for seed in given.seeds for task in tasks(material, tuple(kinds))]
+    for task, seed in tqdm(todo, unit=" runs"):
+        if f"{task.kind}-seed{seed}" not in done:
+            add(folder, watch(task, subject.settings, seed, USUAL if task.kind in subject.kinds else WATCHED))
+    return 0
+
+
+def _advice(given: argparse.Namespace) -> int:
+    signs, runs = (
+        {subject: read(folder / subject, given.kinds) for subject in SUBJECTS}
+        for folder in (given.results / SIGNS, given.results)
+    )
+    _write(given.page, BEGIN_ADVICE, advice({subject: of for subject, of in signs.items() if of}, runs))
     return 0
 
 
@@ -123,16 +149,18 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--kinds", nargs="+", choices=KINDS, help="of labels; default: all")
     run = commands.add_parser("run", parents=[common], help="run what is not recorded yet")
     run.add_argument("--arms", nargs="+", choices=ARMS, help="default: all")
-    watch = commands.add_parser("watch", parents=[common], help="see how well wrong labels are found")
-    for command, do in ((run, _run), (watch, _watch)):
+    watched = commands.add_parser("watch", parents=[common], help="see how well wrong labels are found")
+    signs = commands.add_parser("signs", parents=[common], help="record what runs show of wrong labels")
+    for command, do in ((run, _run), (watched, _watch), (signs, _signs)):
         _add_material(command)
         command.set_defaults(do=do)
     tables = commands.add_parser("table", parents=[common], help="print the tables")
     tables.add_argument("--json", action="store_true", help="as one JSON object")
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
-    for command, do in ((tables, _table), (short, _summary), (suspects, _suspects)):
-        if do is not _suspects:
+    advised = commands.add_parser("advice", parents=[common], help="print what is advised, and what is true")
+    for command, do in ((tables, _table), (short, _summary), (suspects, _suspects), (advised, _advice)):
+        if do in (_table, _summary):
             command.add_argument("--subject", choices=SUBJECTS, help="default: all")
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")
         command.set_defaults(do=do)

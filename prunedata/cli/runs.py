@@ -142,6 +142,7 @@ def _advise(args: argparse.Namespace) -> None:
         run.visits[seen].size,
         tolerance=run.tolerance,
         prune=run.run["prune"],
+        history=run.history,
     )
     finished = len(run.history) >= schedule.epochs
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples, finished)))
@@ -166,4 +167,6 @@ def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
         rows.append(("watch", f"{found.watch_epochs:,} {more}epochs of {found.epochs:,}"))
     else:
         rows += [("epochs", f"{found.epochs:,}"), ("sample visits saved", f"{found.saving_percent:.2f} %")]
+    if found.shorter is not None:
+        rows.append(("or train shorter", f"about {found.shorter} epochs, without pruning"))
     return [*table(rows, left=(0, 1)), "", "because", *(f"  {sentence}" for sentence in found.evidence)]

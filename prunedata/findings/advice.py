@@ -3,6 +3,7 @@
 Advice is a pure function of what a run has counted. No test set, no label and no network comes in.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from prunedata.checks import real, shown, whole
 from prunedata.errors import PrunedataError
+from prunedata.findings.by_heart import FIRST, above_guess, epochs_before
 from prunedata.findings.suspects import check_counts
 from prunedata.findings.wrong_labels import Estimate, by_high, by_hits
 from prunedata.plan.cost import count_pruned
@@ -42,6 +44,9 @@ PRUNING_PAYS = (
     "+28; WRN-10, 20%: +8 and +6; 40%: +25 and +16. CIFAR-10, LeNet, 10,000 images, 20%: +0.9 and +1.4; 40%: +1.0 and "
     "+1.7; all 50,000, 40%: -0.9 and +1.0."
 )
+SHORTER_PAYS = (
+    "measured, that brings most of what pruning does where labels are wrong at random, and as much where people err."
+)
 PRUNING_COSTS = (
     "Measured with LeNet on 10,000 samples of CIFAR-10, 120 epochs, clean labels, 25% of visits saved, in test points "
     "against regular training: RunningLoss -2.8; the paper's rule -1.6; at random on its schedule -0.6; fewer epochs "
@@ -71,6 +76,9 @@ class Advice:
         From the lowest to the highest that fits what was seen.
     epochs : int
         How many epochs to train in all.
+    shorter : int or None
+        About how many to train instead of pruning, with a learning-rate schedule of their own: the run has learnt
+        wrong labels by heart from there on. None if it hasn't, or if it can't be seen.
     watch_epochs : int
         Epochs to watch on, or of the next run if this one is finished; 0 unless the verdict is to watch.
     evidence : tuple of str
@@ -87,6 +95,7 @@ class Advice:
     epochs: int
     watch_epochs: int
     evidence: tuple[str, ...]
+    shorter: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""
@@ -98,7 +107,8 @@ class Advice:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
-        if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
+        # Stores of before have no "shorter".
+        if not isinstance(plain, dict) or {*plain, "shorter"} != {one.name for one in fields(cls)}:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
         try:
             policy, schedule, limits = plain["policy"], plain["schedule"], plain["wrong_labels_range"]
@@ -113,6 +123,7 @@ class Advice:
                 epochs=whole("epochs", plain["epochs"], 1),
                 watch_epochs=whole("watch_epochs", plain["watch_epochs"], 0),
                 evidence=tuple(plain["evidence"]),
+                shorter=None if plain.get("shorter") is None else whole("shorter", plain["shorter"], 1),
             )
         except (LookupError, TypeError, RecursionError) as error:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
@@ -137,6 +148,7 @@ def advise(
     *,
     tolerance: float = 0.0,
     prune: int = 0,
+    history: Sequence[Mapping[str, Any]] = (),
 ) -> Advice:
     """Advise a run by what it has counted so far.
 
@@ -157,6 +169,8 @@ def advise(
         Of a hit. Hits can be judged by only where it is 0.
     prune : int
         Samples that the run's own pruned epochs leave out.
+    history : sequence of mapping
+        ``Pruner.history``, which shows whether wrong labels are learnt by heart.
 
     Raises
     ------
@@ -187,7 +201,7 @@ def advise(
     when = f"Seen after {epochs_done} of {schedule.epochs} epochs."
     if not estimate.worth_pruning:
         return _fewer_epochs(schedule, samples, prune, estimate, (when, *estimate.evidence))
-    return _prune(schedule, samples, first, estimate, when)
+    return _prune(schedule, samples, first, estimate, when, above_guess(history))
 
 
 def _watch(schedule: Schedule, done: int, first: int, seen: str) -> Advice:
@@ -206,12 +220,15 @@ def _watch(schedule: Schedule, done: int, first: int, seen: str) -> Advice:
     return Advice("watch", None, 0, None, 0.0, None, None, schedule.epochs, more, told)
 
 
-def _prune(schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str) -> Advice:
+def _prune(
+    schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str, shares: Sequence[float]
+) -> Advice:
     # Rounded down: pruning more than is wrong prunes what is right.
     pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, estimate.share)) / 100))
     epochs = schedule.epochs
     advised = Schedule.steady(epochs, first)
     saving = 100 * pruned * (epochs - first) / (epochs * samples)
+    shorter = epochs_before(shares, estimate.share)
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
@@ -222,7 +239,18 @@ def _prune(schedule: Schedule, samples: int, first: int, estimate: Estimate, whe
         wrong_labels_range=(estimate.low, estimate.high),
         epochs=epochs,
         watch_epochs=0,
-        evidence=(when, *estimate.evidence, PRUNING_PAYS),
+        evidence=(when, *estimate.evidence, PRUNING_PAYS, *_by_heart(shares, shorter)),
+        shorter=shorter,
+    )
+
+
+def _by_heart(shares: Sequence[float], shorter: int | None) -> tuple[str, ...]:
+    if shorter is None:
+        return ()
+    fell = f"from {shares[FIRST]:.0%} of the visits in epoch {FIRST} to {shares[shorter]:.0%} in epoch {shorter}"
+    return (
+        f"Losses above a blind guess fell {fell}: from there on the network learns wrong labels by heart. Or train "
+        f"shorter, about {shorter} epochs with a learning-rate schedule of their own: {SHORTER_PAYS}",
     )
 
 

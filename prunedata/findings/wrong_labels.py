@@ -2,33 +2,54 @@
 
 Wrong labels give themselves away early: the network does worse on them than a blind guess would, visit after visit.
 How many samples stand out like that was recorded in runs whose share of wrong labels was known; their curves are the
-constants below. Two data sets as unlike as CIFAR-10 and scikit-learn's digits give two curves. The estimate lies
-between them, and its range goes from below the lower to above the higher: it is as wide as what is not known.
+constants below, one for each network and data set. The estimate is their median, and its range goes from below the
+lowest to above the highest: it is as wide as what is not known. Each was judged by the curves of the others alone
+(docs/bad-data.md).
 
-The errors that a weak model makes itself, which look like another class, don't stand out and aren't counted.
+Errors that look like another class, as a weak model's own or half of those that people make, don't stand out and
+aren't counted.
 """
 
 import math
+import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from prunedata.types import Array
 
-__all__ = ["HIGHEST", "PRUNE_FROM", "Estimate", "by_high", "by_hits"]
+__all__ = [
+    "HIGHEST",
+    "LIKELY_CURVES",
+    "PRUNE_FROM",
+    "WRONG",
+    "Estimate",
+    "Signs",
+    "between",
+    "by_high",
+    "by_hits",
+    "is_worth_pruning",
+    "signs_of",
+]
 
 
 WRONG = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)
 """The shares of labels made wrong at random in the runs behind the curves."""
 LIKELY, CERTAIN = 7, 9
 """In how many of ten visits a loss must be high for a sample to be likely wrong, and to be as good as sure."""
-LIKELY_CURVES = (
-    (0.071, 0.100, 0.129, 0.180, 0.223, 0.263, 0.315),
-    (0.001, 0.046, 0.089, 0.176, 0.245, 0.304, 0.356),
-)
-"""Share of samples that are likely wrong, for each of ``WRONG``. First LeNet on 10,000 samples of CIFAR-10 after 20 of
-120 epochs (2 seeds), then LeNet on 1,437 digits after 10 of 60 epochs (3 seeds). With 20% of the labels replaced by a
-weak model's own errors: .079 and .003."""
+LIKELY_CURVES = {
+    "lenet-cifar10": (0.071, 0.100, 0.129, 0.180, 0.223, 0.263, 0.315),
+    "lenet-digits": (0.001, 0.046, 0.089, 0.176, 0.245, 0.304, 0.356),
+    "head": (0.038, 0.071, 0.101, 0.154, 0.203, 0.243, 0.28),
+    "mlp-fashion": (0.016, 0.057, 0.099, 0.179, 0.254, 0.323, 0.429),
+    "conv-fashion": (0.018, 0.059, 0.102, 0.186, 0.266, 0.339, 0.467),
+    "conv-digits": (0.0, 0.04, 0.086, 0.16, 0.221, 0.286, 0.325),
+    "mlp-letters": (0.002, 0.046, 0.089, 0.169, 0.244, 0.309, 0.401),
+}
+"""Share of samples that are likely wrong, for each of ``WRONG``: LeNet on 10,000 samples of CIFAR-10 after 20 of 120
+epochs (2 seeds) and on 1,437 digits after 10 of 60 epochs (3 seeds); the subjects of ``benchmarks.frontier`` after
+10 of 30 epochs. With 20% of the labels replaced by a weak model's own errors: .079, .003, and .006 to .057."""
 CERTAIN_ENOUGH = 0.08
 """Certain samples below which nobody should prune: data may be hard without being wrong. In the same runs: clean .025
 and .000; 20% a weak model's own errors .031 and .001; 20% wrong at random .105 and .140."""
@@ -59,15 +80,34 @@ class Estimate:
     evidence: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Signs:
+    """Shares of the samples that stand out, from 0 to 1.
+
+    ``likely`` and ``certain`` had a loss above ``ln(classes)`` in seven and in nine of ten visits, ``hit`` a loss above
+    their batch's mean in nine of ten.
+    """
+
+    likely: float
+    certain: float
+    hit: float
+
+
+def signs_of(hits: Array, high: Array, visits: Array) -> Signs:
+    """What stands out, by arrays of int of shape (samples,), all visits above 0."""
+    return Signs(_share(high, visits, LIKELY), _share(high, visits, CERTAIN), _share(hits, visits, CERTAIN))
+
+
 def by_high(high: Array, visits: Array) -> Estimate:
     """Estimate from visits with a loss above ``ln(classes)``, arrays of int of shape (samples,), all visits above 0."""
     likely, certain = _share(high, visits, LIKELY), _share(high, visits, CERTAIN)
-    share, low, top = _between(likely, visits.size, LIKELY_CURVES)
-    worth = share >= PRUNE_FROM and certain >= CERTAIN_ENOUGH
+    share, low, top = between(likely, visits.size, LIKELY_CURVES.values())
+    worth = is_worth_pruning(share, certain)
     told = [
         f"{likely:.1%} of {visits.size:,} samples had a loss above that of a blind guess in at least 70% of their "
         f"visits, and {certain:.1%} in at least 90%.",
-        f"By runs of LeNet on CIFAR-10 and on digits, the first speaks for {low:.0%} to {top:.0%} wrong at random.",
+        f"By runs of {len(LIKELY_CURVES)} networks and data sets, the first speaks for {low:.0%} to {top:.0%} wrong at "
+        "random.",
     ]
     if share >= PRUNE_FROM and not worth:
         told.append(f"The second is below {CERTAIN_ENOUGH:.0%}: such data are rather hard than wrong.")
@@ -77,7 +117,7 @@ def by_high(high: Array, visits: Array) -> Estimate:
 def by_hits(hits: Array, visits: Array) -> Estimate:
     """Estimate from hits with tolerance 0, for runs that weren't told their classes. Otherwise as :func:`by_high`."""
     often = _share(hits, visits, CERTAIN)
-    share, low, top = _between(often, visits.size, HITS_CURVES)
+    share, low, top = between(often, visits.size, HITS_CURVES)
     told = (
         f"{often:.1%} of {visits.size:,} samples had a loss above their batch's mean in at least 90% of their visits.",
         f"By runs of LeNet on CIFAR-10 and on digits, that speaks for {low:.0%} to {top:.0%} wrong at random.",
@@ -87,18 +127,23 @@ def by_hits(hits: Array, visits: Array) -> Estimate:
     return Estimate(share, low, top, False, told)
 
 
+def is_worth_pruning(share: float, certain: float) -> bool:
+    """Whether so many labels seem wrong, and samples as good as sure, that pruning pays."""
+    return share >= PRUNE_FROM and certain >= CERTAIN_ENOUGH
+
+
 def _share(times: Array, visits: Array, of_ten: int) -> float:
     """Share of the samples of which so many of ten visits count; in whole numbers, so that 9 of 10 is 9 of 10."""
     return float(np.mean(10 * times.astype(np.int64) >= of_ten * visits.astype(np.int64)))
 
 
-def _between(share: float, samples: int, curves: tuple[tuple[float, ...], ...]) -> tuple[float, float, float]:
-    """Read a share off the curves: the mean of what they say, and its range with what chance may do to the share."""
-    low, top = _wilson(share, samples)
+def between(share: float, samples: int, curves: Iterable[tuple[float, ...]]) -> tuple[float, float, float]:
+    """Read a share off the curves: the median of what they say, and its range with what chance may do to the share."""
+    curves, (low, top) = tuple(curves), _wilson(share, samples)
     lows, middles, tops = ([_read(at, curve) for curve in curves] for at in (low, share, top))
     # Beyond the last point a curve says nothing but "as many or more".
     highest = HIGHEST if top >= min(curve[-1] for curve in curves) else max(tops)
-    return sum(middles) / len(middles), max(0.0, min(lows) - MARGIN), min(HIGHEST, highest + MARGIN)
+    return statistics.median(middles), max(0.0, min(lows) - MARGIN), min(HIGHEST, highest + MARGIN)
 
 
 def _read(share: float, curve: tuple[float, ...]) -> float:

@@ -224,6 +224,7 @@ class RunFacts:
                 return Advice.from_dict(self.state.advice), ""
             prune = int(self.state.run["prune"])
             known = (self.state.hits, self.state.visits, self.state.high, self.done)
-            return advise(*known, self.schedule, self.samples, tolerance=self.state.tolerance, prune=prune), ""
+            more: dict[str, Any] = {"tolerance": self.state.tolerance, "prune": prune, "history": self.state.history}
+            return advise(*known, self.schedule, self.samples, **more), ""
         except PrunedataError as error:
             return None, str(error)

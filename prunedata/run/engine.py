@@ -178,10 +178,10 @@ class Engine:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
             with self.whole:
-                record = self._new_record(epoch, tally, delivery, mean_loss)
+                record = self._new_record(epoch, tally, delivery, mean_loss) | self._high(arrays)
                 ledger.end_epoch(tally, arrays, record, reset=self.plan.schedule.resets(epoch.number))
                 self._close()
-                advised = self.plan.ask(ledger.known, ledger.arrays.finished.get("high"), ledger.next_epoch)
+                advised = self.plan.ask(ledger.known, ledger.arrays.finished.get("high"), ledger.history)
                 ledger.known = ledger.known.widened(self.plan.longest_window)
             commit()
         record["overhead"] = ledger.meter.overhead.seconds
@@ -252,6 +252,13 @@ class Engine:
         if self.plan.num_without:
             record["without"] = self.plan.num_without
         return record
+
+    def _high(self, arrays: Arrays) -> dict[str, int]:
+        """How many visits of the epoch that ends had a loss above a blind guess, if that is watched."""
+        if "high" not in arrays or arrays["high"].dtype.kind != "u":  # a policy's own array may have the name
+            return {}
+        after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.ledger.arrays.finished))
+        return {"high": after - before}
 
     def _close(self) -> None:
         self.epoch, self._restored, self._part, self._excused = None, None, None, 0

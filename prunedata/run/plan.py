@@ -1,9 +1,9 @@
 """When a run prunes and how much, as it stands: by its schedule, or by what it was advised."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -115,13 +115,14 @@ class RunPlan:
         """How many samples epoch number ``epoch`` trains on."""
         return self.trainable - self.num_pruned if self.prunes(epoch) else self.trainable
 
-    def ask(self, known: SampleCounts, high: Array | None, done: int) -> bool:
-        """With ``auto``, ask for advice on what ``done`` epochs have shown; return whether it has come just now."""
+    def ask(self, known: SampleCounts, high: Array | None, history: Sequence[Mapping[str, Any]]) -> bool:
+        """With ``auto``, ask for advice on what the finished epochs have shown; return whether it has come just now."""
         if not self.auto or self.advice is not None:
             return False
         seen = slice(None) if self.included is None else self.included
         high = None if high is None else high[seen]
-        advice = advise(known.hits[seen], known.visits[seen], high, done, self.given, self.trainable, prune=self._prune)
+        told = known.hits[seen], known.visits[seen], high, len(history)
+        advice = advise(*told, self.given, self.trainable, prune=self._prune, history=history)
         if advice.verdict == "watch":
             return False
         self.go_on(advice.schedule or self.schedule, advice)

@@ -58,7 +58,7 @@ def test_more_samples_narrow_the_range(share):
     assert many.high - many.low <= few.high - few.low + 0.02
 
 
-@pytest.mark.parametrize("curve", LIKELY_CURVES)
+@pytest.mark.parametrize("curve", LIKELY_CURVES.values(), ids=LIKELY_CURVES)
 @pytest.mark.parametrize("at", range(len(WRONG)))
 def test_the_range_holds_what_was_true_in_the_runs_that_it_was_learnt_from(curve, at):
     found = by_high(*watched(curve[at], samples=10_000))

@@ -1,0 +1,63 @@
+"""What a run shows of wrong labels while it is watched: what `advise` goes by, of networks whose labels are known."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import torch
+
+from benchmarks.common.data import with_wrong_labels
+from benchmarks.common.timing import machine
+from benchmarks.frontier.data.material import HeadTask, Material
+from benchmarks.frontier.networks import NETWORKS
+from benchmarks.frontier.plan import USUAL
+from benchmarks.frontier.results import Facts
+from benchmarks.frontier.train import Settings, fit
+from prunedata import Pruner, Schedule
+from prunedata.findings.by_heart import above_guess
+from prunedata.findings.wrong_labels import WRONG, signs_of
+
+__all__ = ["WATCHED", "tasks", "watch"]
+
+WATCHED = 10
+"""Epochs that are watched: the fewest that `advise` takes."""
+
+
+def tasks(material: Material, kinds: tuple[str, ...]) -> Iterator[HeadTask]:
+    """Yield the task of each kind of labels, and of each share of random errors that the curves of `advise` have."""
+    classes = int(material.truth.max()) + 1
+    for kind in (*kinds, *(f"random{round(100 * share)}" for share in WRONG if share)):
+        if kind not in material.labels:
+            share = int(kind.removeprefix("random")) / 100
+            noisy = torch.from_numpy(with_wrong_labels(material.truth.numpy(), classes, share))
+            material = replace(material, labels={**material.labels, kind: noisy})
+        if kind in kinds or kind not in ("random20", "random40"):
+            yield material.task(kind)
+
+
+def watch(task: HeadTask, settings: Settings, seed: int, last: int = USUAL, epochs: int = USUAL) -> Facts:
+    """Train a network on all samples up to an epoch, and say what a Pruner showed after the watched epochs.
+
+    ``likely``, ``certain`` and ``hit`` are shares of the samples, as ``signs_of`` has them. ``above_guess`` is of each
+    epoch's visits the share that had a loss above a blind guess.
+    """
+    torch.manual_seed(seed)
+    samples = len(task.train)
+    pruner = Pruner(
+        samples, Schedule(epochs, epochs, epochs - 1, 1, 1), prune=0.2, seed=seed, classes=task.classes,
+        observe_only=True,
+    )  # fmt: skip
+    network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
+    batches = (list(epoch.batches(settings.batch_size)) for epoch in pruner.epochs())
+    training = fit(network, task.train, batches, epochs, settings, observe=pruner.observe)
+    for number in range(last):
+        next(training)
+        pruner.end_epoch()
+        if number + 1 == WATCHED:
+            signs = signs_of(pruner.hits, pruner.arrays["high"], pruner.visits)
+    return {
+        "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed, "samples": samples, "epochs": epochs,
+        "wrong_percent": round(100 * float(task.wrong.mean()), 2), "classes": task.classes,
+        "signs": {name: round(value, 5) for name, value in asdict(signs).items()},
+        "above_guess": [round(share, 4) for share in above_guess(pruner.history)],
+        "machine": machine(),
+    }  # fmt: skip

@@ -1,0 +1,49 @@
+"""Whether a run has begun to learn wrong labels by heart, and about how long to train before it does.
+
+A wrong label keeps its loss above that of a blind guess for as long as it isn't learnt by heart. So where labels are
+wrong, the share of an epoch's visits with such losses first falls to about their share, and stays. When it goes on to
+fall, the network learns them; and regular training of a length of its own was best where it has fallen by a third
+(docs/evidence/frontier.md).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["FIRST", "above_guess", "epochs_before"]
+
+FIRST = 2
+"""The epoch, from 0, that others are held against: the right labels that are easy are learnt by then."""
+FALLEN = 2 / 3
+"""What is left of its share when regular training was best."""
+STILL_LEARNING = 1.8
+"""If its share is that many times the wrong labels', right ones are still to be learnt, and the fall says nothing."""
+
+
+def above_guess(history: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Of each epoch's visits the share with a loss above ``ln(classes)``, from ``Pruner.history``.
+
+    Up to the first pruned epoch, or the first of which it isn't known: a run without ``classes``, or an old one.
+    """
+    shares: list[float] = []
+    for record in history:
+        if record["pruned"] or "high" not in record or not record["observed"]:
+            break
+        shares.append(record["high"] / record["observed"])
+    return shares
+
+
+def epochs_before(shares: Sequence[float], wrong: float) -> int | None:
+    """Return how many epochs a run had before it learnt a third of the wrong labels; None if it hasn't so far.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        As :func:`above_guess` gives them.
+    wrong : float
+        The share of the labels that seem wrong.
+    """
+    if len(shares) <= FIRST or shares[FIRST] > STILL_LEARNING * wrong:
+        return None
+    return next(
+        (epoch for epoch, share in enumerate(shares) if epoch > FIRST and share <= FALLEN * shares[FIRST]), None
+    )
