@@ -23,7 +23,8 @@ from benchmarks.distributed.training.rmsprop import RMSProp
 from benchmarks.distributed.training.task import Training
 from benchmarks.distributed.training.team import Team, Whole
 from prunedata import Pruner
-from prunedata.adapters.torch.run import TorchRun
+from prunedata.adapters.torch.ranks import Ranks
+from prunedata.run.ranks.waiting import SharedBatches
 
 __all__ = ["RankFailed", "Started", "train_in_step"]
 
@@ -46,6 +47,22 @@ class RankFinished:
     visits: list[int]
     accuracy: float
     started: float
+
+
+class BatchRanks(Ranks):
+    """Ranks that share batches: each loss is held against the mean of the whole batch, as in one process.
+
+    They merge what they observed at the end of each epoch.
+    """
+
+    def __init__(self, pruner: Pruner, batch: int) -> None:
+        super().__init__(pruner, settings=())
+        self._shared = SharedBatches(batch, shuffle=True)
+
+    @property
+    def shared(self) -> SharedBatches:
+        """How they share an epoch: its order is cut into batches, and each rank has its part of each."""
+        return self._shared
 
 
 def train_in_step(
@@ -116,7 +133,8 @@ def _rank(task: Training, data: Data, rank: int, folder: Path, checkpoint: Path 
     store = FileStore(str(folder / "meeting"), task.team) if task.team > 1 else None
     replica, team = Replica(task, data, rank), Team(rank, task.team, store, task.within)
     pruner = task.pruner(len(data.train), data.classes)
-    TorchRun(pruner).join()  # the ranks merge what they observe, at the end of each epoch
+    if task.team > 1:
+        pruner.attach(BatchRanks(pruner, task.team_batch))
     optimiser = RMSProp(replica.weights(), task.learning_rate)
     held = Checkpoint.load(checkpoint) if checkpoint else None
     if held is not None:
