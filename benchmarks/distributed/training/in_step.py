@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,7 @@ from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.replica import Batch, Replica
 from benchmarks.distributed.training.rmsprop import RMSProp
 from benchmarks.distributed.training.task import Training
-from benchmarks.distributed.training.team import Team, Whole
+from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Pruner
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.run.ranks.waiting import SharedBatches
@@ -164,35 +165,31 @@ def _rank(task: Training, data: Data, rank: int, folder: Path, checkpoint: Path 
     team.leave()
 
 
-def _batches(pruner: Pruner, size: int) -> Iterator[Whole]:
+def _batches(pruner: Pruner, size: int) -> Iterator[TeamBatch]:
     epoch = pruner.begin_epoch()
     for number, ids in enumerate(epoch.batches(size)):
-        yield Whole(ids, None if epoch.weights is None else epoch.weights[ids], epoch.number, number)
+        yield TeamBatch(ids, None if epoch.weights is None else epoch.weights[ids], epoch.number, number)
 
 
 def _ahead(
-    beside: ThreadPoolExecutor, batches: Iterator[Whole], replica: Replica, team: Team
-) -> Iterator[tuple[Whole, Batch]]:
+    beside: ThreadPoolExecutor, batches: Iterator[TeamBatch], replica: Replica, team: Team
+) -> Iterator[tuple[TeamBatch, Batch]]:
     """Make this rank's part of each batch while the step before is computed."""
 
-    def make(whole: Whole) -> tuple[Whole, Batch]:
+    def make(whole: TeamBatch) -> tuple[TeamBatch, Batch]:
         return whole, replica.batch(team.mine(whole.ids), whole.epoch, whole.number)
 
     coming = None
-    for whole in batches:
-        ready, coming = coming, beside.submit(make, whole)
+    for whole in chain(batches, (None,)):
+        ready, coming = coming, None if whole is None else beside.submit(make, whole)
         if ready is not None:
             with replica.parts("wait"):
                 item = ready.result()
             yield item
-    if coming is not None:
-        with replica.parts("wait"):
-            item = coming.result()
-        yield item
 
 
 def _step(
-    replica: Replica, team: Team, optimiser: RMSProp, pruner: Pruner, whole: Whole, batch: Batch, told: Told
+    replica: Replica, team: Team, optimiser: RMSProp, pruner: Pruner, whole: TeamBatch, batch: Batch, told: Told
 ) -> None:
     size = len(whole.ids)
     gradient, losses = replica.gradient(batch, size, None if whole.weights is None else team.mine(whole.weights))

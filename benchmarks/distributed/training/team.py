@@ -13,11 +13,11 @@ from torch.distributed.distributed_c10d import Store
 
 from benchmarks.distributed.training.replica import Vector
 
-__all__ = ["Team", "Whole"]
+__all__ = ["Team", "TeamBatch"]
 
 
 @dataclass(frozen=True)
-class Whole:
+class TeamBatch:
     """A batch before it is split over replicas: its ids and, where the policy weighs them, their weights, shape (n,).
 
     ``epoch`` and ``number`` say which batch it is.
@@ -55,7 +55,7 @@ class Team:
         """Take this replica's part of a batch: sizes differ by at most one."""
         return whole[self.rank :: self.size]
 
-    def announce(self, whole: Whole | None) -> Whole | None:
+    def announce(self, whole: TeamBatch | None) -> TeamBatch | None:
         """Give all replicas the batch that the first one gives; None there says that no more will come.
 
         Only the first replica's argument counts.
@@ -76,7 +76,7 @@ class Team:
                 both[1] = torch.from_numpy(np.array(whole.weights))
         dist.broadcast(both, 0, group=self._batches)
         ids, weights = both.numpy()
-        return Whole(ids.astype(np.int64), weights.astype(np.float32) if weighted else None, epoch, number)
+        return TeamBatch(ids.astype(np.int64), weights.astype(np.float32) if weighted else None, epoch, number)
 
     def share(self, vector: Vector) -> Vector:
         """Give all replicas the first one's vector; the others' is overwritten."""
