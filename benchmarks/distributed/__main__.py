@@ -9,7 +9,8 @@
     python -m benchmarks.distributed tables          Tables 1, 2 and 3 with what was recorded here beside the study's
 
 ``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in benchmarks/results/distributed, as do
-``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors.
+``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors. ``train`` and
+``throughput`` with ``--mode sync`` also run under torchrun.
 """
 
 import argparse
@@ -83,6 +84,7 @@ def _measure(options: argparse.Namespace) -> int:
             page.write(folder)
         return 0
     training, data = task_of(options), data_of(options)
+    first = runs.is_first(training, options.command)
     if options.command == "converge":
         runs.converge(training, data, options.nodes, options.target_loss, folder)
         return 0
@@ -90,8 +92,10 @@ def _measure(options: argparse.Namespace) -> int:
         facts = runs.kill(training, data, options.cases, folder)
         print(json.dumps(facts, indent=2))
         return len(facts["wrong"])
-    facts = runs.run(training, data, options.record, folder, getattr(options, "checkpoint", None))
-    print(json.dumps(facts | {"curve": results.thinned(facts["curve"])}, indent=2))
+    record = options.record if first else None
+    facts = runs.run(training, data, record, folder, getattr(options, "checkpoint", None))
+    if first:
+        print(json.dumps(facts | {"curve": results.thinned(facts["curve"])}, indent=2))
     return 0
 
 

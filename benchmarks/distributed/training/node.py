@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from benchmarks.common.data import Data
+from benchmarks.common.ranks import join_group
 from benchmarks.distributed.training.curve import Told
 from benchmarks.distributed.training.replica import Batch, Replica, Vector
 from benchmarks.distributed.training.servers import Pushed, Servers
@@ -63,7 +65,9 @@ class NodeReplica:
         """Meet the node's other replicas."""
         if self._rank:
             self._store = TCPStore("127.0.0.1", port)
-        self._team = Team(self._rank, self._task.team, self._store, self._task.within)
+        if self._task.team > 1:
+            join_group(self._rank, self._task.team, self._task.within, self._store)
+        self._team = Team(self._task.within)
 
     def train(self, name: int, dealer: RayDealer, servers: Servers) -> Told:
         """Train until the run is done."""
@@ -73,7 +77,8 @@ class NodeReplica:
             else:
                 self._lead(beside, name, dealer, servers)
         self._told.buffers = self._replica.buffers()
-        self._team.leave()
+        if self._team.size > 1:
+            dist.destroy_process_group()
         return self._told
 
     def _follow(self, beside: ThreadPoolExecutor) -> None:

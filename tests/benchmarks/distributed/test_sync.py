@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from benchmarks.common.data import digits
+from benchmarks.common.ranks import RankFailed
 from benchmarks.distributed.__main__ import main
-from benchmarks.distributed.training.in_step import RankFailed
 from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.task import Training, fewer
 
