@@ -13,6 +13,7 @@ import torch
 from benchmarks.common.data import digits
 from benchmarks.common.ranks import RankFailed
 from benchmarks.distributed.__main__ import main
+from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.task import Training, fewer
 
@@ -125,3 +126,11 @@ def test_the_network_of_the_study_has_its_outputs_and_starts_from_given_weights(
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
     with pytest.raises(ValueError, match="Expected at least 10 outputs"):
         Training(outputs=9).build(FEW)
+
+
+@pytest.mark.slow
+def test_resnet50_with_the_outputs_of_the_study_takes_a_step():
+    task = Training(mode="sync", workers=1, epochs=1, batch=4, network="resnet50", outputs=1200)
+    found = train_as_rank(task, fewer(FEW, 4, 4), None)
+    assert (found["updates"], found["visits"]) == (1, [4])
+    assert 5 < found["curve"][0][1] < 10  # log(1200) is 7.1
