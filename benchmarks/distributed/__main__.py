@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (train, throughput, converge, kills, tables, figures):
         command.add_argument("--results", type=Path, help="folder; default: benchmarks/results/distributed")
     tables.add_argument("--write", action="store_true", help="write them into docs/frameworks/modes.md, too")
-    figures.add_argument("--write", action="store_true", help="draw them into docs/pictures/modes.png")
+    figures.add_argument("--write", action="store_true", help="draw them into docs/frameworks/modes.png")
     add_staleness(commands.add_parser("staleness", help="does pruning survive stale gradients? recorded runs, or more"))
     options = parser.parse_args(arguments)
     if options.command == "staleness":

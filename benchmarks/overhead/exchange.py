@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.common.arguments import positive
-from benchmarks.common.ranks import in_ranks
+from benchmarks.common.processes.ranks import in_ranks
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import DroppingCount, Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks

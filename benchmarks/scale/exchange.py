@@ -39,7 +39,7 @@ def measure_exchange(samples: int) -> dict[str, Any]:
 def main(samples: int) -> None:
     """Start the ranks in the namespace that this process is in, and print what rank 0 found."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    from benchmarks.common.ranks import in_ranks  # noqa: PLC0415 (whoever only prints tables needs no torch)
+    from benchmarks.common.processes.ranks import in_ranks  # noqa: PLC0415 (whoever only prints tables needs no torch)
 
     steps = in_ranks(RANKS, _steps, samples)
     print(json.dumps({"samples": samples, "ranks": RANKS, "steps": steps}))

@@ -18,7 +18,7 @@ from benchmarks.distributed.tables import ROWS
 
 __all__ = ["PICTURE", "Series", "draw", "objects", "series"]
 
-PICTURE = Path(__file__).parents[3] / "docs" / "pictures" / "modes.png"
+PICTURE = Path(__file__).parents[3] / "docs" / "frameworks" / "modes.png"
 NODES = range(1, 9)
 """Of the model's curves."""
 LINEAR = "linear"

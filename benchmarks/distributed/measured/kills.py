@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.common.data import Data
-from benchmarks.common.ranks import RankFailed
+from benchmarks.common.processes.ranks import RankFailed
 from benchmarks.distributed.measured.results import Facts
 from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.modes import train

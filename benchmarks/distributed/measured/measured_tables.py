@@ -14,10 +14,10 @@ __all__ = [
     "ALONE",
     "REPLICAS",
     "backups",
-    "configuration",
     "convergence",
     "killings",
     "learning",
+    "setup_of",
     "throughput",
     "where_time_goes",
 ]

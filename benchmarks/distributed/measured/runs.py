@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common.data import Data
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.distributed.measured.kills import kills
 from benchmarks.distributed.measured.results import Facts, add, mean_staleness
 from benchmarks.distributed.training.curve import reached

@@ -15,7 +15,7 @@ import numpy as np
 import torch.distributed as dist
 
 from benchmarks.common.data import Data
-from benchmarks.common.ranks import in_ranks, join_group
+from benchmarks.common.processes.ranks import in_ranks, join_group
 from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.replica import Batch, Replica

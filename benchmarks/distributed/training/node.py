@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from benchmarks.common.data import Data
-from benchmarks.common.ranks import join_group
+from benchmarks.common.processes.ranks import join_group
 from benchmarks.distributed.training.curve import Told
 from benchmarks.distributed.training.replica import Batch, Replica, Vector
 from benchmarks.distributed.training.servers import Pushed, Servers

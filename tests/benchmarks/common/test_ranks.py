@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import torch.distributed as dist
 
-from benchmarks.common.ranks import MeetingFailed, RankFailed, in_ranks, join_group
+from benchmarks.common.processes.ranks import MeetingFailed, RankFailed, in_ranks, join_group
 
 
 def add_up(first):

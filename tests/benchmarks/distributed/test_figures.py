@@ -83,5 +83,5 @@ def test_the_command_prints_every_point(recorded, capsys):
 
 
 def test_the_page_has_the_picture():
-    assert f"(../pictures/{figures.PICTURE.name})" in PAGE.read_text(encoding="utf-8")
+    assert f"({figures.PICTURE.name})" in PAGE.read_text(encoding="utf-8")
     assert imread(figures.PICTURE).std() > 0.01

@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from benchmarks.common.data import digits
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.servers import ServerDied, ServerOutOfMemory, Servers

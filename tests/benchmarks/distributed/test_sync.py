@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.common.data import digits
-from benchmarks.common.ranks import RankFailed
+from benchmarks.common.processes.ranks import RankFailed
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.modes import train

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.common.data import digits
-from benchmarks.common.ranks import RankFailed, in_ranks
+from benchmarks.common.processes.ranks import RankFailed, in_ranks
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.task import Training, fewer
