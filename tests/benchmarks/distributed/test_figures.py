@@ -1,6 +1,7 @@
 """The study's figures: the points are those of its tables, of the model and of the recorded runs."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -12,11 +13,9 @@ from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.measured import figures, results
 from benchmarks.distributed.measured.page import PAGE
+from benchmarks.distributed.training.task import Training
 
-RUN = {
-    "name": "a", "mode": "sync", "workers": 1, "replicas": 2, "servers": 1, "placement": "shared", "overlap": False,
-    "backup": None, "images_per_second": 100.0,
-}  # fmt: skip
+RUN = {**asdict(Training(mode="sync", workers=1, replicas=2)), "images_per_second": 100.0}
 RUNS = [
     RUN,
     RUN | {"replicas": 1, "images_per_second": 60.0},

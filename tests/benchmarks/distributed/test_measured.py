@@ -95,11 +95,24 @@ def test_a_run_is_recorded_with_its_seed_and_hardware(tmp_path, capsys):
     assert main(["throughput", *given, "--results", str(tmp_path)]) == 0
     told = json.loads(capsys.readouterr().out)
     (recorded,) = results.read(tmp_path, "throughput")
-    assert recorded == told
+    assert recorded == told | {name: recorded[name] for name in ("kind", "name")}
     assert recorded["seed"] == 3
     assert "cores" in recorded["hardware"]
     assert main(["tables", "--results", str(tmp_path)]) == 0
     assert "Nothing was recorded yet" in capsys.readouterr().out
+
+
+def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
+    slow = {"mode": "sync", "slow": (2, 0.1), "prune": 0.25}
+    runs = [facts(**slow), facts(seed=1), facts(), facts(accuracy=0.9), facts(**slow | {"slow": [2, 0.1]})]
+    for run in runs:
+        results.add(tmp_path, "trained", run)
+    found = results.read(tmp_path, "trained")
+    assert [(run["mode"], run["seed"], run["accuracy"]) for run in found] == [
+        ("mixed", 0, 0.9),
+        ("mixed", 1, 0.5),
+        ("sync", 0, 0.5),
+    ]
 
 
 def test_the_page_shows_what_was_recorded():
