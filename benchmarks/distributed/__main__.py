@@ -30,6 +30,17 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments``; return the exit status."""
+    options = _parser().parse_args(arguments)
+    if options.command == "staleness":
+        return staleness(options)
+    if options.command == "model":
+        print(json.dumps(objects(), indent=2) if options.json else f"{markdown_tables()}\n\n{markdown_savings()}")
+    else:
+        return 1 if _measure(options) else 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.distributed", description=(__doc__ or "").partition("\n")[0]
     )
@@ -62,14 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables.add_argument("--write", action="store_true", help="write them into docs/frameworks/modes.md, too")
     figures.add_argument("--write", action="store_true", help="draw them into docs/frameworks/modes.png")
     add_staleness(commands.add_parser("staleness", help="does pruning survive stale gradients? recorded runs, or more"))
-    options = parser.parse_args(arguments)
-    if options.command == "staleness":
-        return staleness(options)
-    if options.command == "model":
-        print(json.dumps(objects(), indent=2) if options.json else f"{markdown_tables()}\n\n{markdown_savings()}")
-    else:
-        return 1 if _measure(options) else 0
-    return 0
+    return parser
 
 
 def _numbers(text: str) -> tuple[int, ...]:
