@@ -157,5 +157,7 @@ def _panel(axes: Axes, name: str, found: Sequence[Series]) -> None:
     if name != "3":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
+    if name == "1":
+        axes.set_ylim(0, 1.5 * axes.get_ylim()[1])  # room for the names of nine series
     if found:
         axes.legend(fontsize=7, frameon=False)
