@@ -55,6 +55,7 @@ def differ():
     train_as_rank(Training(mode="sync", learning_rate=0.1 * (1 + dist.get_rank())), fewer(digits(), 100, 50), None)
 
 
+@pytest.mark.slow
 def test_ranks_that_disagree_say_in_what():
     with pytest.raises(RankFailed, match=r"ranks that differ \(learning_rate: rank 0 has 0.1, rank 1 has 0.2\)"):
         in_ranks(2, differ)
