@@ -1,8 +1,21 @@
-"""Tables in Markdown."""
+"""Tables in Markdown, and gains in their cells."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import mean
 
-__all__ = ["markdown"]
+__all__ = ["gain", "markdown"]
+
+
+def gain(points: Sequence[float], alone: str = "") -> str:
+    """The mean of gains, one of each seed, and in brackets the lowest and the highest; "" of none.
+
+    ``alone`` is put behind the gain of a single seed.
+    """
+    if not points:
+        return ""
+    # Adding 0 makes -0.0 a plain one.
+    middle, low, high = (f"{round(one, 1) + 0.0:+.1f}" for one in (mean(points), min(points), max(points)))
+    return f"{middle}{alone}" if len(points) == 1 else f"{middle} ({low} to {high})"
 
 
 def markdown(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import prunedata
 from benchmarks.common.markdown import markdown
 
-__all__ = ["Row", "alternate", "cpu", "machine", "table"]
+__all__ = ["Row", "alternate", "cpu", "machine", "made_on", "table"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,21 @@ def machine(**more: str) -> dict[str, str]:
         "prunedata": prunedata.__version__,
         **more,
     }
+
+
+def made_on(*packages: str, threads: int | None = None) -> dict[str, Any]:
+    """``hardware``, and the ``versions`` of Python and of packages, as recorded runs have them.
+
+    ``threads`` is how many cores were used; None says all of them.
+    """
+    number = os.cpu_count()
+    cores = (
+        f"{number} cores, {platform.system()} {platform.machine()}"
+        if threads is None
+        else f"{threads} of {number} cores"
+    )
+    versions = {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    return {"hardware": f"{cpu()}, {cores}", "versions": versions}
 
 
 def cpu() -> str:

@@ -7,9 +7,11 @@
     python -m benchmarks.distributed converge --nodes 1,2 --target-loss 1.6
     python -m benchmarks.distributed kills --mode async --samples 500 --cases 50
     python -m benchmarks.distributed tables          Tables 1, 2 and 3 with what was recorded here beside the study's
+    python -m benchmarks.distributed figures         Figures 1, 2 and 3 as numbers; with --write, as a picture
 
 ``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in benchmarks/results/distributed, as do
-``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors.
+``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors. ``train`` and
+``throughput`` with ``--mode sync`` also run under torchrun.
 """
 
 import argparse
@@ -28,6 +30,17 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments``; return the exit status."""
+    options = _parser().parse_args(arguments)
+    if options.command == "staleness":
+        return staleness(options)
+    if options.command == "model":
+        print(json.dumps(objects(), indent=2) if options.json else f"{markdown_tables()}\n\n{markdown_savings()}")
+    else:
+        return 1 if _measure(options) else 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.distributed", description=(__doc__ or "").partition("\n")[0]
     )
@@ -53,19 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_data(kills)
     kills.add_argument("--cases", type=positive, default=50, help="default: %(default)s")
     kills.set_defaults(record="kills")
+    figures = commands.add_parser("figures", help="Figures 1 to 3 of what was recorded: their numbers, or the picture")
     tables = commands.add_parser("tables", help="all tables of what was recorded, the study's beside them")
-    for command in (train, throughput, converge, kills, tables):
+    for command in (train, throughput, converge, kills, tables, figures):
         command.add_argument("--results", type=Path, help="folder; default: benchmarks/results/distributed")
     tables.add_argument("--write", action="store_true", help="write them into docs/frameworks/modes.md, too")
+    figures.add_argument("--write", action="store_true", help="draw them into docs/frameworks/modes.png")
     add_staleness(commands.add_parser("staleness", help="does pruning survive stale gradients? recorded runs, or more"))
-    options = parser.parse_args(arguments)
-    if options.command == "staleness":
-        return staleness(options)
-    if options.command == "model":
-        print(json.dumps(objects(), indent=2) if options.json else f"{markdown_tables()}\n\n{markdown_savings()}")
-    else:
-        return 1 if _measure(options) else 0
-    return 0
+    return parser
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -82,7 +90,13 @@ def _measure(options: argparse.Namespace) -> int:
         if options.write:
             page.write(folder)
         return 0
+    if options.command == "figures":
+        from benchmarks.distributed.measured import figures  # noqa: PLC0415 (matplotlib takes seconds)
+
+        print(figures.draw(folder=folder) if options.write else json.dumps(figures.objects(folder), indent=2))
+        return 0
     training, data = task_of(options), data_of(options)
+    first = runs.is_first(training, options.command)
     if options.command == "converge":
         runs.converge(training, data, options.nodes, options.target_loss, folder)
         return 0
@@ -90,8 +104,10 @@ def _measure(options: argparse.Namespace) -> int:
         facts = runs.kill(training, data, options.cases, folder)
         print(json.dumps(facts, indent=2))
         return len(facts["wrong"])
-    facts = runs.run(training, data, options.record, folder, getattr(options, "checkpoint", None))
-    print(json.dumps(facts | {"curve": results.thinned(facts["curve"])}, indent=2))
+    record = options.record if first else None
+    facts = runs.run(training, data, record, folder, getattr(options, "checkpoint", None))
+    if first:
+        print(json.dumps(facts | {"curve": results.thinned(facts["curve"])}, indent=2))
     return 0
 
 

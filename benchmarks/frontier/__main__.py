@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import SEEDS, plans, run
 from benchmarks.frontier.plan import ARMS, KINDS, USUAL
@@ -28,12 +29,15 @@ from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, all_tables, as_json, fill
-from benchmarks.frontier.results import RESULTS, Facts, add, read
 from benchmarks.frontier.signs import WATCHED, tasks, watch
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
 
+__all__ = ["RESULTS", "main"]
+
+RESULTS = Path(__file__).parent / "results"
+"""Where runs are recorded, if nobody says otherwise: a file of JSON lines for each kind of labels."""
 SUSPECTS, SIGNS = "suspects", "signs"
 """The folders of the recorded runs that were watched: all along, and in the beginning."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"

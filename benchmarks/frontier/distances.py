@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common.markdown import gain
 from benchmarks.frontier.curves import EARLY_STOP, Curve
 from benchmarks.frontier.plan import ARMS
 
@@ -83,8 +84,4 @@ def _apart(mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Apart:
 
 def text_of(apart: Apart | None) -> str:
     """The mean, and in brackets from the lowest to the highest seed; "" for nothing."""
-    if apart is None:
-        return ""
-    # Adding 0 makes -0.0 a plain one.
-    mean, low, high = (f"{round(gap, 1) + 0:+.1f}" for gap in (apart.mean, min(apart.points), max(apart.points)))
-    return f"{mean} (1 seed)" if len(apart.points) == 1 else f"{mean} ({low} to {high})"
+    return "" if apart is None else gain(apart.points, alone=" (1 seed)")

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.plan import ARMS, KINDS, Plan
-from benchmarks.frontier.results import Facts, add, read
 from benchmarks.frontier.train import Settings, train
 
 __all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]

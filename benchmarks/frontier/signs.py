@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 import torch
 
 from benchmarks.common.data import with_wrong_labels
+from benchmarks.common.records import Facts
 from benchmarks.common.timing import machine
 from benchmarks.frontier.data.material import HeadTask, Material
 from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.plan import USUAL
-from benchmarks.frontier.results import Facts
 from benchmarks.frontier.train import Settings, fit
 from prunedata import Pruner, Schedule
 from prunedata.findings.by_heart import above_guess

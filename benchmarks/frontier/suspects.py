@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common.markdown import markdown
-from benchmarks.common.timing import machine
+from benchmarks.common.records import Facts
+from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.plan import KINDS, USUAL
-from benchmarks.frontier.results import Facts
 from benchmarks.frontier.train import Settings, fit, orders
 from benchmarks.pages.detection import by_cleanlab, found
 from benchmarks.pages.wrong_labels import rankings
@@ -60,7 +60,7 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
         "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed, "samples": samples, "epochs": epochs,
         "wrong_percent": round(100 * float(task.wrong.mean()), 2),
         "found": {name: found(scores, task.wrong).to_dict() for name, scores in ranked.items()},
-        "machine": machine(),
+        **made_on("numpy", "torch", "prunedata", threads=1),
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.arguments import positive
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Dealer, Pruner, Random, Schedule
 from prunedata.types import Recorded, SomeIds

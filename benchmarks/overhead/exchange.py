@@ -13,12 +13,7 @@ reduced goes round once to be added up and once to be known.
 
 import argparse
 import json
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
@@ -27,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.common.arguments import positive
+from benchmarks.common.processes.ranks import in_ranks
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import DroppingCount, Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
@@ -54,19 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--repeats", type=positive, default=25, help="default: %(default)s")
     add("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    with TemporaryDirectory() as folder:
-        path = Path(folder)
-        context = multiprocessing.get_context("spawn")
-        given = (path, options.ranks, options.samples, options.repeats)
-        ranks = [context.Process(target=_rank, args=(rank, *given)) for rank in range(options.ranks)]
-        for rank in ranks:
-            rank.start()
-        for rank in ranks:
-            rank.join()
-        if any(rank.exitcode for rank in ranks):
-            return 1
-        found = json.loads((path / "times.json").read_text())
-    rows = [Row(**row) for row in found]
+    rows = [Row(**row) for row in in_ranks(options.ranks, _all_rows, options.samples, options.repeats)]
     if options.json:
         print(json.dumps({"machine": machine(), "rows": [row.to_dict() for row in rows]}, indent=2))
     else:
@@ -82,20 +66,13 @@ def _bytes(samples: int, ranks: int) -> dict[str, int]:
     return {"the exchange": round(twice * 2 * -(-samples // 8)), "a byte a sample": round(twice * samples)}
 
 
-def _rank(rank: int, folder: Path, ranks: int, sizes: list[int], repeats: int) -> None:
-    """Be a rank of the group; the first one writes down the times."""
-    torch.set_num_threads(1)
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks, timeout=timedelta(minutes=2))
-    rows = [row for samples in sizes for row in _rows(samples, rank, ranks, repeats)]
-    if rank == 0:
-        (folder / "times.json").write_text(json.dumps(rows))
-    dist.barrier()
-    dist.destroy_process_group()
+def _all_rows(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
+    return [row for samples in sizes for row in _rows(samples, repeats)]
 
 
-def _rows(samples: int, rank: int, ranks: int, repeats: int) -> Iterator[dict[str, Any]]:
+def _rows(samples: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Measure as a rank of the group."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
     pruner = Pruner(samples, Schedule(2, 2, 1, 1, 1), prune=0.25, policy=DroppingCount())
     adapter, tally = Ranks(pruner, []), Tally(samples)
     ids = np.arange(rank, samples, ranks)

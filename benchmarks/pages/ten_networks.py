@@ -21,10 +21,9 @@ from tqdm import tqdm
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.networks import NETWORKS
-from benchmarks.common.timing import machine
+from benchmarks.common.timing import made_on
 from benchmarks.pages.time_saved import PAPER
 from benchmarks.study.data import StudyData, study_data
-from benchmarks.study.facts import hardware
 from benchmarks.study.recipe import Recipe
 from benchmarks.study.results import RESULTS
 from benchmarks.study.training_step import Images, Trainer
@@ -61,8 +60,7 @@ def measure(network: str, data: Path | None, seconds: float, long: float = LONG)
         "network": network, "data": given.name, "samples": samples, "batch_size": BATCH,
         "kept": pruner.history[-1]["kept"], "regular": regular, "pruned": pruned,
         "overhead": [record["overhead"] for record in pruner.history[1:]],
-        "hardware": hardware("cpu", 1),
-        "versions": {name: machine()[name] for name in ("python", "torch", "prunedata")},
+        **made_on("torch", "prunedata", threads=1),
     }  # fmt: skip
 
 

@@ -10,17 +10,15 @@ A billion samples take 13 GB of memory, 6 GB of disk and a quarter of an hour.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.common.arguments import positive
 from benchmarks.common.records import add, read
-from benchmarks.common.timing import cpu
+from benchmarks.common.timing import made_on
 from benchmarks.scale.exchange import measure_exchange
 from benchmarks.scale.run import POLICIES
 from benchmarks.scale.table import markdown_scale
@@ -53,10 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found, kind = _in_a_process(samples, options.policy), options.policy
         else:
             found, kind = measure_exchange(samples), "exchange"
-        about = {
-            "hardware": f"{cpu()}, 1 of {os.cpu_count()} cores",
-            "versions": {name: version(name) for name in ("numpy", "zarr", "torch", "prunedata")},
-        }
+        about = made_on("numpy", "zarr", "torch", "prunedata", threads=1)
         add(options.results, {"name": f"{kind}-{samples}", "kind": kind, **found, **about})
         print(json.dumps(found), flush=True)
     return 0

@@ -4,10 +4,8 @@ The ranks are alone in a network namespace of their own, so that every byte on i
 """
 
 import json
-import multiprocessing
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -41,23 +39,20 @@ def measure_exchange(samples: int) -> dict[str, Any]:
 def main(samples: int) -> None:
     """Start the ranks in the namespace that this process is in, and print what rank 0 found."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [context.Process(target=_rank, args=(rank, samples, folder)) for rank in range(RANKS)]
-        for rank in ranks:
-            rank.start()
-        for rank in ranks:
-            rank.join()
-        print((Path(folder) / "found.json").read_text())
+    from benchmarks.common.processes.ranks import in_ranks  # noqa: PLC0415 (whoever only prints tables needs no torch)
+
+    steps = in_ranks(RANKS, _steps, samples)
+    print(json.dumps({"samples": samples, "ranks": RANKS, "steps": steps}))
 
 
-def _rank(rank: int, samples: int, folder: str) -> None:
-    import torch.distributed as dist  # noqa: PLC0415 (whoever only prints tables needs no torch)
+def _steps(samples: int) -> dict[str, dict[str, float]]:
+    """Measure as a rank of the group."""
+    import torch.distributed as dist  # noqa: PLC0415
 
     from prunedata import Pruner, Schedule  # noqa: PLC0415
     from prunedata.adapters.torch.ranks import Ranks  # noqa: PLC0415
 
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
+    rank = dist.get_rank()
     pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.25)
     pruner.attach(Ranks(pruner, settings=()))
     losses = np.random.default_rng(rank).random(BATCH, dtype=np.float32)
@@ -81,9 +76,7 @@ def _rank(rank: int, samples: int, folder: str) -> None:
             "sent_bytes": (_sent() - sent) // RANKS,
         }
         dist.barrier()
-    if rank == 0:
-        (Path(folder) / "found.json").write_text(json.dumps({"samples": samples, "ranks": RANKS, "steps": steps}))
-    dist.destroy_process_group()
+    return steps
 
 
 def _sent() -> int:

@@ -1,6 +1,5 @@
 """What is recorded of a run: its facts, and what each sample went through."""
 
-import os
 import statistics
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.common.timing import cpu
+from benchmarks.common.timing import made_on
 from benchmarks.study.arm import Chooser
 from benchmarks.study.data import StudyData
 from benchmarks.study.recipe import Recipe
@@ -76,4 +75,4 @@ def hardware(device: str, threads: int) -> str:
     """Name what a run was made on."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    return f"{cpu()}, {threads} of {os.cpu_count()} cores"
+    return str(made_on(threads=threads)["hardware"])

@@ -10,7 +10,17 @@ from benchmarks.distributed.measured.results import Facts, mean_staleness
 from benchmarks.distributed.tables import ALONE, ROWS
 from benchmarks.distributed.training.parts import PARTS
 
-__all__ = ["backups", "convergence", "killings", "learning", "throughput", "where_time_goes"]
+__all__ = [
+    "ALONE",
+    "REPLICAS",
+    "backups",
+    "convergence",
+    "killings",
+    "learning",
+    "setup_of",
+    "throughput",
+    "where_time_goes",
+]
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ REPLICAS = 2
 """In each node, of the runs in Tables 1 and 2: the study has four."""
 
 
-def _configuration(facts: Facts) -> Configuration:
+def setup_of(facts: Facts) -> Configuration:
     """As the study counts: one node that trains alone has no servers."""
     if facts["mode"] == "sync":
         return ALONE
@@ -47,7 +57,7 @@ def throughput(runs: Iterable[Facts]) -> str:
     for run in runs:
         if run["replicas"] != REPLICAS or run["overlap"] or (run["mode"] == "sync" and run["workers"] > 1):
             continue
-        ours.setdefault(_configuration(run), []).append(run["images_per_second"])
+        ours.setdefault(setup_of(run), []).append(run["images_per_second"])
     study: dict[tuple[int, Configuration], float] = {(row.table, row.configuration): row.study for row in ROWS}
     known = {configuration for _, configuration in study}
     rows = [(str(table), configuration, rate) for (table, configuration), rate in study.items()]
@@ -84,7 +94,7 @@ def convergence(runs: Iterable[Facts]) -> str:
     """The study's Table 3 beside the same numbers of nodes here: medians over the seeds that reached the loss."""
     ours: dict[int, list[Facts]] = {}
     for run in runs:
-        ours.setdefault(_configuration(run).nodes, []).append(run)
+        ours.setdefault(setup_of(run).nodes, []).append(run)
     alone = _median(ours.get(1, []), lambda run: run["seconds_to_target"])
     lines = []
     for row in TABLE_3:

@@ -3,14 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.distributed.measured.measured_tables import (
-    backups,
-    convergence,
-    killings,
-    learning,
-    throughput,
-    where_time_goes,
-)
+from benchmarks.distributed.measured import measured_tables as made
 from benchmarks.distributed.measured.results import RESULTS, Facts, read
 
 __all__ = ["PAGE", "fill", "tables", "write"]
@@ -43,12 +36,12 @@ def _parts(folder: Path) -> dict[str, str]:
     trained, fast = read(folder, "trained"), read(folder, "throughput")
     converged, slowed = read(folder, "converge"), read(folder, "backup")
     return {
-        "learning": f"{learning(trained)}\n\n{_made(trained)}",
-        "throughput": f"{throughput(fast)}\n\n{_made(fast)}",
-        "converge": f"{convergence(converged)}\n\n{_made(converged)}",
-        "backups": f"{backups(slowed)}\n\n{_made(slowed)}",
-        "kills": killings(read(folder, "kills")),
-        "parts": where_time_goes([*trained, *fast]),
+        "learning": f"{made.learning(trained)}\n\n{_made(trained)}",
+        "throughput": f"{made.throughput(fast)}\n\n{_made(fast)}",
+        "converge": f"{made.convergence(converged)}\n\n{_made(converged)}",
+        "backups": f"{made.backups(slowed)}\n\n{_made(slowed)}",
+        "kills": made.killings(read(folder, "kills")),
+        "parts": made.where_time_goes([*trained, *fast]),
     }
 
 

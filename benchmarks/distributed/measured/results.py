@@ -1,8 +1,12 @@
 """Recorded runs of the three modes: a file of JSON lines for each command, each line with its seed and hardware."""
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from benchmarks.common import records
+from benchmarks.common.records import Facts
+from benchmarks.distributed.training.task import MODES, Training
 
 __all__ = ["RESULTS", "Facts", "add", "mean_staleness", "read", "thinned"]
 
@@ -10,22 +14,35 @@ RESULTS = Path(__file__).parents[2] / "results" / "distributed"
 """Where they are recorded, if nobody says otherwise."""
 POINTS = 50
 """Points of a curve that are kept."""
-
-Facts = dict[str, Any]
+OTHER = ("mode", "workers", "replicas", "seed", "within")
+"""Of a task, what the name of a run has anyway, or doesn't need."""
 
 
 def add(folder: Path, command: str, facts: Facts) -> None:
-    """Record a run. One process at a time may do so."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Record a run of a command, in place of one of the same task and seed."""
     kept = facts | {"curve": thinned(facts["curve"])} if "curve" in facts else facts
-    with (folder / f"{command}.jsonl").open("a") as file:
-        file.write(json.dumps(kept, separators=(",", ":")) + "\n")
+    records.add(folder, {"kind": command, "name": _name(facts), **kept})
+
+
+def _name(facts: Facts) -> str:
+    """Tells a run from every other: all that isn't as usual."""
+    usual, told = asdict(Training()), [f"{facts['mode']}-{facts['workers']}x{facts['replicas']}"]
+    for name in (*usual, "data", "samples", "target_loss"):
+        value = facts.get(name)
+        if name not in OTHER and value != usual.get(name):
+            told.append(f"{name}={':'.join(map(str, value)) if isinstance(value, tuple | list) else value}")
+    return "-".join([*told, f"seed{facts['seed']}"])
 
 
 def read(folder: Path, command: str) -> list[Facts]:
-    """The runs of a command, in the order in which they were recorded."""
-    file = folder / f"{command}.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    """The runs of a command, in the order of the tables: those that don't prune first, then by mode and size."""
+    return sorted(records.read(folder, [command]), key=_place)
+
+
+def _place(facts: Facts) -> tuple[Any, ...]:
+    first = facts["overlap"], facts["prune"], MODES.index(facts["mode"]), facts["workers"], facts["replicas"]
+    slow = tuple(facts["slow"] or ())
+    return (*first, facts["backup"] or 0, slow, facts["placement"], facts["servers"], facts["seed"])
 
 
 def mean_staleness(facts: Facts) -> float | None:

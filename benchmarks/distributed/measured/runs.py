@@ -1,5 +1,6 @@
 """The commands that train and record: ``throughput`` and ``converge``."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common.data import Data
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.distributed.measured.kills import kills
 from benchmarks.distributed.measured.results import Facts, add, mean_staleness
 from benchmarks.distributed.training.curve import reached
+from benchmarks.distributed.training.in_step import launched
 from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.task import Training
 
-__all__ = ["converge", "kill", "run", "with_nodes"]
+__all__ = ["converge", "is_first", "kill", "run", "with_nodes"]
 
 
 @contextmanager
@@ -25,6 +27,21 @@ def _engine(training: Training) -> Iterator[None]:
     else:
         with on_ray():
             yield
+
+
+def is_first(training: Training, command: str) -> bool:
+    """Whether this process prints and records: of those that torchrun started, the first.
+
+    Raises :class:`ValueError` if the launcher's processes cannot run the command.
+    """
+    if not launched():
+        return True
+    if training.served or command not in ("train", "throughput"):
+        raise ValueError(
+            f"Expected train or throughput with --mode sync under torchrun. Got {command} with {training.mode}, which "
+            "starts its own processes: run it without torchrun."
+        )
+    return os.environ["RANK"] == "0"
 
 
 def run(training: Training, data: Data, record: str | None, folder: Path, checkpoint: Path | None = None) -> Facts:

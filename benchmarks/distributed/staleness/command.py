@@ -1,13 +1,11 @@
 """The command ``staleness``: run what is not recorded yet, or print the tables."""
 
 import argparse
-import os
-from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.common.arguments import positive
 from benchmarks.common.records import add, read
-from benchmarks.common.timing import cpu
+from benchmarks.common.timing import made_on
 from benchmarks.distributed.staleness.plan import SUBJECTS, plans
 from benchmarks.distributed.staleness.table import markdown_staleness
 
@@ -38,11 +36,7 @@ def staleness(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     done = {facts["name"] for facts in read(options.results)}
     for run in [run for run in plans(options.run, options.seeds) if run.name not in done][: options.most]:
-        about = {
-            "hardware": f"{cpu()}, 1 of {os.cpu_count()} cores",
-            "versions": {name: version(name) for name in ("numpy", "torch", "prunedata")},
-        }
-        facts = train_stale(run, task_of(run, options.images)) | about
+        facts = train_stale(run, task_of(run, options.images)) | made_on("numpy", "torch", "prunedata", threads=1)
         add(options.results, facts)
         print(facts["name"], facts["accuracy"], facts["found"], flush=True)
     return 0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.markdown import gain, markdown
 from benchmarks.common.records import Facts
 from benchmarks.distributed.staleness.plan import ARMS, SUBJECTS
 
@@ -81,11 +81,7 @@ def _auc(values: Sequence[float]) -> str:
 
 def _gain(regular: dict[int, Facts], arm: dict[int, Facts]) -> str:
     """Points over regular training with the same seed: mean, and from the lowest to the highest."""
-    gains = [run["accuracy"] - regular[seed]["accuracy"] for seed, run in arm.items() if seed in regular]
-    if not gains:
-        return ""
-    middle, low, high = (f"{round(gain, 1) + 0.0:+.1f}" for gain in (mean(gains), min(gains), max(gains)))
-    return middle if len(gains) == 1 else f"{middle} ({low} to {high})"
+    return gain([run["accuracy"] - regular[seed]["accuracy"] for seed, run in arm.items() if seed in regular])
 
 
 def _one(runs: Sequence[Facts], name: str) -> str:

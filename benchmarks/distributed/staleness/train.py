@@ -6,7 +6,7 @@ the one before. Nothing depends on time, so a run gives the same in every repeat
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import process_time
@@ -68,40 +68,25 @@ def train_stale(run: StaleRun, task: StaleTask, ended: Callable[[], object] = la
     ``accuracy`` is in percent. ``found`` has the AUC for wrong labels of hits over visits and, where they are kept, of
     running losses, when pruning may begin and at the end. An unpruned run has both.
     """
-    began, subject = process_time(), run.subject
-    schedule = run.schedule
-    policy = ARMS[run.arm]
+    began, policy = process_time(), ARMS[run.arm]
     pruner = Pruner(
         len(task.train),
-        schedule,
+        run.schedule,
         prune=run.prune,
         policy=policy or RunningLoss(),
         seed=run.seed,
         observe_only=not policy,
     )
-    dealer = Dealer(pruner, subject.batch_size)
+    dealer = Dealer(pruner, run.subject.batch_size)
     server = NewestWeights(run, task)
-    held: list[tuple[Deal, Tensor, int] | None] = [None] * (run.staleness + 1)
     found: dict[str, Any] = {}
     accuracies: list[float] = []
-    while not dealer.is_finished:
-        for worker, has in enumerate(held):
-            if has is not None:
-                deal, weights, version = has
-                losses, gradient = server.compute(deal, weights)
-                newest = server.push(gradient, deal.epoch)
-                dealer.observe(deal, losses, version=version, newest=newest)
-                if dealer.pruner.next_epoch > deal.epoch:
-                    done = deal.epoch + 1
-                    if done == schedule.start and task.wrong.any():
-                        found["watched"] = judged(pruner, task.wrong)
-                    if done > run.epochs - LAST:
-                        accuracies.append(server.accuracy())
-                    ended()
-            answer = dealer.deal(worker)
-            held[worker] = (answer, server.weights, server.version) if isinstance(answer, Deal) else None
-    if task.wrong.any():
-        found["end"] = judged(pruner, task.wrong)
+    for done in _epochs(dealer, server, run.staleness):
+        if task.wrong.any() and done in (run.schedule.start, run.epochs):
+            found["watched" if done < run.epochs else "end"] = judged(pruner, task.wrong)
+        if done > run.epochs - LAST:
+            accuracies.append(server.accuracy())
+        ended()
     visits = [record["observed"] for record in pruner.history]
     reports = sum(dealer.staleness.values())
     return {
@@ -110,6 +95,22 @@ def train_stale(run: StaleRun, task: StaleTask, ended: Callable[[], object] = la
         "mean_staleness": round(sum(k * n for k, n in dealer.staleness.items()) / reports, 4),
         "seconds": round(process_time() - began, 1),
     }  # fmt: skip
+
+
+def _epochs(dealer: Dealer, server: "NewestWeights", staleness: int) -> Iterator[int]:
+    """Let the workers take turns until the run is done; yield after each epoch how many are."""
+    held: list[tuple[Deal, Tensor, int] | None] = [None] * (staleness + 1)
+    while not dealer.is_finished:
+        for worker, has in enumerate(held):
+            if has is not None:
+                deal, weights, version = has
+                losses, gradient = server.compute(deal, weights)
+                newest = server.push(gradient, deal.epoch)
+                dealer.observe(deal, losses, version=version, newest=newest)
+                if dealer.pruner.next_epoch > deal.epoch:
+                    yield deal.epoch + 1
+            answer = dealer.deal(worker)
+            held[worker] = (answer, server.weights, server.version) if isinstance(answer, Deal) else None
 
 
 def judged(pruner: Pruner, wrong: Mask) -> dict[str, float | None]:

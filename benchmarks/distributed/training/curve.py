@@ -1,14 +1,11 @@
 """What a run leaves: its losses over time, and the facts that are recorded of it."""
 
-import os
-import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 from benchmarks.common.data import Data
-from benchmarks.common.timing import cpu
+from benchmarks.common.timing import made_on
 from benchmarks.distributed.training.parts import PARTS
 from benchmarks.distributed.training.task import Training
 
@@ -56,8 +53,7 @@ def facts_of(task: Training, data: Data, visits: list[int], told: Iterable[Told]
         "parts": {part: sum(one.parts[part] for one in workers) / updates for part in PARTS},
         "curve": [[round(when - begun, 4), round(loss, 5)] for when, loss, _ in curve],
         **more,
-        "hardware": f"{cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-        "versions": {"python": platform.python_version(), **{one: version(one) for one in ("torch", "numpy")}},
+        **made_on("torch", "numpy"),
     }
 
 

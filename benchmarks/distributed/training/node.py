@@ -6,14 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from benchmarks.common.data import Data
+from benchmarks.common.processes.ranks import join_group
 from benchmarks.distributed.training.curve import Told
 from benchmarks.distributed.training.replica import Batch, Replica, Vector
 from benchmarks.distributed.training.servers import Pushed, Servers
 from benchmarks.distributed.training.task import Training
-from benchmarks.distributed.training.team import Team, Whole
+from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Deal, Wait
 from prunedata.adapters.ray import RayDealer
 
@@ -21,6 +23,10 @@ __all__ = ["NodeReplica"]
 
 POLL = 0.005
 """Seconds until a node asks again, while the others still have the last batches of an epoch."""
+
+
+Pulled = tuple[Vector, list[int]]
+"""All weights, and the version of each server's part."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,9 @@ class NodeReplica:
         """Meet the node's other replicas."""
         if self._rank:
             self._store = TCPStore("127.0.0.1", port)
-        self._team = Team(self._rank, self._task.team, self._store, self._task.within)
+        if self._task.team > 1:
+            join_group(self._rank, self._task.team, self._task.within, self._store)
+        self._team = Team(self._task.within)
 
     def train(self, name: int, dealer: RayDealer, servers: Servers) -> Told:
         """Train until the run is done."""
@@ -69,7 +77,8 @@ class NodeReplica:
             else:
                 self._lead(beside, name, dealer, servers)
         self._told.buffers = self._replica.buffers()
-        self._team.leave()
+        if self._team.size > 1:
+            dist.destroy_process_group()
         return self._told
 
     def _follow(self, beside: ThreadPoolExecutor) -> None:
@@ -98,22 +107,37 @@ class NodeReplica:
             ahead = beside.submit(self._next, dealer, name)
             if isinstance(item, Wait):
                 continue
-            deal, whole, batch = item
-            with parts("exchange"):
-                if waits:
-                    servers.rest(name, False)
-                weights, versions = pulled or servers.pull(pushed if waits else None)
-            gradient, losses = self._together(whole, batch, weights)
-            self._report(dealer, last)
-            with parts("exchange"):
-                # A server takes a worker's calls in turn: weights asked for after the push would wait for it.
-                pulled = servers.pull() if self._task.overlap else None
-                last = InFlight(deal, losses, versions, servers.push(gradient, versions, len(losses)))
-                pushed = versions
-            self._told.curve.append((time.time(), float(losses.mean()), len(losses)))
+            if pulled is None:
+                with parts("exchange"):
+                    if waits:
+                        servers.rest(name, False)
+                    pulled = servers.pull(pushed)
+            last, pulled = self._step(dealer, servers, *item, pulled, last)
+            pushed = last.versions if waits else None
             if not self._task.overlap:
                 self._report(dealer, last)
                 last = None
+
+    def _step(
+        self,
+        dealer: RayDealer,
+        servers: Servers,
+        deal: Deal,
+        whole: TeamBatch,
+        batch: Batch,
+        pulled: Pulled,
+        last: InFlight | None,
+    ) -> tuple[InFlight, Pulled | None]:
+        """Push the gradient of a batch, and report the one before; with overlap, return newer weights too."""
+        weights, versions = pulled
+        gradient, losses = self._together(whole, batch, weights)
+        self._report(dealer, last)
+        with self._replica.parts("exchange"):
+            # A server takes a worker's calls in turn: weights asked for after the push would wait for it.
+            newer = servers.pull() if self._task.overlap else None
+            pushed = InFlight(deal, losses, versions, servers.push(gradient, versions, len(losses)))
+        self._told.curve.append((time.time(), float(losses.mean()), len(losses)))
+        return pushed, newer
 
     def _report(self, dealer: RayDealer, last: InFlight | None) -> None:
         """Wait until the servers have a gradient, and report its losses."""
@@ -123,23 +147,23 @@ class NodeReplica:
             with self._replica.parts("pruning"):
                 dealer.observe(last.deal, last.losses, version=last.versions[0], newest=newest[0])
 
-    def _next(self, dealer: RayDealer, name: int) -> tuple[Deal, Whole, Batch] | Wait | None:
+    def _next(self, dealer: RayDealer, name: int) -> tuple[Deal, TeamBatch, Batch] | Wait | None:
         """The node's next batch, announced to its replicas, and this one's part of it."""
         with self._replica.parts("dealing"):
             deal = dealer.deal(name)
             if isinstance(deal, Wait):
                 return deal
-        ready = self._ready(None if deal is None else Whole(deal.ids, deal.weights, deal.epoch, deal.number))
+        ready = self._ready(None if deal is None else TeamBatch(deal.ids, deal.weights, deal.epoch, deal.number))
         return None if deal is None or ready is None else (deal, *ready)
 
-    def _ready(self, given: Whole | None = None) -> tuple[Whole, Batch] | None:
+    def _ready(self, given: TeamBatch | None = None) -> tuple[TeamBatch, Batch] | None:
         """The batch that the first replica gives, and this one's part of it."""
         whole = self._team.announce(given)
         if whole is None:
             return None
         return whole, self._replica.batch(self._team.mine(whole.ids), whole.epoch, whole.number)
 
-    def _together(self, whole: Whole, batch: Batch, weights: Vector) -> tuple[Vector, Vector]:
+    def _together(self, whole: TeamBatch, batch: Batch, weights: Vector) -> tuple[Vector, Vector]:
         """Return the gradient of the node's batch, and all its losses; ``weights`` are the first replica's."""
         replica, team, size = self._replica, self._team, len(whole.ids)
         with replica.parts("average"):

@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from benchmarks.distributed.training.in_step import Started
 from benchmarks.distributed.training.node import NodeReplica
 from benchmarks.distributed.training.placement import Places, placed
 from benchmarks.distributed.training.quorum import QuorumServer
-from benchmarks.distributed.training.replica import Replica
+from benchmarks.distributed.training.replica import Replica, Vector
 from benchmarks.distributed.training.servers import Servers, WeightServer
 from benchmarks.distributed.training.task import Training
 from prunedata.adapters.ray import RayDealer, serve
@@ -88,52 +90,70 @@ def train_at_own_pace(
     held = Checkpoint.load(checkpoint) if checkpoint else None
     model = Replica(task, data)
     weights = model.weights() if held is None else held.weights
-    samples, classes, given = len(data.train), data.classes, ray.put(data)
-    with placed(task) as places:
-        options = [places.server(number) for number in range(task.servers)]
-        kind: Any = (WeightServer, ()) if task.backup is None else (QuorumServer, (task.nodes, task.backup))
-        servers = Servers(weights, task.servers, held.average if held else None, task.learning_rate, options, kind)
-        dealer = serve(
-            lambda: task.pruner(samples, classes),
-            task.team_batch,
-            auto_end=checkpoint is None,
-            answer_within=task.within,
+    with (
+        placed(task) as places,
+        _serving(task, weights, held, places) as servers,
+        _working(task, data, places) as nodes,
+    ):
+        dealer = _dealing(task, data, held, auto_end=checkpoint is None)
+        if started is not None:
+            started(_processes(nodes, servers, dealer))
+        begun = time.time()
+        for node in nodes:
+            node.start(dealer, servers)
+        told, lost = _watch(nodes, dealer, servers, checkpoint, task.backup is not None)
+        weights, versions = servers.pull()
+        model.load_weights(weights)
+        model.load_buffers(told[0].buffers)
+        facts = facts_of(
+            task,
+            data,
+            dealer.ask(lambda pruner: [record["observed"] for record in pruner.history]),
+            told,
+            started=begun,
+            accuracy=model.accuracy(),
+            staleness=servers.staleness(),
+            workers_lost=lost,
+            dropped=0 if task.backup is None else servers.dropped(),
         )
-        if held is not None:
-            dealer.load_state_dict(held.run)
-        nodes = [Node(task, given, places, number) for number in range(task.nodes)]
-        try:
-            if started is not None:
-                started(_processes(nodes, servers, dealer))
-            begun = time.time()
-            for node in nodes:
-                node.start(dealer, servers)
-            told, lost = _watch(nodes, dealer, servers, checkpoint, task.backup is not None)
-            weights, versions = servers.pull()
-            model.load_weights(weights)
-            model.load_buffers(told[0].buffers)
-            dropped = 0 if task.backup is None else servers.dropped()
-            staleness, seconds = servers.staleness(), sum(servers.seconds())
-            visits = dealer.ask(lambda pruner: [record["observed"] for record in pruner.history])
-        finally:
-            for node in nodes:
-                node.stop()
-            for actor in servers.actors:
-                ray.kill(actor)
-    facts = facts_of(
-        task,
-        data,
-        visits,
-        told,
-        started=begun,
-        accuracy=model.accuracy(),
-        staleness=staleness,
-        workers_lost=lost,
-        dropped=dropped,
-    )
-    facts["parts"]["update"] = seconds / max(1, facts["updates"])
-    facts["updates"] = versions[0]
+        facts["parts"]["update"] = sum(servers.seconds()) / max(1, facts["updates"])
+        facts["updates"] = versions[0]
     return facts
+
+
+@contextmanager
+def _serving(task: Training, weights: Vector, held: Checkpoint | None, places: Places) -> Iterator[Servers]:
+    """Start the servers, and end their processes."""
+    options = [places.server(number) for number in range(task.servers)]
+    kind: Any = (WeightServer, ()) if task.backup is None else (QuorumServer, (task.nodes, task.backup))
+    servers = Servers(weights, task.servers, held.average if held else None, task.learning_rate, options, kind)
+    try:
+        yield servers
+    finally:
+        for actor in servers.actors:
+            ray.kill(actor)
+
+
+@contextmanager
+def _working(task: Training, data: Data, places: Places) -> Iterator[list[Node]]:
+    """Start the workers, and end their processes."""
+    given, nodes = ray.put(data), []
+    try:
+        for number in range(task.nodes):
+            nodes.append(Node(task, given, places, number))
+        yield nodes
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def _dealing(task: Training, data: Data, held: Checkpoint | None, *, auto_end: bool) -> RayDealer:
+    """Start the dealer; its process ends when nobody knows it any more."""
+    samples, classes = len(data.train), data.classes
+    dealer = serve(lambda: task.pruner(samples, classes), task.team_batch, auto_end=auto_end, answer_within=task.within)
+    if held is not None:
+        dealer.load_state_dict(held.run)
+    return dealer
 
 
 def _processes(nodes: list[Node], servers: Servers, dealer: RayDealer) -> dict[str, int]:

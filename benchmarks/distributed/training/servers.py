@@ -8,15 +8,22 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import OutOfMemoryError, RayActorError
 
 from benchmarks.distributed.training.rmsprop import RMSProp, Vector
 
-__all__ = ["Pushed", "ServerDied", "Servers", "WeightServer"]
+__all__ = ["Pushed", "ServerDied", "ServerOutOfMemory", "Servers", "WeightServer"]
+
+
+AGAIN = "run the same command again; with --checkpoint it goes on from the last epoch that ended."
 
 
 class ServerDied(ConnectionError):
     """A parameter server does not answer: it died. Its weights are gone."""
+
+
+class ServerOutOfMemory(ServerDied):
+    """A parameter server has too little memory for its part of the weights."""
 
 
 class WeightServer:
@@ -154,7 +161,12 @@ def _answers(asked: list[Any]) -> list[Any]:
         except RayActorError as error:
             raise ServerDied(
                 f"Expected parameter server {place} of {len(asked)} to answer. Got none, as its process or node "
-                "died, and its weights with it: run the same command again; with --checkpoint it goes on from the "
-                "last epoch that ended."
+                f"died, and its weights with it: {AGAIN}"
+            ) from error
+        except (OutOfMemoryError, MemoryError) as error:  # Ray ended it, or it could not allocate
+            raise ServerOutOfMemory(
+                f"Expected parameter server {place} of {len(asked)} to have the memory for an update, about six times "
+                "its weights. Got less: give more --servers, each with a smaller part, or --placement dedicated; "
+                f"{AGAIN}"
             ) from error
     return found

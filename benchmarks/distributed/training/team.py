@@ -1,6 +1,5 @@
 """Replicas that take each step together: they share batches and weights, and add their gradients up."""
 
-import os
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -9,15 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import Store
 
 from benchmarks.distributed.training.replica import Vector
 
-__all__ = ["Team", "Whole"]
+__all__ = ["Team", "TeamBatch"]
 
 
 @dataclass(frozen=True)
-class Whole:
+class TeamBatch:
     """A batch before it is split over replicas: its ids and, where the policy weighs them, their weights, shape (n,).
 
     ``epoch`` and ``number`` say which batch it is.
@@ -30,32 +28,26 @@ class Whole:
 
 
 class Team:
-    """A gloo group of replicas on CPUs, or one replica alone, which needs none.
+    """The replicas of the gloo group that this process is in, or this one alone if it is in none.
 
     Batches are announced in a group of their own, so that a thread can do it while gradients are added up.
 
     Parameters
     ----------
-    rank, size : int
-    store : torch.distributed.Store, optional
-        Where the replicas meet; a team of one has none.
     within : float
         Seconds after which a call raises, if a replica does not come.
     """
 
-    def __init__(self, rank: int, size: int, store: Store | None, within: float) -> None:
-        self.rank, self.size = rank, size
-        if size > 1:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine's name may not be known to itself
-            timeout = timedelta(seconds=within)
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timeout)
-            self._batches = dist.new_group(timeout=timeout)
+    def __init__(self, within: float) -> None:
+        self.rank, self.size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        if self.size > 1:
+            self._batches = dist.new_group(timeout=timedelta(seconds=within))
 
     def mine(self, whole: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Take this replica's part of a batch: sizes differ by at most one."""
         return whole[self.rank :: self.size]
 
-    def announce(self, whole: Whole | None) -> Whole | None:
+    def announce(self, whole: TeamBatch | None) -> TeamBatch | None:
         """Give all replicas the batch that the first one gives; None there says that no more will come.
 
         Only the first replica's argument counts.
@@ -76,7 +68,7 @@ class Team:
                 both[1] = torch.from_numpy(np.array(whole.weights))
         dist.broadcast(both, 0, group=self._batches)
         ids, weights = both.numpy()
-        return Whole(ids.astype(np.int64), weights.astype(np.float32) if weighted else None, epoch, number)
+        return TeamBatch(ids.astype(np.int64), weights.astype(np.float32) if weighted else None, epoch, number)
 
     def share(self, vector: Vector) -> Vector:
         """Give all replicas the first one's vector; the others' is overwritten."""
@@ -89,8 +81,3 @@ class Team:
         if self.size > 1:
             dist.all_reduce(torch.from_numpy(vector))
         return vector
-
-    def leave(self) -> None:
-        """End the group."""
-        if self.size > 1:
-            dist.destroy_process_group()

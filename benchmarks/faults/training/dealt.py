@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.processes.on_ray import on_ray
 from prunedata import DealerDied, Pruner, Schedule
 from prunedata.types import Floats, SomeIds
 

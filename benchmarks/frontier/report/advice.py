@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import equal_visits
 from benchmarks.frontier.plan import KINDS, USUAL
-from benchmarks.frontier.results import Facts
 from prunedata.findings.by_heart import epochs_before
 from prunedata.findings.wrong_labels import LIKELY_CURVES, WRONG, between, is_worth_pruning
 

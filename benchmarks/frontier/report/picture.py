@@ -8,10 +8,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from benchmarks.common.drawing import new_figure, save, tidy
+from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.plan import KINDS
 from benchmarks.frontier.report.table import title
-from benchmarks.frontier.results import Facts
 
 __all__ = ["draw"]
 

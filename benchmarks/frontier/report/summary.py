@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import best_rival, text_of, tops_apart
 from benchmarks.frontier.plan import KINDS, USUAL
-from benchmarks.frontier.results import Facts
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "summary"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
 from benchmarks.frontier.distances import best_rival, equal_visits, own_known, own_regular, text_of, tops_apart
 from benchmarks.frontier.plan import ARMS, KINDS
-from benchmarks.frontier.results import Facts
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "END", "TITLES", "all_tables", "as_json", "fill", "share_of_known", "tables", "title"]

@@ -10,7 +10,7 @@ import torch
 
 ray = pytest.importorskip("ray")
 
-from benchmarks.common.on_ray import on_ray  # noqa: E402
+from benchmarks.common.processes.on_ray import on_ray  # noqa: E402
 from prunedata import DealerDied, LossError, PrunedataError, Pruner, Random, Schedule, Wait  # noqa: E402
 from prunedata.adapters.ray import RayDealer, serve  # noqa: E402
 from tests.common.programs import run_python  # noqa: E402

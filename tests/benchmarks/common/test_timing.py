@@ -1,6 +1,13 @@
 """Times side by side, and how a row of them is shown."""
 
-from benchmarks.common.timing import Row, alternate, machine, table
+import os
+import platform
+
+import numpy as np
+import pytest
+
+from benchmarks.common.markdown import gain
+from benchmarks.common.timing import Row, alternate, cpu, machine, made_on, table
 
 
 def cells(line):
@@ -29,3 +36,23 @@ def test_the_machine_is_named():
     about = machine(InfoBatch="abc")
     assert about["InfoBatch"] == "abc"
     assert all(isinstance(value, str) and value for value in about.values())
+
+
+def test_what_a_run_was_made_on_has_hardware_and_versions():
+    found = made_on("numpy", threads=1)
+    assert found["versions"] == {"python": platform.python_version(), "numpy": np.__version__}
+    assert found["hardware"] == f"{cpu()}, 1 of {os.cpu_count()} cores"
+    assert f"{os.cpu_count()} cores, {platform.system()}" in made_on()["hardware"]
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        ([], ""),
+        ([-0.04], "+0.0 (1 seed)"),
+        ([1.0, -0.5, 2.04], "+0.8 (-0.5 to +2.0)"),
+        ([0.0, 0.0], "+0.0 (+0.0 to +0.0)"),
+    ],
+)
+def test_gains_are_told_as_mean_and_range(points, told):
+    assert gain(points, alone=" (1 seed)") == told

@@ -1,17 +1,23 @@
 """``async`` and ``mixed``: workers at their own pace learn and prune, and what happens when one of them is killed."""
 
 import os
+import resource
 import signal
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
+import ray
 
 from benchmarks.common.data import digits
-from benchmarks.common.on_ray import on_ray
+from benchmarks.common.processes.on_ray import on_ray
+from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.modes import train
-from benchmarks.distributed.training.servers import ServerDied
+from benchmarks.distributed.training.servers import ServerDied, ServerOutOfMemory, Servers
 from benchmarks.distributed.training.task import Training, fewer
+from prunedata import Dealer
 from prunedata.errors import DealerDied
 
 FEW = fewer(digits(), 1000, 200)
@@ -53,6 +59,34 @@ def test_async_learns_and_prunes_and_after_a_server_was_killed_it_goes_on(tmp_pa
     assert [sum(counts.values()) for counts in found["staleness"]] == [found["updates"]] * 2
     mean = [sum(k * n for k, n in counts.items()) / sum(counts.values()) for counts in found["staleness"]]
     assert all(0.5 < one < 3 for one in mean)  # of two workers, whose gradients are staler by their own update
+
+
+@pytest.mark.slow
+def test_in_async_the_other_gets_what_a_killed_worker_had(tmp_path):
+    task, file = Training(epochs=3, prune=0.2, learning_rate=0.03), tmp_path / "file"
+    found = train(task, FEW, file, killing("worker 1 replica 0", file))
+    assert found["workers_lost"] == [1]
+    assert found["visits"] == VISITS[:3]
+    dealer = Dealer(task.pruner(1000, 10), 32, auto_end=False)
+    dealer.load_state_dict(Checkpoint.load(file).run)
+    assert sum(dealer.staleness.values()) == 32 + 25 + 25  # each batch was recorded once
+    visits = dealer.pruner.visits  # of all epochs but the last, which was saved before its end
+    assert (visits.sum(), visits.min(), visits.max()) == (1800, 1, 2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read as Linux tells it")
+def test_a_server_out_of_memory_is_named():
+    def limit(_):
+        """Leave the process memory for half of the weights; an update makes copies."""
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + 18_000_000
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    weights = np.zeros(9_000_000, np.float32)  # so large an array is not put into memory that was freed before
+    servers = Servers(weights, 1)
+    ray.get(servers.actors[0].__ray_call__.remote(limit))
+    with pytest.raises(ServerOutOfMemory, match="Expected parameter server 0 of 1 to have the memory"):
+        servers.push(weights, [0], 1).wait()
+    ray.kill(servers.actors[0])
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from benchmarks.common.data import digits
+from benchmarks.common.processes.ranks import RankFailed
 from benchmarks.distributed.__main__ import main
-from benchmarks.distributed.training.in_step import RankFailed
+from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.task import Training, fewer
 
@@ -48,7 +49,7 @@ def killed(name, checkpoint, by=signal.SIGKILL):
 
 @pytest.mark.slow
 def test_three_ranks_train_as_one_process_does_also_on_uneven_batches(tmp_path):
-    # A policy that weighs losses, and that holds none against the mean of its batch, of which a rank has a part.
+    # A policy that weighs losses.
     weighed = replace(TASK, policy="LossRanked")
     one = train(replace(weighed, workers=1, batch=48, epochs=3), FEW, tmp_path / "one")
     three = train(replace(weighed, workers=3, batch=16, epochs=3), FEW, tmp_path / "three")
@@ -59,6 +60,19 @@ def test_three_ranks_train_as_one_process_does_also_on_uneven_batches(tmp_path):
     (weights, average, _), (others, other_average, _) = saved(tmp_path / "one"), saved(tmp_path / "three")
     assert torch.allclose(weights, others, atol=1e-4)
     assert torch.allclose(average, other_average, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_two_replicas_count_what_one_counts_with_twice_the_batch(tmp_path):
+    """A loss is hit if it is above the mean of the whole batch, and not of the part that its replica has."""
+    counted = []
+    for workers in (1, 2):
+        task = replace(TASK, workers=workers, batch=64 // workers, epochs=3)
+        train(task, FEW, tmp_path / str(workers))
+        pruner = task.pruner(500, 10)
+        pruner.load_state_dict(saved(tmp_path / str(workers))[2])
+        counted.append((pruner.counts.tolist(), pruner.hits.tolist(), pruner.visits.tolist()))
+    assert counted[0] == counted[1]
 
 
 @pytest.mark.slow
@@ -112,3 +126,11 @@ def test_the_network_of_the_study_has_its_outputs_and_starts_from_given_weights(
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
     with pytest.raises(ValueError, match="Expected at least 10 outputs"):
         Training(outputs=9).build(FEW)
+
+
+@pytest.mark.slow
+def test_resnet50_with_the_outputs_of_the_study_takes_a_step():
+    task = Training(mode="sync", workers=1, epochs=1, batch=4, network="resnet50", outputs=1200)
+    found = train_as_rank(task, fewer(FEW, 4, 4), None)
+    assert (found["updates"], found["visits"]) == (1, [4])
+    assert 5 < found["curve"][0][1] < 10  # log(1200) is 7.1

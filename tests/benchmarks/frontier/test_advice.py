@@ -6,11 +6,11 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.report.advice import BEGIN, advice, curve_of
 from benchmarks.frontier.report.table import fill
-from benchmarks.frontier.results import RESULTS, add, read
 from benchmarks.frontier.signs import WATCHED, tasks, watch
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.train import Settings
@@ -19,7 +19,7 @@ from tests.common.programs import ROOT
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.004)
 PAGE = ROOT / "docs" / "bad-data.md"
-RECORDED = {subject: of for subject in SUBJECTS if (of := read(RESULTS / "signs" / subject))}
+RECORDED = {subject: of for subject in SUBJECTS if (of := read(program.RESULTS / "signs" / subject))}
 
 
 def test_a_run_shows_about_as_many_as_are_wrong_until_it_learns_them_by_heart(task):
@@ -83,5 +83,5 @@ def test_its_own_curve_is_left_out():
 
 
 def test_the_page_shows_what_was_recorded():
-    runs = {subject: read(RESULTS / subject) for subject in SUBJECTS}
+    runs = {subject: read(program.RESULTS / subject) for subject in SUBJECTS}
     assert fill(PAGE, BEGIN, advice(RECORDED, runs)) == PAGE.read_text(encoding="utf-8")

@@ -11,13 +11,13 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.common.records import read
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
 from benchmarks.frontier.grid import measure, plans, run
 from benchmarks.frontier.networks import Convolutions, Layers
 from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
 from benchmarks.frontier.policies import BoundedLoss, policy_of
-from benchmarks.frontier.results import read
 from benchmarks.frontier.train import Settings, train
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)

@@ -7,9 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
+from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.report.table import fill
-from benchmarks.frontier.results import RESULTS, add, read
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import BEGIN, UNSEEN, judge, table
 from benchmarks.frontier.train import Settings

@@ -11,14 +11,15 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.image import imread
 
+from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
+from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
 from benchmarks.frontier.plan import ARMS
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, as_json, fill, share_of_known, tables
-from benchmarks.frontier.results import RESULTS, add, read
 from benchmarks.frontier.subjects import SUBJECTS
 
 SHORT, LONG = (Path(__file__).parents[3] / "docs" / "evidence" / f"frontier{name}.md" for name in ("", "-tables"))

@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["on_ray"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager

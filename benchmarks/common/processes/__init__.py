@@ -1,0 +1,1 @@
+"""Processes that benchmarks start: Ray, and ranks of a gloo group."""
