@@ -6,11 +6,13 @@ started epochs ago. Pruned samples are dropped raw: what costs time, decoding, i
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
+from prunedata.types import Mask
 
 __all__ = ["Stream", "prune"]
 
@@ -21,6 +23,7 @@ def prune(
     *,
     id: str | Callable[[Any], int],
     then: Callable[[Any], Any] | None = None,
+    deal: bool = False,
 ) -> "Stream":
     """Wrap an iterable so that each pass yields the samples that the epoch keeps, as ``(id, sample)``.
 
@@ -39,6 +42,10 @@ def prune(
         workers each counts from zero.
     then : callable, optional
         Turns a raw sample that is kept into what is delivered: decoding, augmentation.
+    deal : bool
+        Where several ranks train: whether each of them reads all raw samples, in the same order, and the kept ones
+        are dealt to them in turn. Then their batches are those of one process. If False, ``raw`` gives each rank a
+        share of its own. What has places is dealt in any case.
 
     Returns
     -------
@@ -68,7 +75,7 @@ def prune(
         from prunedata.adapters.torch import TorchStream  # noqa: PLC0415 (only where torch is in use)
 
         kind = TorchStream
-    return kind(raw, publish(pruner), id, then)
+    return kind(raw, publish(pruner), id, then, deal)
 
 
 class Stream(Resumable):
@@ -80,11 +87,22 @@ class Stream(Resumable):
         mask: MaskFile,
         id: str | Callable[[Any], int],
         then: Callable[[Any], Any] | None,
+        deal: bool = False,
     ) -> None:
-        self.raw, self.mask, self._id, self._then = raw, mask, id, then
+        self.raw, self.mask, self._id, self._then, self._deal = raw, mask, id, then, deal
+
+    place = (0, 1)
+    """Which rank iterates it, of how many: said by the loader, as workers cannot ask."""
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         keep, delivery, delivered = self.mask.read(self._reader()), self.mask.begin_pass(), 0
+        (rank, ranks), then = self.place if self._deals() else (0, 1), self._then
+        for number, item in islice(self._kept(keep), rank, None, ranks):
+            delivery.delivered = delivered = delivered + 1
+            yield number, item if then is None else then(item)
+        delivery.end()
+
+    def _kept(self, keep: Mask) -> Iterator[tuple[int, Any]]:
         for came, item in enumerate(self._items()):
             if came == keep.size:
                 raise LossError(
@@ -94,9 +112,11 @@ class Stream(Resumable):
                 )
             number = self._number(item, keep.size)
             if keep[number]:
-                delivery.delivered = delivered = delivered + 1
-                yield number, item if self._then is None else self._then(item)
-        delivery.end()
+                yield number, item
+
+    def _deals(self) -> bool:
+        """Whether every rank reads all raw samples."""
+        return self._deal
 
     def _items(self) -> Iterable[Any]:
         return self.raw

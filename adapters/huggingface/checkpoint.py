@@ -11,12 +11,14 @@ from prunedata.run.pruner import Pruner
 
 __all__ = ["load", "save"]
 
-SAME = ("per_device_train_batch_size", "gradient_accumulation_steps", "dataloader_drop_last", "world_size")
-"""Arguments by which the steps of a run are counted."""
+SAME = ("gradient_accumulation_steps", "dataloader_drop_last")
+"""Arguments by which the steps of a run are counted, beside the size of a batch of all processes."""
+SHARED = ("per_device_train_batch_size", "world_size")
+"""Their product is that size."""
 
 
-def _path(folder: str, args: Any) -> Path:
-    return Path(folder) / f"pruner_{args.process_index}.pt"
+def _path(folder: str, rank: int) -> Path:
+    return Path(folder) / f"pruner_{rank}.pt"
 
 
 def save(folder: str, args: Any, pruner: Pruner, changes: list[Change]) -> None:
@@ -25,31 +27,60 @@ def save(folder: str, args: Any, pruner: Pruner, changes: list[Change]) -> None:
     state = {
         "pruner": pruner.state_dict(),
         "changes": [list(change) for change in changes],
-        "args": {name: getattr(args, name) for name in SAME},
+        "args": {name: getattr(args, name) for name in SAME + SHARED},
     }
-    torch.save(state, _path(folder, args))
+    torch.save(state, _path(folder, args.process_index))
 
 
 def load(folder: str, args: Any, pruner: Pruner) -> list[Change]:
     """Let a run go on from where it was saved, and return how the number of its steps had changed.
+
+    Another number of processes may go on, each from the states of all that were saved.
 
     Raises
     ------
     PrunedataError
         If nothing was saved, or it is of another run or was saved with other steps.
     """
-    path = _path(folder, args)
+    rank = args.process_index
+    state = _read(folder, rank if _path(folder, rank).is_file() else 0)
+    _check(args, state["args"])
+    ranks = state["args"]["world_size"]
+    if ranks == args.world_size:
+        pruner.load_state_dict(state["pruner"])
+    else:
+        pruner.load_state_dict([_read(folder, each)["pruner"] for each in range(ranks)])
+    return [Change(*change) for change in state["changes"]]
+
+
+def _read(folder: str, rank: int) -> dict[str, Any]:
+    path = _path(folder, rank)
     if not path.is_file():
         raise PrunedataError(
             f"Expected the pruner's state in the checkpoint, {path}. Got none: go on from a checkpoint that a trainer "
-            "with PruneTrainerMixin saved, by as many processes and without save_only_model."
+            "with PruneTrainerMixin saved, without save_only_model, in a folder that all processes write to."
         )
     state: dict[str, Any] = torch.load(path, weights_only=True)
-    for name, saved in state["args"].items():
-        if getattr(args, name) != saved:
+    return state
+
+
+def _check(args: Any, saved: dict[str, Any]) -> None:
+    for name in SAME:
+        if getattr(args, name) != saved[name]:
             raise PrunedataError(
-                f"Expected {name}={saved}, as the checkpoint was saved with. Got {getattr(args, name)}: steps are "
-                "counted by it, so a run goes on with the one that it began with."
+                f"Expected {name}={saved[name]}, as the checkpoint was saved with. Got {getattr(args, name)}: steps "
+                "are counted by it, so a run goes on with the one that it began with."
             )
-    pruner.load_state_dict(state["pruner"])
-    return [Change(*change) for change in state["changes"]]
+    size, now = (by["per_device_train_batch_size"] * by["world_size"] for by in (saved, _plain(args)))
+    if size != now:
+        fits = size % args.world_size == 0
+        raise PrunedataError(
+            f"Expected {size} samples in a batch of all processes, as the checkpoint was saved with. Got "
+            f"per_device_train_batch_size={args.per_device_train_batch_size} and world_size={args.world_size}: steps "
+            "are counted by it, so "
+            + (f"set per_device_train_batch_size={size // args.world_size}." if fits else "take other processes.")
+        )
+
+
+def _plain(args: Any) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in SHARED}

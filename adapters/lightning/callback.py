@@ -5,7 +5,7 @@ from typing import Any, Never
 import torch.distributed as dist
 
 from prunedata.adapters.lightning.framework import BaseCallback
-from prunedata.adapters.lightning.settings import check_loader, check_settings, check_validation
+from prunedata.adapters.lightning.settings import check_loader, check_settings, check_step, check_validation
 from prunedata.adapters.lightning.steps import counting
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
@@ -42,6 +42,10 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         self._begun: int | None = None
         self._before: dict[str, Any] | None = None
         """What ``fit`` finds, to be put back after it."""
+        self._step: int | None = None
+        """Samples of all processes in a batch."""
+        self._saved_step: int | None = None
+        """The same in the checkpoint that ``fit`` goes on from."""
 
     # -- fit begins and ends
 
@@ -86,6 +90,10 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check what is trained on."""
         check_loader(trainer, self.pruner)
+        size, saved = trainer.train_dataloader.batch_size, self._saved_step
+        self._step, self._saved_step = None if size is None else size * trainer.world_size, None
+        if saved is not None and self._is_open():
+            check_step(self._step, saved, trainer.world_size)
         if not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1:
             # The checkpoint is of an epoch's last batch: Lightning takes that epoch to be over, and would see how many
             # batches it had only if the next one had as many.
@@ -142,18 +150,13 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         if world > 1 and self._is_open():
             states = [None] * world
             dist.all_gather_object(states, state)
-        return {"ranks": states}
+        return {"ranks": states, "step": self._step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from where :meth:`state_dict` stood."""
         states, (rank, world) = state_dict["ranks"], self._run.place
-        if len(states) not in (1, world):
-            raise PrunedataError(
-                f"Expected {len(states)} processes, as the checkpoint was saved within an epoch of so many. Got "
-                f"{world}: go on with as many, or from a checkpoint that was saved between two epochs "
-                "(ModelCheckpoint(save_on_train_epoch_end=True))."
-            )
-        self.pruner.load_state_dict(states[rank if len(states) > 1 else 0])
+        self.pruner.load_state_dict(states[rank] if len(states) == world else states)
+        self._saved_step = state_dict.get("step")
 
     def _is_open(self) -> bool:
         try:

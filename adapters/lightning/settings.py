@@ -8,7 +8,7 @@ from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_loader", "check_settings", "check_validation"]
+__all__ = ["check_loader", "check_settings", "check_step", "check_validation"]
 
 ALONE = {
     "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
@@ -53,6 +53,19 @@ def check_loader(trainer: Any, pruner: Pruner) -> None:
             f"Expected a loader that {trainer.world_size} processes can share evenly: with shuffle=True or False, or "
             "with a DistributedSampler. Got a sampler or a stream of your own, which may give each another number of "
             "batches."
+        )
+
+
+def check_step(step: int | None, saved: int, processes: int) -> None:
+    """Raise :class:`PrunedataError` if an epoch goes on with other steps: Lightning counts it by them."""
+    if step != saved:
+        fits = saved % processes == 0
+        raise PrunedataError(
+            f"Expected {saved} samples in a step of all processes, as the checkpoint was saved within an epoch of such "
+            f"steps. Got {step}, with {processes} process{'es' * (processes > 1)}: "
+            + (f"give the loader batch_size={saved // processes}" if fits else "take a number that divides it")
+            + ", or go on from a checkpoint that was saved between two epochs "
+            "(ModelCheckpoint(save_on_train_epoch_end=True))."
         )
 
 

@@ -14,7 +14,7 @@ from prunedata.run.completeness import check_iterated
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.run.ranks.waiting import SharedBatches
+from prunedata.run.ranks.waiting import Shared, SharedSteps
 from prunedata.types import Weights
 
 __all__ = ["TorchRun"]
@@ -47,8 +47,10 @@ class TorchRun(Adapter):
         self.place = (0, 1)
         self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
-        self.shares: set[SharedBatches] = set()
-        """How our own orders share an epoch among ranks."""
+        self.shares: set[Shared] = set()
+        """How our own orders and streams share an epoch among ranks."""
+        self.steps = SharedSteps()
+        """Which samples of streams this rank gets in which step."""
         self.settings: list[str] = []
         """How our own orders cut and share an epoch, in words: the same on all ranks."""
         self.streams = False
@@ -62,7 +64,7 @@ class TorchRun(Adapter):
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
     @property
-    def shared(self) -> SharedBatches | None:
+    def shared(self) -> Shared | None:
         """How the ranks share global batches."""
         return next(iter(self.shares)) if len(self.shares) == 1 and self.group_size() > 1 else None
 
@@ -129,5 +131,6 @@ class TorchRun(Adapter):
             raise LossError(
                 f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "
                 "came on several ranks: split them, by nodesplitter=webdataset.split_by_node, by "
-                "datasets.distributed.split_dataset_by_node, or in __iter__."
+                "datasets.distributed.split_dataset_by_node, or in __iter__; or let prune(..., deal=True) deal the "
+                "kept ones."
             )

@@ -14,22 +14,24 @@ __all__ = ["TorchStream"]
 class TorchStream(Stream, IterableDataset[Any]):
     """A ``prunedata.adapters.iterable.Stream`` that a DataLoader accepts.
 
-    The raw iterable splits its samples between ranks and their workers; of one that has places, as a list, each reads
-    a share.
+    The raw iterable splits its samples between workers, and ranks unless it is dealt. One that has places, as a list,
+    is split between workers here; each rank goes through all of it, as the kept samples are dealt to the ranks.
     """
-
-    place = (0, 1)
-    """Which rank iterates it, of how many: said by the loader, as workers cannot ask."""
 
     def _reader(self) -> int:
         worker = get_worker_info()
         return 0 if worker is None else worker.id
 
+    def _has_places(self) -> bool:
+        """Whether it is a list, an array or a map-style dataset, which knows nothing of ranks and workers."""
+        raw = self.raw
+        return hasattr(raw, "__getitem__") and hasattr(raw, "__len__") and not isinstance(raw, IterableDataset)
+
+    def _deals(self) -> bool:
+        return super()._deals() or self._has_places()
+
     def _items(self) -> Iterable[Any]:
-        raw, worker = self.raw, get_worker_info()
-        has_places = hasattr(raw, "__getitem__") and hasattr(raw, "__len__") and not isinstance(raw, IterableDataset)
-        (rank, world), (number, workers) = self.place, (worker.id, worker.num_workers) if worker else (0, 1)
-        if not has_places or world * workers == 1:
-            return raw
-        # A list, an array or a map-style dataset knows nothing of ranks and workers: each would give all of it.
-        return islice(raw, rank * workers + number, None, world * workers)
+        worker = get_worker_info()
+        if worker is None or not self._has_places():
+            return self.raw
+        return islice(self.raw, worker.id, None, worker.num_workers)

@@ -6,7 +6,7 @@ from typing import Any
 import webdataset as wds
 from webdataset import compat, filters
 
-from prunedata.adapters.webdataset.stages import Batched, Lifted, function_of
+from prunedata.adapters.webdataset.stages import Batched, Keep, Lifted, function_of
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable
 
@@ -33,6 +33,18 @@ class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # typ
     def __init__(self, mask: MaskFile) -> None:
         super().__init__()
         self.mask = mask
+        self.dealer: Keep | None = None
+        """The stage that deals the kept samples to the ranks, if one does."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which rank's samples it passes on, of how many ranks."""
+        return (0, 1) if self.dealer is None else self.dealer.place
+
+    @place.setter
+    def place(self, place: tuple[int, int]) -> None:
+        if self.dealer is not None:
+            self.dealer.place = place
 
     def append(self, stage: Any) -> None:
         """Append a stage that turns samples into samples, in their order; it may leave some out.

@@ -1,6 +1,7 @@
 """The stages of a pruned pipeline: one that drops samples, and those around which ids pass."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,23 @@ def end_shards(files: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 class Keep:
-    """The stage that drops pruned samples. It reads the mask at the beginning of each pass, wherever it runs."""
+    """The stage that drops pruned samples. It reads the mask at the beginning of each pass, wherever it runs.
+
+    Attributes
+    ----------
+    place : tuple of int
+        Which rank it deals the kept samples to, of how many; (0, 1) passes them all on.
+    """
 
     def __init__(self, index: ShardIndex, mask: MaskFile) -> None:
-        self.index, self.mask = index, mask
+        self.index, self.mask, self.place = index, mask, (0, 1)
 
     def __call__(self, samples: Iterable[dict[str, Any]]) -> Pairs:
-        """Yield the samples that are kept, each with its id."""
+        """Yield the samples that are kept, each with its id, or of those every so many-th."""
+        rank, ranks = self.place
+        return islice(self._kept(samples), rank, None, ranks)
+
+    def _kept(self, samples: Iterable[dict[str, Any]]) -> Pairs:
         keep = self.mask.read(pytorch_worker_info()[2])
         url, ids = None, dict[str, int]()
         for sample in samples:

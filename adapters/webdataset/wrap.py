@@ -18,7 +18,7 @@ _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
 
 
-def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex) -> PrunedPipeline:
+def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: bool = False) -> PrunedPipeline:
     """Wrap a WebDataset so that each pass reads all of its shards and passes on the kept samples.
 
     Call it on the dataset itself, before ``shuffle``, ``decode`` and the rest, which then follow as ever.
@@ -32,6 +32,10 @@ def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex) -> PrunedP
         The run, with ``Pruner(len(index), ...)``. Iterate inside ``for epoch in pruner.epochs():``.
     index : ShardIndex
         The shards' samples, which says the ids.
+    deal : bool
+        Where several ranks train: whether each of them reads all shards, in the same order (``nodesplitter=None``),
+        and the kept samples are dealt to them in turn. Then their batches are those of one process. If False, a
+        ``nodesplitter`` gives each rank shards of its own.
 
     Returns
     -------
@@ -63,7 +67,9 @@ def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex) -> PrunedP
         if function_of(stage) is tariterators.group_by_keys:
             pruned.pipeline.append(end_shards)
         pruned.pipeline.append(stage)
-    pruned.pipeline.append(Keep(index, pruned.mask))
+    keep = Keep(index, pruned.mask)
+    pruned.pipeline.append(keep)
+    pruned.dealer = keep if deal else None
     return pruned
 
 

@@ -11,7 +11,11 @@
 set -euo pipefail
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-port="$((20000 + SLURM_JOB_ID % 10000))" # another for each job, as jobs may share a node
+port="${MASTER_PORT:-$((20000 + SLURM_JOB_ID % 10000))}" # another for each job, as jobs may share a node
+if (: < "/dev/tcp/${hosts[0]}/$port") 2> /dev/null; then
+    echo "Expected a free port on ${hosts[0]}. Got $port, which is in use: MASTER_PORT=another sbatch ..." >&2
+    exit 1
+fi
 
 srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \
     ray symmetric-run --address="${hosts[0]}:$port" --min-nodes="$SLURM_JOB_NUM_NODES" \

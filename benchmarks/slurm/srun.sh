@@ -9,8 +9,12 @@
 set -euo pipefail
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-export MASTER_ADDR="${hosts[0]}"
-export MASTER_PORT="$((20000 + SLURM_JOB_ID % 10000))" # another for each job, as jobs may share a node
+port="${MASTER_PORT:-$((20000 + SLURM_JOB_ID % 10000))}" # another for each job, as jobs may share a node
+if (: < "/dev/tcp/${hosts[0]}/$port") 2> /dev/null; then
+    echo "Expected a free port on ${hosts[0]}. Got $port, which is in use: MASTER_PORT=another sbatch ..." >&2
+    exit 1
+fi
+export MASTER_ADDR="${hosts[0]}" MASTER_PORT="$port"
 
 # Slurm tells each process which it is, and torch.distributed looks for that under names of its own.
 # shellcheck disable=SC2016

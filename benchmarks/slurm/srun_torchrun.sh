@@ -9,7 +9,11 @@
 set -euo pipefail
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-port="$((20000 + SLURM_JOB_ID % 10000))" # another for each job, as jobs may share a node
+port="${MASTER_PORT:-$((20000 + SLURM_JOB_ID % 10000))}" # another for each job, as jobs may share a node
+if (: < "/dev/tcp/${hosts[0]}/$port") 2> /dev/null; then
+    echo "Expected a free port on ${hosts[0]}. Got $port, which is in use: MASTER_PORT=another sbatch ..." >&2
+    exit 1
+fi
 
 # The number of its node is known to each torchrun, and not here. By a number torchrun does not guess from names of
 # hosts which of them is the first, which fails where names and addresses don't agree.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from prunedata.errors import PrunedataError
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.waiting import SharedBatches
+from prunedata.run.ranks.waiting import Shared
 from prunedata.types import Arrays, Floats
 
 __all__ = ["Adapter", "Adapters", "Delivery", "together"]
@@ -70,7 +70,7 @@ class Adapter:
     """Which of them this is."""
 
     @property
-    def shared(self) -> SharedBatches | None:
+    def shared(self) -> Shared | None:
         """How the processes share global batches; None if each has its own. Read when an epoch begins."""
         return None
 
@@ -148,7 +148,7 @@ class Adapters:
         return max((one.processes for one in self._attached), default=1)
 
     @property
-    def shared(self) -> SharedBatches | None:
+    def shared(self) -> Shared | None:
         """How the processes share global batches."""
         return next((one.shared for one in self._attached if one.shared is not None), None)
 

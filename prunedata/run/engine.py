@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -20,7 +20,7 @@ from prunedata.run.block import Block
 from prunedata.run.completeness import check_complete, is_complete
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch, read_only, select
-from prunedata.run.ledger import WAITING, Ledger
+from prunedata.run.ledger import Ledger
 from prunedata.run.plan import RunPlan
 from prunedata.run.whole import Whole
 from prunedata.store.state import RunState
@@ -114,7 +114,7 @@ class Engine:
             return
         self._check_part()
         ledger = self.ledger
-        waiting: Arrays = {} if ledger.waiting is None else {WAITING: ledger.waiting.losses}
+        waiting: Arrays = {} if ledger.waiting is None else ledger.waiting.arrays
         for adapter in self.adapters:
             adapter.rejoin(self._part, ledger.tally, ledger.arrays.open | waiting)
         ledger.settle(self.current, self.policy.tolerance)
@@ -364,7 +364,7 @@ class Engine:
             rank=rank,
             processes=processes,
             left_out=left_out,
-            shared=asdict(self.ledger.waiting.shared) if within and self.ledger.waiting is not None else None,
+            shared=self.ledger.waiting.shared.to_dict() if within and self.ledger.waiting is not None else None,
             arrays=self.ledger.state(within=within) | self._left_out(),
         )
 

@@ -10,15 +10,12 @@ from prunedata.policies.protocol import Known, Watcher
 from prunedata.run.counts import SampleCounts, Tally, find_hits
 from prunedata.run.epoch import Epoch
 from prunedata.run.meter import Meter
-from prunedata.run.ranks.waiting import Settled, SharedBatches, WaitingLosses
+from prunedata.run.ranks.waiting import Settled, Shared, WaitingLosses
 from prunedata.run.sample_arrays import SampleArrays
 from prunedata.store.state import COUNTING, RunState
 from prunedata.types import Arrays, Ids, Means, Recorded, Sizes
 
-__all__ = ["WAITING", "Ledger"]
-
-WAITING = "open-waiting"
-"""Under this name losses that wait are saved."""
+__all__ = ["Ledger"]
 
 
 class Ledger:
@@ -57,19 +54,18 @@ class Ledger:
 
     def add(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means, tolerance: float) -> None:
         """Record a block of the open epoch: batches of such sizes and mean losses, one after the other."""
-        if self.waiting is None:
+        if self.waiting is None or not self.waiting.add(ids, losses):
             self.tally.add(ids, find_hits(losses, sizes, means, tolerance))
             self.arrays.add(ids, losses, sizes, means, self.tally.visits)
         else:
             self.tally.add(ids, np.zeros(ids.size, np.bool_))
-            self.waiting.losses[ids] = losses
         # One after the other: the sum must not depend on where the blocks were cut.
         sums = means * sizes
         sums[0] += self.meter.loss_sum
         self.meter.loss_sum = float(sums.cumsum()[-1])
         self.meter.visits += ids.size
 
-    def wait(self, shared: SharedBatches | None) -> None:
+    def wait(self, shared: Shared | None) -> None:
         """Let losses wait from now on, unless some wait already."""
         if shared is not None and self.waiting is None:
             self.waiting = WaitingLosses.none(shared, self.tally.packed.size)
@@ -111,12 +107,12 @@ class Ledger:
         """All arrays by the names under which they are saved; ``within`` an epoch also those that it changes."""
         own: Arrays = {"tally": self.tally.packed} if within else {}
         if within and self.waiting is not None:
-            own[WAITING] = self.waiting.losses
+            own |= self.waiting.arrays
         return self.known.arrays() | self.arrays.standing(within=within) | own
 
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if :meth:`restore` could not go on from a state."""
-        waiting = {WAITING: np.dtype(np.float64)} if state.open and state.shared is not None else {}
+        waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
         state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
         unknown = [name for name in ("seconds", "overhead", "loss_sum") if not _is_number(state.meter.get(name))]
         if unknown:
@@ -134,7 +130,7 @@ class Ledger:
         self.next_epoch = state.epoch
         self.waiting = None
         if state.open and state.shared is not None:
-            self.waiting = WaitingLosses(SharedBatches(**state.shared), state.arrays[WAITING].copy())
+            self.waiting = WaitingLosses.restored(state.shared, state.arrays)
         sums = {name: state.meter[name] for name in ("seconds", "overhead", "loss_sum")}
         self.meter.begin(**sums, visits=state.meter.get("visits", state.observed))
         if state.open:

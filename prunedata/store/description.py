@@ -61,11 +61,12 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     whole("what the state's loaders leave out", state.get("left_out", 0), 0, excused)
     whole("the state's observed samples", state["observed"], 0)
     shared = state.get("shared", {"size": 1, "shuffle": False})
-    if not isinstance(shared, dict) or shared.keys() != {"size", "shuffle"} or not isinstance(shared["shuffle"], bool):
-        raise PrunedataError(
-            f"Expected the size of the state's global batches, and whether to shuffle. Got {shown(shared)}."
-        )
-    whole("the size of the state's global batches", shared["size"], 1, 1 << 53)
+    if shared != {"steps": True}:
+        if not isinstance(shared, dict) or shared.keys() != {"size", "shuffle"} or type(shared["shuffle"]) is not bool:
+            raise PrunedataError(
+                f"Expected the size of the state's global batches, and whether to shuffle. Got {shown(shared)}."
+            )
+        whole("the size of the state's global batches", shared["size"], 1, 1 << 53)
     if not all(isinstance(record, dict) for record in state["history"]):
         raise PrunedataError("Expected the state of a run, each record of its history being a dict. Got others.")
     samples, epochs = _check_run(state["run"], state["schedule"])

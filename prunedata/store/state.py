@@ -60,7 +60,7 @@ class RunState:
     left_out : int
         How many of the excused samples the loaders of all these processes leave out.
     shared : dict or None
-        How they share global batches, ``size`` and ``shuffle``; then losses wait in an array.
+        How they share global batches, ``size`` and ``shuffle``, or ``steps`` of a stream; then losses wait in arrays.
     arrays : dict of ndarray, shape (samples,)
         ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
         commit of a store.

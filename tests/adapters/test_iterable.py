@@ -74,6 +74,28 @@ def masks(pruner):
     ]
 
 
+@pytest.mark.parametrize(("raw", "deal"), [(Raw(), True), (list(Again()), False)], ids=["dealt", "list"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_kept_samples_are_dealt_to_ranks_in_turn(raw, deal, workers):
+    """Batch after batch, what the ranks get is what one process gets, but for the tails of the workers."""
+    pruner = start(prune=40)
+    stream = prune(raw, pruner, id="uid", then=decode, deal=deal)
+
+    def batches(rank, ranks):
+        stream.place = rank, ranks
+        return [ids.tolist() for ids, _ in DataLoader(stream, batch_size=6 // ranks, num_workers=workers)]
+
+    for epoch in range(2):
+        keep = pruner.begin_epoch().keep
+        full = int(keep.sum()) // 6 - 1
+        one, shares = batches(0, 1), [batches(rank, 3) for rank in range(3)]
+        assert sorted(flat(flat(shares))) == sorted(flat(one)) == np.flatnonzero(keep).tolist()
+        together = [sorted(flat(step)) for step in zip(*shares, strict=False)]
+        assert together[:full] == [sorted(batch) for batch in one][:full]
+        pruner.observe(np.flatnonzero(keep), losses_of(np.flatnonzero(keep), epoch))
+        pruner.end_epoch()
+
+
 @pytest.mark.parametrize("raw", [Again(), list(Again())], ids=["object", "list"])
 def test_a_plain_loop(raw):
     pruner = start()

@@ -140,6 +140,7 @@ class TestState:
             {"advice": {"do": "this"}},
             {"rank": 1, "processes": 2, "left_out": 1},
             {"shared": {"size": 8, "shuffle": True}},
+            {"shared": {"steps": True}},
         ],
     )
     def test_it_goes_through_json(self, more):
@@ -148,6 +149,11 @@ class TestState:
         again = RunState.from_json(json.loads(json.dumps(plain)), COUNTS)
         assert again.to_json() == plain
         assert again.arrays == COUNTS
+
+    @pytest.mark.parametrize("shared", [[], {"steps": False}, {"size": 8}, {"size": 8, "shuffle": 1}], ids=str)
+    def test_what_is_shared_is_global_batches_or_steps(self, shared):
+        with pytest.raises(PrunedataError, match="Expected the size of the state's global batches, and"):
+            RunState.from_json(PLAIN_STATE | {"shared": shared}, {})
 
     def test_one_process_alone_is_the_first_and_leaves_nothing_out(self):
         alone = state()

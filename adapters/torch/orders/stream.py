@@ -21,7 +21,8 @@ class StreamOrder(Order):
 
     Of several ranks each reads a share of the stream, and nobody knows how many batches that makes. So the ranks tell
     each other before every step how many samples they have for it. One that has none left gives its last batch again,
-    with the weight 0, until all have come to their end; or all stop at once.
+    with the weight 0, until all have come to their end; or all stop at once. What they have for one step is one global
+    batch, against whose mean its losses are held.
     """
 
     def __init__(self, loader: DataLoader[Any], pruner: Pruner, uneven: str = "weights") -> None:
@@ -33,6 +34,8 @@ class StreamOrder(Order):
         self._given = 0
         """Samples in the steps of all ranks, if they tell each other."""
         self.run.streams = True
+        self.run.shares.add(self.run.steps)
+        self.run.settings.append(f"a stream, uneven={uneven}")
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
         """Set out on what remains."""
@@ -65,6 +68,7 @@ class StreamOrder(Order):
             if last is None and 0 in sizes:  # a rank that never had a batch gets one of another's
                 last = self.run.from_rank(int(np.argmax(sizes)), (len(ids), batch))
             self._given += total
+            self.run.steps.take(ids)
             if len(ids):
                 last = len(ids), batch
             else:

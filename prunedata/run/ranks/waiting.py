@@ -1,7 +1,8 @@
 """Losses that wait for the mean of their global batch, of which each process has seen a part."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +10,12 @@ import numpy.typing as npt
 from prunedata.run.counts import hit_limits
 from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
-from prunedata.types import Floats, Ids, Losses, Means, Sizes
+from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded, Sizes
 
-__all__ = ["Settled", "SharedBatches", "WaitingLosses"]
+__all__ = ["Settled", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses"]
+
+LOSSES, STEPS = "open-waiting", "open-waiting-step"
+"""Under these names losses that wait are saved, and the steps that they are of."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,78 @@ class SharedBatches:
 
     size: int
     shuffle: bool
+
+    def begin(self, samples: int) -> None:
+        """An epoch begins: nothing to forget."""
+
+    def knows(self, ids: Ids) -> bool:
+        """Whether it is known which global batches these samples are of."""
+        return True
+
+    def cut(self, epoch: Epoch, waits: Mask) -> tuple[Ids, Ids, int]:
+        """Return the samples that wait, batch after batch, the batch of each, and how many batches there are."""
+        ids: list[Ids] = []
+        numbers: list[Ids] = []
+        place = 0
+        for piece in epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle):
+            own = np.flatnonzero(waits[piece])
+            ids.append(piece[own].astype(np.int64, copy=False))
+            numbers.append((own + place) // self.size)
+            place += piece.size
+        batches = -(-place // self.size)
+        others = np.flatnonzero(waits & ~epoch.keep)  # pruned, but observed all the same: a batch of their own
+        return (
+            np.concatenate([*ids, others]),
+            np.concatenate([*numbers, np.full(others.size, batches)]),
+            batches + 1,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a saved run has it."""
+        return asdict(self)
+
+
+class SharedSteps:
+    """How several processes share a stream: each reads a share, and all batches of one step are one global batch.
+
+    Attributes
+    ----------
+    steps : ndarray of int32, shape (samples,)
+        In which step of the epoch this process got a sample, -1 for none. Empty unless losses wait for it.
+    taken : int
+        Steps so far, of all processes alike.
+    """
+
+    def __init__(self) -> None:
+        self.steps = np.zeros(0, dtype=np.int32)
+        self.taken = 0
+
+    def begin(self, samples: int) -> None:
+        """An epoch begins: forget the steps of the last."""
+        self.steps, self.taken = np.full(samples, -1, dtype=np.int32), 0
+
+    def take(self, ids: Any) -> None:
+        """All processes take a step, in which this one has these samples, or none."""
+        if self.steps.size:
+            self.steps[ids] = self.taken
+            self.taken += 1
+
+    def knows(self, ids: Ids) -> bool:
+        """Whether these samples came in steps that all processes took."""
+        return bool((self.steps[ids] >= 0).all())
+
+    def cut(self, epoch: Epoch, waits: Mask) -> tuple[Ids, Ids, int]:
+        """Return the samples that wait, step after step, the step of each, and how many steps there were."""
+        ids = np.flatnonzero(waits)
+        ids = ids[np.argsort(self.steps[ids], kind="stable")]
+        return ids, self.steps[ids].astype(np.int64), self.taken
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a saved run has it, beside an array of the steps."""
+        return {"steps": True}
+
+
+Shared = SharedBatches | SharedSteps
 
 
 @dataclass(frozen=True)
@@ -49,44 +125,62 @@ class WaitingLosses:
 
     Parameters
     ----------
-    shared : SharedBatches
+    shared : SharedBatches or SharedSteps
     losses : ndarray of float64, shape (samples,)
         Minus infinity where none waits.
     """
 
-    def __init__(self, shared: SharedBatches, losses: Losses) -> None:
+    def __init__(self, shared: Shared, losses: Losses) -> None:
         self.shared, self.losses = shared, losses
 
     @classmethod
-    def none(cls, shared: SharedBatches, samples: int) -> "WaitingLosses":
+    def none(cls, shared: Shared, samples: int) -> "WaitingLosses":
         """None wait yet."""
+        shared.begin(samples)
         return cls(shared, np.full(samples, -np.inf))
 
-    def settle(self, epoch: Epoch, add_up: Callable[[Floats], Floats] = lambda sums: sums) -> Settled:
+    @classmethod
+    def restored(cls, shared: dict[str, Any], arrays: Arrays) -> "WaitingLosses":
+        """Those that were saved; ``shared`` is what ``to_dict`` gave."""
+        if "steps" not in shared:
+            return cls(SharedBatches(**shared), arrays[LOSSES].copy())
+        steps = SharedSteps()
+        steps.steps = arrays[STEPS].copy()
+        return cls(steps, arrays[LOSSES].copy())
+
+    @staticmethod
+    def wanted(shared: dict[str, Any]) -> dict[str, np.dtype]:
+        """The dtypes of the arrays that belong to what ``to_dict`` gave."""
+        return {LOSSES: np.dtype(np.float64)} | ({STEPS: np.dtype(np.int32)} if "steps" in shared else {})
+
+    @property
+    def arrays(self) -> Arrays:
+        """All that is saved, by the names under which it is; not copies."""
+        return {LOSSES: self.losses} | ({STEPS: self.shared.steps} if isinstance(self.shared, SharedSteps) else {})
+
+    def add(self, ids: Ids, losses: Recorded) -> bool:
+        """Let losses wait; return False if nobody can say for which means."""
+        known = self.shared.knows(ids)
+        if known:
+            self.losses[ids] = losses
+        return known
+
+    def settle(self, epoch: Epoch, add_up: Callable[[Floats], Floats] | None = None) -> Settled:
         """Return what waits, with the means of the global batches.
 
         Parameters
         ----------
         epoch : Epoch
             The open one.
-        add_up : callable
-            Adds up an array over all processes, element by element.
+        add_up : callable, optional
+            Adds up an array over all processes, element by element. Without it what waits is that of all.
         """
-        waits, size = self.losses > -np.inf, self.shared.size
-        ids: list[Ids] = []
-        numbers: list[Ids] = []
-        place = 0
-        for piece in epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shared.shuffle):
-            own = np.flatnonzero(waits[piece])
-            ids.append(piece[own].astype(np.int64, copy=False))
-            numbers.append((own + place) // size)
-            place += piece.size
-        batches = -(-place // size)
-        others = np.flatnonzero(waits & ~epoch.keep)  # pruned, but observed all the same: a batch of their own
-        which, number = np.concatenate([*ids, others]), np.concatenate([*numbers, np.full(others.size, batches)])
+        which, number, batches = self.shared.cut(epoch, self.losses > -np.inf)
         losses = self.losses[which]
-        sums = np.bincount(number, weights=losses, minlength=batches + 1)
-        sizes = np.bincount(number, minlength=batches + 1)
+        if add_up is None:  # no need to count as others do
+            number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums
+        sums = np.bincount(number, weights=losses, minlength=batches)
+        sizes = np.bincount(number, minlength=batches)
         total, of = add_up(np.stack([sums, sizes.astype(np.float64)]))
         here = sizes > 0
         return Settled(which, losses, sizes[here], total[here] / of[here])

@@ -12,8 +12,9 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from prunedata import PrunedataError
 from tests.adapters.helpers.ranks import WORLD, start
-from tests.adapters.huggingface.trainers import build, pruner_of
+from tests.adapters.huggingface.trainers import BATCH, build, pruner_of
 
 pytestmark = pytest.mark.slow  # each process imports transformers
 KILLED = 15
@@ -49,6 +50,10 @@ def work(rank, folder):
         rank, folder, "again", resume=str(folder / "whole" / "checkpoint-8"), gradient_accumulation_steps=2
     )
 
+    _, from_one, _ = train(
+        rank, folder, "two", resume=str(folder / "one" / "checkpoint-8"), gradient_accumulation_steps=2
+    )
+
     def flat(model):
         return torch.cat([each.flatten() for each in model.parameters()]).tolist()
 
@@ -57,6 +62,7 @@ def work(rank, folder):
         "totals": watcher.totals, "weights": flat(trainer.model), "visits": pruner.visits.tolist(),
         "hits": pruner.hits.tolist(), "world": trainer.args.world_size, "weights again": flat(resumed.model),
         "hits again": again.hits.tolist(), "seen again": after.seen,
+        "seen after one": from_one.seen, "rates after one": from_one.rates,
     }  # fmt: skip
     (folder / f"{rank}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
@@ -66,6 +72,8 @@ def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         (tmp_path / "port").write_text(str(free.getsockname()[1]))
+    alone = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2 * BATCH}
+    _, one, _ = train(0, tmp_path, "one", **alone)
     ranks = start(work, tmp_path)
     assert [rank["world"] for rank in ranks] == [2, 2]
     for epoch, kept in enumerate(ranks[0]["kept"]):
@@ -86,6 +94,17 @@ def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
         assert [batch for batches in rank["seen again"] for batch in batches] == [
             batch for batches in rank["seen"] for batch in batches
         ][-len([batch for batches in rank["seen again"] for batch in batches]) :]
+    # Another number of processes goes on in the middle of epoch 2, after 4 of 6 batches.
+    _, from_two, run = train(0, tmp_path, "left", resume=str(tmp_path / "whole" / "checkpoint-8"), **alone)
+    both = [[sorted(first + second) for first, second in zip(*(rank[name][epoch] for rank in ranks), strict=True)]
+            for name, epoch in (("seen", 2), ("seen after one", 0))]  # fmt: skip
+    assert [sorted(batch) for batch in from_two.seen[0]] == both[0][4:]
+    assert both[1] == [sorted(batch) for batch in one.seen[2]][4:]
+    assert from_two.rates == ranks[0]["rates"][8:]
+    assert ranks[0]["rates after one"] == ranks[1]["rates after one"] == one.rates[8:]
+    assert [record["observed"] for record in run.history] == [96, 69, 96, 69]
+    with pytest.raises(PrunedataError, match=r"Expected 16 samples .* so set per_device_train_batch_size=16."):
+        train(0, tmp_path, "left", resume=str(tmp_path / "whole" / "checkpoint-8"), gradient_accumulation_steps=2)
 
 
 def killed(folder):

@@ -11,12 +11,16 @@ from torch.utils.data import DistributedSampler
 
 from prunedata import PrunedataError, Pruner, Schedule
 from tests.adapters.helpers.ranks import WORLD, group, start
-from tests.adapters.lightning.helpers import Net, data, flat, loader_of, pruner_of, trainer_of, validation
+from tests.adapters.lightning.helpers import BATCH, Net, data, flat, loader_of, pruner_of, trainer_of, validation
 
 pytestmark = pytest.mark.slow
 
 SAMPLES, KEPT = 45, [45, 33, 33, 45, 33, 33]
 LENGTHS = [6, 5, 5, 6, 5, 5]  # of 23 and 17 samples
+
+
+def new_pruner():
+    return Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=12, seed=5)
 
 
 def run(pruner, loader, folder, saves, checkpoint=None, **options):
@@ -29,7 +33,7 @@ def run(pruner, loader, folder, saves, checkpoint=None, **options):
 
     pruner.begin_epoch = noted
     net, saver = Net(), ModelCheckpoint(folder, filename="{step}", save_top_k=-1, **saves)
-    trainer = trainer_of(pruner, saver, strategy="ddp", devices=WORLD, **options)
+    trainer = trainer_of(pruner, saver, **{"strategy": "ddp", "devices": WORLD} | options)
     trainer.fit(net, loader, validation(), ckpt_path=checkpoint)
     return {
         "epochs": net.epochs,
@@ -38,16 +42,20 @@ def run(pruner, loader, folder, saves, checkpoint=None, **options):
         "total": net.total,
         "validated": sorted(set(net.validated)),
         "counts": pruner.counts.tolist(),
+        "observed": [record["observed"] for record in pruner.history],
         "weights": [each.tolist() for each in net.parameters()],
     }
 
 
 def work(rank, folder):
-    os.environ["LOCAL_RANK"] = str(rank)
     warnings.simplefilter("ignore")
-    pruner = Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=12, seed=5)
+    runs, alone, every = {}, {"strategy": "auto", "devices": 1}, {"every_n_train_steps": 1}
+    if not rank:
+        pruner = new_pruner()
+        runs["one"] = run(pruner, loader_of(pruner, batch_size=2 * BATCH), folder / "one", every, **alone)
+    os.environ["LOCAL_RANK"] = str(rank)
+    pruner = new_pruner()
     loader = loader_of(pruner)  # before the processes have met
-    runs = {}
     with group(rank, folder):
         runs["whole"] = run(pruner, loader, folder / "batch", {"every_n_train_steps": 1})
         for name, saves, step in [
@@ -55,22 +63,27 @@ def work(rank, folder):
             ("last batch", {"every_n_train_steps": 1}, 6),
             ("validated", {"every_n_epochs": 1}, 16),
         ]:
-            pruner = Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=12, seed=5)
+            pruner = new_pruner()
             if name == "validated":
                 run(pruner, loader_of(pruner), folder / "validated", saves)
-                pruner = Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=12, seed=5)
+                pruner = new_pruner()
             where = folder / ("validated" if name == "validated" else "batch")
             runs[name] = run(pruner, loader_of(pruner), where, saves, where / f"step={step}.ckpt")
+        pruner = new_pruner()
+        runs["from one"] = run(pruner, loader_of(pruner), folder / "two", {}, folder / "one" / "step=8.ckpt")
         pruner = pruner_of([10, 6, 8, 12])
         sampler = DistributedSampler(data())
         loader = loader_of(pruner, shuffle=None, sampler=sampler)
         runs["own sampler"] = run(pruner, loader, folder / "own", {}, use_distributed_sampler=False)
-    pruner = Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=12, seed=5)
-    try:  # one process goes on where two were within an epoch
-        trainer = trainer_of(pruner)
-        trainer.fit(Net(), loader_of(pruner), validation(), ckpt_path=folder / "batch" / "step=8.ckpt")
-    except PrunedataError as error:
-        runs["alone"] = str(error)
+    if not rank:  # one process goes on where two were within an epoch
+        del os.environ["LOCAL_RANK"]
+        pruner, left = new_pruner(), folder / "batch" / "step=8.ckpt"
+        runs["from two"] = run(pruner, loader_of(pruner, batch_size=2 * BATCH), folder / "left", {}, left, **alone)
+        pruner = new_pruner()
+        try:
+            run(pruner, loader_of(pruner), folder / "left", {}, left, **alone)
+        except PrunedataError as error:
+            runs["other steps"] = str(error)
     (folder / f"{rank}.json").write_text(json.dumps(runs))
 
 
@@ -122,5 +135,28 @@ def test_a_sampler_of_the_users_deals_as_it_says(ranks):
         assert sorted(together(ranks, "own sampler", epoch)) == kept
 
 
-def test_within_an_epoch_one_cannot_go_on_alone(ranks):
-    assert all("Expected 2 processes, as the checkpoint was saved within an epoch" in rank["alone"] for rank in ranks)
+@pytest.mark.parametrize(("name", "whole"), [("from two", "whole"), ("from one", "one")])
+def test_an_epoch_is_gone_on_with_by_another_number_of_processes(ranks, name, whole):
+    """Epoch 1 is left after 2 of its 5 batches, and has 33 samples. What follows depends on the hits, so on batches."""
+
+    def steps(run):
+        batches = [rank[run]["epochs"]["1"] for rank in ranks if run in rank]
+        return [sorted(flat(step)) for step in zip(*batches, strict=True)]
+
+    there, later = steps(whole), steps(name)
+    assert later[:2] == there[2:4]
+    assert len(later) == 3
+    assert sorted(set(flat(there[:2] + later))) == ranks[0][whole]["masks"]["1"]
+    for rank in ranks:
+        if name in rank:
+            assert rank[name]["observed"] == KEPT
+            assert rank[name]["masks"]["1"] == ranks[0][whole]["masks"]["1"]
+            assert rank[name]["total"] == sum(LENGTHS)
+            assert rank[name]["rates"] == ranks[0][whole]["rates"][8:]
+            assert [len(batches) for batches in list(rank[name]["epochs"].values())[1:]] == LENGTHS[2:]
+
+
+def test_an_epoch_goes_on_with_as_many_samples_in_a_step(ranks):
+    told = ranks[0]["other steps"]
+    assert "Expected 8 samples in a step of all processes" in told
+    assert "Got 4, with 1 process: give the loader batch_size=8, or go on from" in told

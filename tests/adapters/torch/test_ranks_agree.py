@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from prunedata import DroppingCount, LossError, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata.adapters.iterable import prune as prune_stream
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
@@ -88,6 +89,34 @@ def left_within_an_epoch(rank):
     return told(alone.begin_epoch)
 
 
+class All(IterableDataset):
+    """Gives every rank all samples, or a share of them."""
+
+    def __init__(self, rank=0, ranks=1):
+        self.rank, self.ranks = rank, ranks
+
+    def __iter__(self):
+        yield from range(self.rank, SAMPLES, self.ranks)
+
+
+def read_as_a_stream(raw, **options):
+    """Train one epoch on a stream."""
+    pruner = make_pruner()
+    loader = prune(DataLoader(prune_stream(raw, pruner, id=int, **options), batch_size=BATCH), pruner)
+    pruner.begin_epoch()
+    for index in loader:
+        loader.observe(losses_of(index, 0))
+    pruner.end_epoch()
+    return "ended"
+
+
+def other_ends_of_streams(rank):
+    pruner = make_pruner()
+    stream = prune_stream(All(rank, WORLD), pruner, id=int)
+    prune(DataLoader(stream, batch_size=BATCH), pruner, uneven="drop" if rank else "weights")
+    return f"began {pruner.begin_epoch().number}"
+
+
 def work(rank, folder):
     with group(rank, folder):
         found = {
@@ -98,6 +127,11 @@ def work(rank, folder):
         found["one resumes"] = told(lambda: one_resumes(rank))
         found["one excuses"] = one_excuses(rank)
         found["one fails"] = one_fails(rank)
+        found["a stream"] = told(lambda: read_as_a_stream(All(rank, WORLD)))
+        found["a stream, dealt"] = told(lambda: read_as_a_stream(All(), deal=True))
+        found["all of a stream"] = told(lambda: read_as_a_stream(All()))
+        found["shares of a stream, dealt"] = told(lambda: read_as_a_stream(All(rank, WORLD), deal=True))
+        found["other ends"] = told(lambda: other_ends_of_streams(rank))
         found["left within"] = left_within_an_epoch(rank)
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
@@ -131,6 +165,15 @@ def test_what_one_rank_excuses_counts_for_all(ranks):
 def test_an_error_on_one_rank_ends_the_epoch_on_all_and_names_it(ranks):
     assert ranks[1]["one fails"].startswith("LossError: Expected finite losses")
     assert "Got an error on rank 1" in ranks[0]["one fails"]
+
+
+def test_ranks_that_read_the_same_of_a_stream_are_told_before_the_epoch_ends(ranks):
+    for found in ranks:
+        assert found["a stream"] == found["a stream, dealt"] == "ended"
+        assert found["all of a stream"].startswith("LossError: Expected each rank to read a share of the stream")
+        assert f"Got {SAMPLES} samples that came on several ranks" in found["all of a stream"]
+        assert found["shares of a stream, dealt"].startswith(f"SkippedSamples: Expected all {SAMPLES} kept samples")
+        assert "loaders: rank 0 has ['a stream, uneven=weights'], rank 1 has" in found["other ends"]
 
 
 def test_an_epoch_is_gone_on_with_by_as_many_ranks_as_left_it(ranks):

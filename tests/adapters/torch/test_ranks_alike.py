@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import webdataset as wds
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError, Random, RunningLoss
@@ -33,6 +33,9 @@ WORLDS = (2, 4, 3, 1)
 """In this order each goes on within the epoch that the one before has left."""
 STOPS = {2: 3, 4: 5, 3: 13}
 """Batches after which the run is left. The first epoch has 9."""
+STREAM_STOPS = {2: 3, 4: 4, 3: 9}
+"""The same on a stream. Its first epoch has 8."""
+STREAMS = ("iterable", "iterable, dealt", "WebDataset", "WebDataset, dealt")
 
 
 def gone_on_with(rank, world, folder, kind, before):
@@ -87,29 +90,57 @@ def make_pruner_and_begin(rank, world, batch_size=4):
     run.begin_epoch()
 
 
-def streamed(kind, rank, world, folder, uneven=None):
-    """Train on a stream; the steps are logged with the ids that came in them."""
-    index = ShardIndex.load(folder / "index.json")
-    pruner = make_pruner(samples=len(index), prune=0.4, policy=RunningLoss())
-    if kind == "WebDataset":
-        raw = wds.WebDataset(index.urls, shardshuffle=False, nodesplitter=wds.split_by_node, empty_check=False)
-        stream = prune_shards(raw, pruner, index).decode().to_tuple("uid")
-    else:
-        stream = prune_stream([{"uid": number} for number in range(len(index))], pruner, id="uid", then=by_uid)
-    model = ready(model_of(), world)
+class All(IterableDataset):
+    """All raw samples on every rank."""
+
+    def __iter__(self):
+        yield from ({"uid": number} for number in range(90))
+
+
+def stream_of(kind, pruner, folder):
+    if kind == "iterable":
+        return prune_stream([{"uid": number} for number in range(90)], pruner, id="uid", then=by_uid)
+    if kind == "iterable, dealt":
+        return prune_stream(All(), pruner, id="uid", then=by_uid, deal=True)
+    index, deal = ShardIndex.load(folder / "index.json"), kind == "WebDataset, dealt"
+    splitter = None if deal else wds.split_by_node
+    raw = wds.WebDataset(index.urls, shardshuffle=False, nodesplitter=splitter, empty_check=False)
+    return prune_shards(raw, pruner, index, deal=deal).decode().to_tuple("uid")
+
+
+def streamed(kind, rank, world, folder, uneven=None, *, leave=False, before=None):
+    """Train on a stream; the steps are logged with the ids that came in them.
+
+    With ``leave`` go on with what ``before`` ranks have left, and leave it in turn, or train to the end.
+    """
+    pruner = make_pruner(samples=90, prune=0.4, policy=RunningLoss())
+    plain = model_of()
+    model = ready(plain, world)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    loader = prune(DataLoader(stream, batch_size=GLOBAL // world), pruner, uneven=uneven)
-    log, counts = [], []
+    loader = prune(DataLoader(stream_of(kind, pruner, folder), batch_size=GLOBAL // world), pruner, uneven=uneven)
+    if before:
+        saved = [torch.load(folder / f"{kind}-{before}-{each}.pt", weights_only=True) for each in range(before)]
+        plain.load_state_dict(saved[0]["model"])
+        pruner.load_state_dict([each["pruner"] for each in saved])
+    log, counts, steps = [], [], 0
     for epoch in pruner.epochs():
         counts.append(pruner.counts.tolist())
         log.append({"kept": np.flatnonzero(epoch.keep).tolist(), "steps": []})
         for (numbers,) in loader:
-            ids, before = [int(number) for number in numbers], len(pruner_seen(loader))
+            ids, seen = [int(number) for number in numbers], len(pruner_seen(loader))
             optimizer.zero_grad()
             loader.observe(losses_of(model, ids)).backward()
             optimizer.step()
-            log[-1]["steps"].append(ids if len(pruner_seen(loader)) > before else [])
+            log[-1]["steps"].append(ids if len(pruner_seen(loader)) > seen else [])
+            steps += 1
+            if leave and steps == STREAM_STOPS.get(world):
+                break
+        if leave and steps == STREAM_STOPS.get(world):
+            break
     counts.append(pruner.counts.tolist())
+    if leave:
+        state = {"model": plain.state_dict(), "pruner": pruner.state_dict()}
+        torch.save(state, folder / f"{kind}-{world}-{rank}.pt")
     arrays = {name: array.tolist() for name, array in pruner.arrays.items()}
     return {"log": log, "counts": counts, "visits": pruner.visits.tolist(), "arrays": arrays,
             "observed": [record["observed"] for record in pruner.history], "weights": weights_of(model)}  # fmt: skip
@@ -135,8 +166,9 @@ def of_a_world(rank, world, folder, before):
             trained.loader = prune(DataLoader(Items(), batch_size=GLOBAL // world, sampler=sampler_of(rank, world)),
                                    trained.pruner, uneven=uneven)  # fmt: skip
             found[uneven] = trained.go().found()
-    for kind in ("iterable", "WebDataset"):
+    for kind in STREAMS:
         found[kind] = streamed(kind, rank, world, folder)
+    found["stream gone on"] = streamed("iterable", rank, world, folder, leave=True, before=before)
     if world == 2:
         found["FSDP2"] = Trained(rank, world, sharded=True).go().found()
         found["iterable, dropped"] = streamed("iterable", rank, world, folder, "drop")
@@ -223,26 +255,52 @@ def test_even_modes_give_every_rank_as_many_samples(worlds, world, uneven):
         assert found[0]["counts"][0] == worlds[1]["DroppingCount"][0]["counts"][0]
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", ["iterable", "WebDataset"])
-def test_streams_that_ranks_share_are_one_processs(worlds, world, kind):
-    """One process that takes the same global steps has the same weights: no sample counts twice, none is missing."""
-    found = worlds[world][kind]
-    model = model_of()
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("kind", ["iterable", "iterable, dealt", "WebDataset, dealt"])
+def test_streams_that_are_dealt_to_ranks_are_one_processs(worlds, world, kind):
+    (one,), found = worlds[1][kind], worlds[world][kind]
+    assert one["observed"] == [90, 54, 90, 54, 90]
+    assert one["log"][1]["kept"] != one["log"][3]["kept"]
+    for rank in found:
+        assert {name: rank[name] for name in ALIKE[:4]} == {name: one[name] for name in ALIKE[:4]}
+        assert rank["weights"] == pytest.approx(one["weights"], abs=1e-9)
+    for number, epoch in enumerate(one["log"]):
+        assert steps_of(found, number, "steps") == epoch["steps"]
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_streams_that_split_themselves_are_one_process_that_takes_the_same_steps(worlds, world):
+    """The same counts and weights: no sample counts twice, none is missing, each step has one mean."""
+    found = worlds[world]["WebDataset"]
+    pruner, model = make_pruner(samples=90, prune=0.4, policy=RunningLoss()), model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    for number, epoch in enumerate(found[0]["log"]):
-        steps = steps_of(found, number, "steps")
-        assert sorted(flat(steps)) == epoch["kept"]
-        for step in steps:
+    for epoch in pruner.epochs():
+        for step in steps_of(found, epoch.number, "steps"):
             optimizer.zero_grad()
-            losses_of(model, step).mean().backward()
+            losses = losses_of(model, step)
+            pruner.observe(step, losses.detach().numpy())
+            losses.mean().backward()
             optimizer.step()
     for rank in found:
-        assert {name: rank[name] for name in ALIKE[:4]} == {name: found[0][name] for name in ALIKE[:4]}
+        assert rank["counts"][-1] == pruner.counts.tolist()
+        assert rank["visits"] == pruner.visits.tolist()
+        assert rank["arrays"] == {name: array.tolist() for name, array in pruner.arrays.items()}
         assert rank["observed"] == [len(epoch["kept"]) for epoch in rank["log"]] == [90, 54, 90, 54, 90]
         assert rank["weights"] == pytest.approx(weights_of(model), abs=1e-9)
-    if kind == "WebDataset" and world > 1:  # their shares differ, so some stand by
-        assert any(not step for rank in found for step in rank["log"][0]["steps"])
+    assert any(not step for rank in found for step in rank["log"][0]["steps"])  # shards differ, so some stand by
+
+
+def test_an_epoch_of_a_stream_is_gone_on_with_by_any_number_of_processes(worlds):
+    """2 begin it, 4 go on, then 3, into the next epochs, and 1 ends the run."""
+    (one,), (last,) = worlds[1]["iterable"], worlds[1]["stream gone on"]
+    assert last["counts"][-1] == one["counts"][-1]
+    assert {name: last[name] for name in ALIKE[1:4]} == {name: one[name] for name in ALIKE[1:4]}
+    assert last["weights"] == pytest.approx(one["weights"], abs=1e-9)
+    steps = []
+    for world in WORLDS:
+        found = worlds[world]["stream gone on"]
+        steps += [step for number in range(len(found[0]["log"])) for step in steps_of(found, number, "steps")]
+    assert steps == [step for epoch in one["log"] for step in epoch["steps"]]
 
 
 def test_a_stream_may_stop_when_one_rank_has_no_more(worlds):

@@ -1,10 +1,12 @@
-"""A real process is killed among others: they say which one it was, and any number of ranks goes on exactly."""
+"""A real process is killed among others, or hangs: they say which one it was, and any number goes on exactly."""
 
 import json
 import multiprocessing
 import os
 import signal
+import socket
 import time
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -19,6 +21,8 @@ WORLD, VICTIM = 3, 1
 SAVED, KILLED = 12, 14
 """Batches after which all ranks save their states, and those after which one is killed. The first epoch has 9."""
 SECONDS = 3
+HUNG = 4
+"""Seconds after which a group takes a rank that hangs for lost."""
 
 
 def save(folder, rank, trained, steps):
@@ -30,18 +34,18 @@ def save(folder, rank, trained, steps):
         time.sleep(100)
 
 
-def train(rank, folder):
+def train(rank, folder, world=WORLD, timeout=30, seconds=SECONDS):
     """Say what a rank is told that survives another."""
     told = "nothing"
     try:
-        with group(rank, folder, world=WORLD, timeout=30):
-            trained = Trained(rank, WORLD)
+        with group(rank, folder, world=world, timeout=timeout):
+            trained = Trained(rank, world)
             try:
-                with name_lost_ranks(SECONDS):
+                with name_lost_ranks(seconds):
                     trained.go(after_step=partial(save, folder, rank))
             except PrunedataError as error:
                 told, failed = str(error), time.time()
-                (folder / f"told-{rank}.json").write_text(json.dumps([told, failed]))
+                (folder / f"told-{rank}.json").write_text(json.dumps([told, failed, str(error.__cause__)]))
                 raise
     finally:
         os._exit(3)  # the group cannot be taken down in good order any more
@@ -71,7 +75,7 @@ def killed(tmp_path_factory):
 def test_those_that_are_left_name_the_one_that_was_killed(killed):
     folder, at = killed
     for rank in {*range(WORLD)} - {VICTIM}:
-        told, when = json.loads((folder / f"told-{rank}.json").read_text())
+        told, when, _ = json.loads((folder / f"told-{rank}.json").read_text())
         assert "Expected all 3 ranks to train. Got no answer from rank 1 within 3 s" in told
         assert when - at < 30 + SECONDS  # the group's timeout, and the time for an answer
 
@@ -88,6 +92,51 @@ def test_another_number_of_ranks_goes_on_exactly(killed):
     assert found["counts"][-1] == one["counts"][-1]
     assert found["weights"] == pytest.approx(one["weights"], abs=1e-9)
     assert len(found["log"][0]["batches"]) == len(one["log"][1]["batches"]) - (SAVED - 9)
+
+
+def hang(rank, folder):
+    """Be one of two, of which one hangs. They wait for each other's imports, as the group's timeout is short."""
+    (folder / f"here-{rank}").touch()
+    while not (folder / f"here-{1 - rank}").exists():
+        time.sleep(0.01)
+    train(rank, folder, world=2, timeout=HUNG, seconds=1)
+
+
+def test_the_one_that_is_left_names_one_that_hangs(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ranks = [context.Process(target=hang, args=(rank, tmp_path)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    ranks[0].join(100)
+    assert ranks[VICTIM].exitcode is None
+    for rank in ranks:
+        rank.kill()
+        rank.join()
+    told, _, cause = json.loads((tmp_path / "told-0.json").read_text())
+    assert "Expected all 2 ranks to train. Got no answer from rank 1 within 1 s" in told
+    assert f"Timed out waiting {HUNG}000ms" in cause
+
+
+def test_a_port_that_is_in_use_is_named_by_pytorch(monkeypatch):
+    """The page about errors of ranks relies on it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": "0", "WORLD_SIZE": "2"}
+        for name, value in place.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(torch.distributed.DistNetworkError, match=f"port: {port}, .* EADDRINUSE"):
+            torch.distributed.init_process_group("gloo")
+    assert not torch.distributed.is_initialized()
+
+
+def test_ranks_that_do_not_come_are_counted_by_pytorch():
+    """The same page."""
+    with pytest.raises(
+        torch.distributed.DistStoreError, match=r"Timed out after \d seconds waiting.*1/2 clients joined"
+    ):
+        torch.distributed.init_process_group(
+            "gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=2, timeout=timedelta(seconds=1)
+        )
 
 
 def test_an_error_that_is_none_of_the_groups_is_passed_on():

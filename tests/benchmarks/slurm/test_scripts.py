@@ -69,8 +69,8 @@ def free_job():
     raise OSError("no port is free")
 
 
-def run(script, train, **slurm):
-    """Run a batch script; return what its ranks print, sorted."""
+def started(script, train, **slurm):
+    """Run a batch script to its end."""
     path = os.pathsep.join((str(train.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {
         "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(train.parent), "OMP_NUM_THREADS": "1",
@@ -78,7 +78,12 @@ def run(script, train, **slurm):
         **slurm,
     }  # fmt: skip
     command = ["bash", ROOT / "benchmarks" / "slurm" / script, "python", train]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+
+
+def run(script, train, **slurm):
+    """Run a batch script; return what its ranks print, sorted."""
+    done = started(script, train, **slurm)
     assert not done.returncode, done.stderr
     return sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
 
@@ -97,3 +102,15 @@ EPOCHS = "[1797, 1348, 1348, 1348, 1348, 1348]"
 )
 def test_two_ranks_train_together(train, script, slurm):
     assert run(script, train, **slurm) == [f"rank {rank} of 2: {EPOCHS}" for rank in range(2)]
+
+
+@pytest.mark.parametrize("script", ["srun.sh", "srun_torchrun.sh", "ray.sh"])
+@pytest.mark.parametrize("chosen", [False, True], ids=["the job's", "chosen"])
+def test_a_port_that_is_in_use_is_named(train, script, chosen):
+    with socket.create_server(("127.0.0.1", 0 if chosen else 20000 + free_job() % 10000)) as taken:
+        port = taken.getsockname()[1]
+        job = {"MASTER_PORT": str(port)} if chosen else {"SLURM_JOB_ID": str(port - 20000)}
+        done = started(script, train, SLURM_NTASKS="2", SLURM_JOB_NUM_NODES="1", **job)
+    assert done.returncode == 1
+    assert f"Got {port}, which is in use: MASTER_PORT=another sbatch" in done.stderr
+    assert not done.stdout

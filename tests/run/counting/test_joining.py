@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from prunedata import Adapter, Delivery, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
+from prunedata.run.ranks.joining import join
+from prunedata.run.ranks.waiting import SharedBatches, SharedSteps, WaitingLosses
 
 SAMPLES = 24
 SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
@@ -191,6 +192,63 @@ def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, r
         assert settled.losses.tolist() == losses[settled.ids].tolist()
         assert settled.hits(tolerance).tolist() == hits[settled.ids].tolist()
         assert np.repeat(settled.means, settled.sizes).tolist() == [means[number] for number in settled.ids.tolist()]
+
+
+@given(st.data(), st.integers(1, 60), st.integers(1, 4), st.integers(1, 6))
+def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, samples, ranks, size):
+    """Each rank reads a share of its own, of any size. Settled at the end; or saved, joined and settled by one."""
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    keep, losses = np.ones(samples, bool), random.integers(-4, 9, samples) / 4
+    epoch = Epoch(3, True, keep, samples, keep, 7)
+    owner = random.integers(0, ranks, samples)
+    shares = [random.permutation(np.flatnonzero(owner == rank)) for rank in range(ranks)]
+    steps = -(-max(share.size for share in shares) // size)
+    batches = [[share[first * size : (first + 1) * size] for share in shares] for first in range(steps)]
+    means = {
+        number: losses[np.concatenate(step)].mean() for step in batches for number in np.concatenate(step).tolist()
+    }
+    tallies = []
+    for rank in range(ranks):
+        waiting, tally = WaitingLosses.none(SharedSteps(), samples), Tally(samples)
+        for step in batches:
+            waiting.shared.take(step[rank])
+            assert waiting.add(step[rank], losses[step[rank]])
+            tally.add(step[rank], np.zeros(step[rank].size, bool))
+        tallies.append((waiting, tally))
+    sums = []
+    for waiting, _ in tallies:
+        waiting.settle(epoch, lambda own: sums.append(own) or own)
+    for rank, (waiting, _) in enumerate(tallies):
+        settled = waiting.settle(epoch, lambda own: sum(sums))
+        assert sorted(settled.ids.tolist()) == sorted(shares[rank].tolist())
+        assert np.repeat(settled.means, settled.sizes) == pytest.approx([means[one] for one in settled.ids.tolist()])
+    # As rejoin() does it with what each rank has saved.
+    (whole, tally), *others = tallies
+    arrays = {name: array.copy() for name, array in whole.arrays.items()}
+    for waiting, other in others:
+        mine = [np.where(other.packed != 0, array, array.min()) for array in waiting.arrays.values()]
+        theirs = iter(mine)
+        join(
+            tally,
+            arrays,
+            lambda bits, other=other: bits | other.bits(),
+            lambda own, it=theirs: np.maximum(own, next(it)),
+        )
+    settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch)
+    assert sorted(settled.ids.tolist()) == list(range(samples))
+    assert np.repeat(settled.means, settled.sizes) == pytest.approx([means[one] for one in settled.ids.tolist()])
+
+
+def test_losses_that_came_in_no_common_step_do_not_wait():
+    steps = SharedSteps()
+    steps.take([1, 2])  # nothing waits yet, so that nothing is noted
+    waiting = WaitingLosses.none(steps, 5)
+    steps.take([1, 2])
+    steps.take([])
+    assert not waiting.add(np.array([2, 3]), np.ones(2))
+    assert waiting.add(np.array([2, 1]), np.ones(2))
+    assert np.flatnonzero(waiting.losses > -np.inf).tolist() == [1, 2]
+    assert (steps.taken, steps.steps.tolist()) == (2, [-1, 0, 0, -1, -1])
 
 
 class TestRefused:
