@@ -60,7 +60,7 @@ class Ranks(Adapter):
                 f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
             )
-        join(tally, arrays, _either, _largest)
+        join(tally, arrays, lambda one: _either(one.bits()), _largest)
 
     def meet(self, sums: Sequence[float], failure: Exception | None, tally: Tally | None) -> list[float]:
         """Add up over the ranks; raise if one of them failed, naming it. The tally's bits travel with the sums."""
@@ -85,7 +85,7 @@ class Ranks(Adapter):
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge an epoch's tally and the arrays of policies, in place."""
         met, self._bits = self._bits, None
-        join(tally, arrays, _either if met is None else lambda _: met, _largest)
+        join(tally, arrays, lambda one: _either(one.bits()) if met is None else met, _largest)
 
 
 def compare(standing: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ def fill(page: str, searches: Sequence[Facts], attacks: Sequence[type[Attack]]) 
     commits = sorted({facts["commit"] for facts in searches} - {""})
     made = (
         f"{len(searches)} searches, each with a seed of its own, on {'; '.join(hardware)}, with {'; '.join(versions)}, "
-        f"at the commits {', '.join(commits)}."
+        f"at commit {', '.join(commits)}."
     )
     begin, end = re.escape(BEGIN), re.escape(END)
     return re.sub(f"{begin}.*?{end}", lambda _: f"{BEGIN}\n\n{shown}\n\n{made}\n\n{END}", page, flags=re.DOTALL)

@@ -11,7 +11,7 @@ from zarr.storage import MemoryStore
 
 import prunedata.store.run_store
 from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, PrunedataError, RunExists, StoreError
-from prunedata.store.durable import write_bytes
+from prunedata.store.durable import DurableStore, write_bytes
 from prunedata.store.pointer import encode_pointer
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import RunStore
@@ -292,3 +292,13 @@ def test_a_linked_folder_of_an_array_is_read_and_not_gone_on_with(tmp_path):
     assert RunStore(tmp_path / "run", mode="r").read()[1]["counts"].tolist() == [0, 1, 2]
     with pytest.raises(StoreError, match="Got counts-1, which is a link"):
         RunStore(tmp_path / "run").read()
+
+
+def test_who_may_write_sees_all_names_safe_and_who_reads_leaves_them(tmp_path, monkeypatch):
+    RunStore(tmp_path).create({})
+    synchronised = []
+    monkeypatch.setattr(DurableStore, "sync_names", lambda store: synchronised.append(store.read_only))
+    RunStore(tmp_path, mode="r").read()
+    assert synchronised == []
+    RunStore(tmp_path).read()
+    assert synchronised == [False]

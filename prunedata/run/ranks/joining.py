@@ -17,7 +17,7 @@ OPEN = "open-"
 """Before the names of arrays as the open epoch has changed them."""
 
 
-def join(tally: Tally, arrays: Arrays, either: Callable[[Array], Array], largest: Callable[[Array], Array]) -> None:
+def join(tally: Tally, arrays: Arrays, either: Callable[[Tally], Array], largest: Callable[[Array], Array]) -> None:
     """Join an epoch's tally and the policies' arrays with those of other processes, in place.
 
     A sample that several have seen, as one that pads a share, counts once: it is hit if one of them hit it, and of
@@ -28,13 +28,13 @@ def join(tally: Tally, arrays: Arrays, either: Callable[[Array], Array], largest
     tally : Tally
     arrays : dict of ndarray, shape (samples,)
     either : callable
-        Given :meth:`Tally.bits`, an array of uint8, returns which bits are set in any of the processes.
+        Given the tally, returns which of its :meth:`Tally.bits`, an array of uint8, are set in any of the processes.
     largest : callable
         Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
         all processes. Called as often and with the same dtypes in each of them.
     """
-    seen = tally.packed != 0
-    tally.take(either(tally.bits()))
+    seen = tally.packed != 0 if arrays else np.empty(0)
+    tally.take(either(tally))
     for array in arrays.values():
         np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
 
@@ -114,7 +114,7 @@ def _with(whole: RunState, state: RunState) -> RunState:
     ours, theirs = tallies
     arrays = {name: whole.arrays[name].copy() for name in whole.arrays if name.startswith(OPEN)}
     others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
-    join(ours, arrays, lambda bits: bits | theirs.bits(), lambda values: np.maximum(values, next(others)))
+    join(ours, arrays, lambda one: one.bits() | theirs.bits(), lambda values: np.maximum(values, next(others)))
     meter = {
         "seconds": max(whole.meter["seconds"], state.meter["seconds"]),
         "overhead": max(whole.meter["overhead"], state.meter["overhead"]),

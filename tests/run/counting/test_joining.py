@@ -231,7 +231,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
         join(
             tally,
             arrays,
-            lambda bits, other=other: bits | other.bits(),
+            lambda own, other=other: own.bits() | other.bits(),
             lambda own, it=theirs: np.maximum(own, next(it)),
         )
     settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch)
