@@ -5,10 +5,11 @@
     python -m benchmarks.overhead.exchange --json
 
 Each rank has observed its share of the samples. The exchange packs two bits a sample, sends and unpacks them, and adds
-up the losses. A row of its own has what comes before it where ranks share batches: the means of the global batches, and
-which losses lie above them. Milliseconds are those of the clock, as ranks wait for one another; of the means, which
-wait for little, they are the processor's. Turns alternate. Bytes are those that a rank sends if each part of what is
-reduced goes round once to be added up and once to be known.
+up the losses. A row of its own has what comes before it where ranks share batches: the means of the global batches,
+and which losses lie above them. Another has what it would cost to send the bits of the kept samples alone.
+Milliseconds are those of the clock, as ranks wait for one another; in these two rows, which wait for little, the
+processor's. Turns alternate. Bytes are those that a rank sends if each part of what is reduced goes round once to be
+added up and once to be known.
 """
 
 import argparse
@@ -28,11 +29,14 @@ from prunedata import DroppingCount, Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.run.counts import Tally
 from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
+from prunedata.types import Mask
 
 __all__ = ["main"]
 
 BATCH = 256
 """Samples in a global batch."""
+PRUNED = 0.25
+"""Share of the samples that the epoch leaves out."""
 FEW = 5
 """Repeats of what takes tens of milliseconds."""
 GOALS = {50_000: 1.0, 1_280_000: 3.0}
@@ -99,12 +103,25 @@ def _rows(samples: int, repeats: int) -> Iterator[dict[str, Any]]:
     times = alternate({"ours": run(exchange), "all_reduce of uint8": run(lambda: dist.all_reduce(byte))}, repeats)
     yield row("exchange", times.pop("ours"), peers=times, goal=GOALS.get(samples) if ranks == 2 else None)
 
+    keep, other = np.random.default_rng(0).random(samples) >= PRUNED, Tally(samples)
+    alone = run(lambda: _kept_alone(tally, keep, other), process_time)
+    times = alternate({"kept": alone, "all": run(lambda: other.take(tally.bits()), process_time)}, min(FEW, repeats))
+    yield row("bits of the kept alone", times["kept"], peers={"bits of all": times["all"]})
+
     waiting = WaitingLosses.none(SharedBatches(BATCH, True), samples)
     waiting.losses[ids] = np.random.default_rng(rank).random(ids.size)
     epoch = pruner.begin_epoch()
     means = run(lambda: waiting.settle(epoch, adapter.add_up).hits(0.0), process_time)
     times = alternate({"ours": means}, min(FEW, repeats))
     yield row(f"means of global batches of {BATCH}", times["ours"])
+
+
+def _kept_alone(tally: Tally, keep: Mask, other: Tally) -> None:
+    """Pack the bits of the samples that the epoch keeps, and take them over, as an exchange of these alone would."""
+    other.packed[:] = 0
+    for flags, value in ((tally.packed != 0, 1), (tally.packed > Tally.LIMIT, Tally.LIMIT + 1)):
+        kept = flags[keep]
+        other.packed[keep] += np.unpackbits(np.packbits(kept), count=kept.size) * np.uint32(value)
 
 
 if __name__ == "__main__":

@@ -115,8 +115,9 @@ def test_dealing_stands_beside_queues(tmp_path):
 def test_the_exchange_stands_beside_a_byte_a_sample(tmp_path):
     told = run_module("benchmarks.overhead.exchange", "--samples", "999", "--repeats", "2", "--json", cwd=tmp_path)
     assert told.returncode == 0, told.stderr
-    exchange, means = json.loads(told.stdout)["rows"]
+    exchange, alone, means = json.loads(told.stdout)["rows"]
     assert (exchange["part"], exchange["samples"], exchange["n"]) == ("exchange, 2 ranks", 999, 2)
     assert set(exchange["peers"]) == {"all_reduce of uint8"}
+    assert (alone["part"], set(alone["peers"])) == ("bits of the kept alone, 2 ranks", {"bits of all"})
     assert means["part"] == "means of global batches of 256, 2 ranks"
     assert exchange["min"] > 0 < means["min"]
