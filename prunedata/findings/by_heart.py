@@ -26,7 +26,7 @@ def above_guess(history: Sequence[Mapping[str, Any]]) -> list[float]:
     """
     shares: list[float] = []
     for record in history:
-        if record["pruned"] or "high" not in record or not record["observed"]:
+        if record["pruned"] or "high" not in record or not record.get("observed"):
             break
         shares.append(record["high"] / record["observed"])
     return shares

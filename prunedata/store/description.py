@@ -134,6 +134,7 @@ def _is_record(record: dict[str, Any], number: int, samples: int) -> bool:
         and _is_count(record.get("would_prune", 0), samples)
         and _is_count(record.get("without", 0), samples)
         and _is_count(record.get("observed", 0), 1 << 53)
+        and _is_count(record.get("high", 0), 1 << 53)
         and _is_number(record.get("seconds"))
         and _is_number(record.get("overhead"))
         and (mean is None or isinstance(mean, float) or _is_number(mean))

@@ -442,3 +442,10 @@ def test_samples_agree(place):
     sign(place, changed(pointer(place), ("state", "run", "samples"), SAMPLES + 1))
     with pytest.raises(DamagedStore, match=r"Expected an array counts of shape \(301,\), unsigned. Got shape \(300,\)"):
         inspect(place)
+
+
+@pytest.mark.parametrize("high", ["many", -1, 0.5, True, None, 1 << 60])
+def test_losses_above_a_blind_guess_are_counted_in_whole_numbers(place, high):
+    sign(place, changed(pointer(place), ("state", "history", 2, "high"), high))
+    for read in every_reader(place):
+        assert "Expected a record of epoch 2" in str(error_of(read))
