@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from prunedata.errors import PrunedataError
+from prunedata.policies.high import High
 from prunedata.policies.protocol import Watcher
 from prunedata.types import Array, Arrays, Counts, Ids, Means, Recorded, Sizes
 
@@ -40,17 +41,18 @@ class SampleArrays:
             if not isinstance(made, dict):
                 raise PrunedataError(f"Expected a dict of arrays from {_name(watcher)}.arrays(). Got {made!r}.")
             for name, array in made.items():
-                self._check(name, array, samples)
+                self._check(watcher, name, array, samples)
             self.finished |= made
             if made:
                 self._watchers.append((watcher, list(made)))
 
-    def _check(self, name: object, array: object, samples: int) -> None:
+    def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise PrunedataError(
                 f"Expected the name of an array to be a word of letters, digits and _, such as 'loss'. Got {name!r}."
             )
-        if name in TAKEN or name in self.finished:
+        # Who reads a run takes "high" for what it means there, whoever wrote it.
+        if name in TAKEN or name in self.finished or (name == "high" and not isinstance(watcher, High)):
             raise PrunedataError(
                 f"Expected arrays with names of their own. Got {name!r}, which is taken: choose another."
             )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.findings.advice import Advice, advise
 from prunedata.findings.by_heart import FALLEN, FIRST, STILL_LEARNING, above_guess, epochs_before
 
@@ -71,26 +71,6 @@ def test_a_run_writes_down_how_many_losses_of_an_epoch_were_above_a_blind_guess(
     other.observe(np.arange(8), np.ones(8))
     other.end_epoch()
     assert "high" not in other.history[0]
-
-
-class KeepsHigh(Random):
-    """A policy with an array of its own of that name."""
-
-    needs_losses = True
-
-    def arrays(self, samples):
-        return {"high": np.zeros(samples, np.float32)}
-
-    def update(self, arrays, *told):
-        arrays["high"] += np.nan
-
-
-def test_an_array_of_a_policy_with_that_name_is_not_taken_for_it():
-    run = Pruner(8, SCHEDULE, prune=2, policy=KeepsHigh())
-    run.begin_epoch()
-    run.observe(np.arange(8), np.ones(8))
-    run.end_epoch()
-    assert "high" not in run.history[0]
 
 
 def watched(shares):

@@ -156,9 +156,10 @@ def test_arrays_of_numbers_are_taken_as_they_are(kind):
 
 
 @pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "waiting", "without", "high"])
-def test_a_name_that_is_taken_is_refused(name):
+@pytest.mark.parametrize("classes", [None, 10])
+def test_a_name_that_is_taken_is_refused(name, classes):
     with pytest.raises(PrunedataError, match=f"Got '{name}', which is taken"):
-        Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {name: np.zeros(samples)}), classes=10)
+        Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {name: np.zeros(samples)}), classes=classes)
 
 
 @pytest.mark.parametrize("name", [3, "two words", "", "open-mine"])
