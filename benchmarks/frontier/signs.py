@@ -9,10 +9,8 @@ from benchmarks.common.data import with_wrong_labels
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import machine
 from benchmarks.frontier.data.material import HeadTask, Material
-from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.plan import USUAL
-from benchmarks.frontier.train import Settings, fit
-from prunedata import Pruner, Schedule
+from benchmarks.frontier.train import Settings, watched
 from prunedata.findings.by_heart import above_guess
 from prunedata.findings.wrong_labels import WRONG, signs_of
 
@@ -40,22 +38,15 @@ def watch(task: HeadTask, settings: Settings, seed: int, last: int = USUAL, epoc
     ``likely``, ``certain`` and ``hit`` are shares of the samples, as ``signs_of`` has them. ``above_guess`` is of each
     epoch's visits the share that had a loss above a blind guess.
     """
-    torch.manual_seed(seed)
-    samples = len(task.train)
-    pruner = Pruner(
-        samples, Schedule(epochs, epochs, epochs - 1, 1, 1), prune=0.2, seed=seed, classes=task.classes,
-        observe_only=True,
-    )  # fmt: skip
-    network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
-    batches = (list(epoch.batches(settings.batch_size)) for epoch in pruner.epochs())
-    training = fit(network, task.train, batches, epochs, settings, observe=pruner.observe)
+    pruner, _, training = watched(task, settings, seed, epochs)
     for number in range(last):
         next(training)
         pruner.end_epoch()
         if number + 1 == WATCHED:
             signs = signs_of(pruner.hits, pruner.arrays["high"], pruner.visits)
     return {
-        "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed, "samples": samples, "epochs": epochs,
+        "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed,
+        "samples": len(task.train), "epochs": epochs,
         "wrong_percent": round(100 * float(task.wrong.mean()), 2), "classes": task.classes,
         "signs": {name: round(value, 5) for name, value in asdict(signs).items()},
         "above_guess": [round(share, 4) for share in above_guess(pruner.history)],

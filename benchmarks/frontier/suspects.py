@@ -20,10 +20,9 @@ from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.plan import KINDS, USUAL
-from benchmarks.frontier.train import Settings, fit, orders
+from benchmarks.frontier.train import Settings, fit, orders, watched
 from benchmarks.pages.detection import by_cleanlab, found
 from benchmarks.pages.wrong_labels import rankings
-from prunedata import Pruner, Schedule
 from prunedata.types import Array
 
 __all__ = ["BEGIN", "judge", "table"]
@@ -43,12 +42,8 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
     """
     if not task.wrong.any():
         raise ValueError(f"Expected a kind of labels of which some are wrong. Got {task.kind}.")
-    torch.manual_seed(seed)
-    samples, size = len(task.train), settings.batch_size
-    schedule = Schedule(epochs, epochs, epochs - 1, 1, 1)
-    pruner = Pruner(samples, schedule, prune=0.2, seed=seed, classes=task.classes, observe_only=True)
-    network, batches = _new(task, settings), (list(epoch.batches(size)) for epoch in pruner.epochs())
-    for _ in fit(network, task.train, batches, epochs, settings, observe=pruner.observe):
+    pruner, network, training = watched(task, settings, seed, epochs)
+    for _ in training:
         pass
     labels = task.train.labels.numpy()
     ranked = rankings({
@@ -57,7 +52,8 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
     })  # fmt: skip
     ranked[UNSEEN] = by_cleanlab(labels, _unseen(task, settings, seed, epochs))
     return {
-        "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed, "samples": samples, "epochs": epochs,
+        "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed,
+        "samples": len(task.train), "epochs": epochs,
         "wrong_percent": round(100 * float(task.wrong.mean()), 2),
         "found": {name: found(scores, task.wrong).to_dict() for name, scores in ranked.items()},
         **made_on("numpy", "torch", "prunedata", threads=1),

@@ -17,7 +17,7 @@ from benchmarks.frontier.plan import ARMS, Plan
 from benchmarks.frontier.policies import policy_of
 from prunedata import Pruner, Schedule
 
-__all__ = ["Epoch", "Settings", "fit", "orders", "train"]
+__all__ = ["Epoch", "Settings", "fit", "orders", "train", "watched"]
 
 Batches = list[NDArray[Any]]
 """The ids of an epoch, batch by batch."""
@@ -106,6 +106,16 @@ def orders(seed: int, epochs: int, samples: int, batch_size: int) -> Iterator[Ba
     for number in range(epochs):
         order = np.random.default_rng((seed, number)).permutation(samples)
         yield [order[first : first + batch_size] for first in range(0, samples, batch_size)]
+
+
+def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple[Pruner, nn.Module, Iterator[int]]:
+    """Begin to train on all samples: return the Pruner that watches, the network, and what :func:`fit` yields."""
+    torch.manual_seed(seed)
+    schedule = Schedule(epochs, epochs, epochs - 1, 1, 1)
+    pruner = Pruner(len(task.train), schedule, prune=0.2, seed=seed, classes=task.classes, observe_only=True)
+    network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
+    batches = (list(epoch.batches(settings.batch_size)) for epoch in pruner.epochs())
+    return pruner, network, fit(network, task.train, batches, epochs, settings, observe=pruner.observe)
 
 
 def fit(

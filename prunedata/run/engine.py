@@ -178,7 +178,7 @@ class Engine:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
             with self.whole:
-                record = self._new_record(epoch, tally, delivery, mean_loss) | self._high(arrays)
+                record = self._new_record(epoch, tally, delivery, mean_loss)
                 ledger.end_epoch(tally, arrays, record, reset=self.plan.schedule.resets(epoch.number))
                 self._close()
                 advised = self.plan.ask(ledger.known, ledger.arrays.finished.get("high"), ledger.history)
@@ -252,13 +252,6 @@ class Engine:
         if self.plan.num_without:
             record["without"] = self.plan.num_without
         return record
-
-    def _high(self, arrays: Arrays) -> dict[str, int]:
-        """How many visits of the epoch that ends had a loss above a blind guess, if that is watched."""
-        if "high" not in arrays:
-            return {}
-        after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.ledger.arrays.finished))
-        return {"high": after - before}
 
     def _close(self) -> None:
         self.epoch, self._restored, self._part, self._excused = None, None, None, 0

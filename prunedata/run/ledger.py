@@ -89,7 +89,13 @@ class Ledger:
             self.waiting = None
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
-        """Take over the finished epoch, merged over all processes; ``reset`` says that a window began with it."""
+        """Take over the finished epoch, merged over all processes; ``reset`` says that a window began with it.
+
+        The record gets ``high``, how many visits had a loss above a blind guess, if that is watched.
+        """
+        if "high" in arrays:
+            after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.arrays.finished))
+            record["high"] = after - before
         self.known = self.known.after(tally, reset=reset)
         self.arrays.open = arrays
         self.arrays.finish()
