@@ -136,9 +136,9 @@ def _either(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         dist.all_reduce(there, op=dist.ReduceOp.BOR)
         return there.numpy()
     # NCCL knows no "or". Who was hit was seen, so that of 0, 1 (seen) and 3 (hit) the largest says both.
-    seen, hit = (np.unpackbits(half) for half in np.split(bits, 2))
+    seen, hit = np.unpackbits(bits).reshape(-1, 2).T
     flags = _largest(seen | hit << 1)
-    return np.concatenate([np.packbits(flags & 1), np.packbits(flags >> 1)])
+    return np.packbits(np.stack([flags & 1, flags >> 1], axis=1))
 
 
 def _largest(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,6 +14,8 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 from prunedata import PrunedataError, Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import ranks as torch_ranks
+from prunedata.run.counts import Tally
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner
@@ -233,3 +235,15 @@ def test_all_ranks_are_told_what_one_left_out(ranks):
     """By then 24 of rank 1's 51 were seen."""
     for told in each(ranks, "one rank forgets")["one rank forgets"]:
         assert "of epoch 0 to be observed. Got 27 that were not" in told
+
+
+def test_a_backend_without_or_says_the_same_by_the_largest(monkeypatch):
+    """NCCL has none. Here no GPU is needed: the ranks' flags meet in this process."""
+    rng, tallies = np.random.default_rng(0), [Tally(13) for _ in range(3)]
+    for tally in tallies:
+        tally.add(rng.permutation(13)[:6], rng.random(6) < 0.5)
+    flags: list[np.ndarray] = []
+    monkeypatch.setattr(torch_ranks, "_device", lambda: "cuda")
+    monkeypatch.setattr(torch_ranks, "_largest", lambda mine: flags.append(mine) or np.maximum.reduce(flags))
+    met = [torch_ranks._either(tally.bits()) for tally in tallies][-1]
+    assert met.tolist() == np.bitwise_or.reduce([tally.bits() for tally in tallies]).tolist()

@@ -291,7 +291,7 @@ def test_bits_of_a_tally_that_is_full():
     """Who was observed as often as can be told, and never hit, is not told as hit."""
     tally = Tally(9)
     tally.packed[[1, 4, 8]] = Tally.LIMIT, 1, 1 + (1 << 16)
-    assert tally.bits().tolist() == [0b01001000, 0b10000000, 0, 0b10000000]
+    assert tally.bits().tolist() == [0b00_10_00_00, 0b10_00_00_00, 0b11_00_00_00]
 
 
 def test_a_copy_of_a_tally_counts_on_by_itself():

@@ -152,7 +152,7 @@ def test_bits_say_who_was_seen_and_hit_on_any_rank(data, samples, ranks):
                 tallies[-1].packed[number] += np.uint32(times * (1 + was_hit * 65536))
                 seen[number], hit[number] = True, hit[number] or was_hit
     bits = np.bitwise_or.reduce([tally.bits() for tally in tallies])
-    assert bits.size == 2 * -(-samples // 8)
+    assert bits.size == -(-samples // 4)
     for tally in tallies:
         tally.take(bits)
         assert tally.visits.tolist() == seen.tolist()
