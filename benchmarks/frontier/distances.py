@@ -34,16 +34,21 @@ class Apart:
 
 def own_regular(arm: str) -> str:
     """The regular arm that differs from ``arm`` by pruning alone."""
-    return "regular-dropout" if arm.endswith("-dropout") else "regular"
+    return f"regular{_recipe(arm)}"
 
 
 def own_known(arm: str) -> str:
     """The arm that knows the wrong labels and differs from ``arm`` by that alone."""
-    return "known-wrong-dropout" if arm.endswith("-dropout") else "known-wrong"
+    return f"known-wrong{_recipe(arm)}"
+
+
+def _recipe(arm: str) -> str:
+    """How its network is trained, as the ends of names say it."""
+    return next((end for end in ("-dropout", "-elr", "-smoothing", "-decay") if arm.endswith(end)), "")
 
 
 def best_rival(arms: Mapping[str, Curve]) -> str:
-    """The arm with the highest point of those that don't choose by losses: regular ones, stopped ones and random."""
+    """The arm with the highest point of those that prune nothing or at random, stopped ones among them."""
     names = [arm for arm in arms if arm == EARLY_STOP or ARMS[arm].policy in CHOOSES_NOT]
     return max(names, key=lambda arm: arms[arm].mean.max())
 

@@ -22,12 +22,15 @@ SEEDS = (0, 1, 2)
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
 DROPOUT = ("regular-dropout", "bounded-dropout")
 REST = ("regular-smoothing", "known-wrong-dropout")
+CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay")
+SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
     ((("clean",), FIRST), (TELLING, DROPOUT)),
     ((OTHERS, FIRST),),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
+    ((KINDS, CONTROLS), (KINDS, SIGNALS)),
 )
 """What decides most first: groups of parts, kinds of labels and arms. A group is run seed by seed."""
 

@@ -32,12 +32,21 @@ class HeadArm:
         Share of the hidden units that a step leaves out.
     smoothing : float
         Share of each label that is spread over all classes.
+    objective : str
+        What a step makes small, by a name of :func:`benchmarks.frontier.objectives.objective_of`; "" for cross-entropy.
+    decay : float
+        Times the usual weight decay.
+    signal : str
+        What the policy goes by, by a name of :data:`benchmarks.frontier.policies.SIGNALS`.
     """
 
     title: str
     policy: str = ""
     dropout: float = 0.0
     smoothing: float = 0.0
+    objective: str = ""
+    decay: float = 1.0
+    signal: str = "loss"
 
     def __post_init__(self) -> None:
         for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing)):
@@ -60,6 +69,13 @@ ARMS = {
     "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
     "known-wrong-dropout": HeadArm("the wrong labels, as if they were known, dropout 0.5", "known-wrong", dropout=0.5),
     "regular-smoothing": HeadArm("all samples, labels smoothed by 0.2", smoothing=0.2),
+    "regular-decay": HeadArm("all samples, ten times the weight decay", decay=10),
+    "regular-elr": HeadArm("all samples, early-learning regularisation", objective="elr"),
+    "bounded-elr": HeadArm("the average of 1 - exp(-loss), early-learning regularisation", "bounded", objective="elr"),
+    "small-loss": HeadArm("all samples are looked at, the smallest losses of each batch count", objective="small-loss"),
+    "margin": HeadArm("the averaged margin: the best other score less the label's", "running-loss", signal="margin"),
+    "bounded-margin": HeadArm("the averaged margin of probabilities", "averaged", signal="bounded-margin"),
+    "bounded-mean": HeadArm("the mean of 1 - exp(-loss) over all visits", "bounded-mean"),
 }
 """Every way to train, by name."""
 

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.frontier.data.cifar import MADE, PEOPLE, cifar10
+from benchmarks.frontier.data.cifar import KINDS as CIFAR_KINDS
+from benchmarks.frontier.data.cifar import cifar10
 from benchmarks.frontier.data.digits import digits
 from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.letters import letters
 from benchmarks.frontier.data.material import Made, Material, load
+from benchmarks.frontier.data.pretrained import pretrained_cifar10
 from benchmarks.frontier.train import Settings
 
 __all__ = ["SUBJECTS", "Subject"]
@@ -42,14 +44,24 @@ class Subject:
 
     def load(self, data: Path, people: Path | None, cache: Path) -> Material:
         """Return its material, from the file ``cache`` if it is there, or else made from the folder ``data``."""
-        recipe = {"samples": self.samples, "held_out": self.held_out, "kinds": self.kinds, **asdict(PatchFeatures())}
+        recipe = {
+            "make": self.make.__name__,
+            "samples": self.samples,
+            "held_out": self.held_out,
+            "kinds": self.kinds,
+            **asdict(PatchFeatures()),
+        }
         total = self.samples + self.held_out
         return load(json.dumps(recipe), lambda: self.make(total, data, people), self.kinds, self.held_out, cache)
 
 
 SUBJECTS = {
     "head": Subject(
-        "a head on fixed features of CIFAR-10", 20_000, 2_000, (*PEOPLE, *MADE), cifar10, Settings()
+        "a head on fixed features of CIFAR-10", 20_000, 2_000, tuple(CIFAR_KINDS), cifar10, Settings()
+    ),
+    "head-pretrained": Subject(
+        "a head on features of EfficientNet-Lite0, trained on ImageNet, of CIFAR-10", 20_000, 2_000,
+        tuple(CIFAR_KINDS), pretrained_cifar10, Settings(),
     ),
     "mlp-fashion": Subject(
         "an MLP on Fashion-MNIST", 10_000, 2_000, KINDS, fashion, Settings(hidden=(512, 256), rate=0.02)

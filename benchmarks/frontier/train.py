@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.networks import NETWORKS
-from benchmarks.frontier.plan import ARMS, Plan
-from benchmarks.frontier.policies import policy_of
+from benchmarks.frontier.objectives import CrossEntropy, Objective, objective_of
+from benchmarks.frontier.plan import ARMS, SHARES, Plan
+from benchmarks.frontier.policies import SIGNALS, Signal, policy_of
 from prunedata import Pruner, Schedule
 
 __all__ = ["Epoch", "Settings", "fit", "orders", "train", "watched"]
@@ -95,8 +96,10 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
             left_out = ~epoch.keep if epoch.pruned else None
             yield list(epoch.batches(settings.batch_size))
 
-    observe = None if pruner is None else pruner.observe
-    for visits in fit(network, task.train, batches(), plan.epochs, settings, arm.smoothing, observe):
+    aim = objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, SHARES[plan.kind], plan.start)
+    decayed = replace(settings, weight_decay=settings.weight_decay * arm.decay)
+    observe, signal = None if pruner is None else pruner.observe, SIGNALS[arm.signal]
+    for visits in fit(network, task.train, batches(), plan.epochs, decayed, aim, observe, signal):
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         yield Epoch(visits, _right(network, task.test), _right(network, task.held_out), wrong)
 
@@ -124,12 +127,13 @@ def fit(
     epochs: Iterable[Batches],
     length: int,
     settings: Settings,
-    smoothing: float = 0.0,
+    objective: Objective = CrossEntropy(),  # noqa: B008, it is frozen
     observe: Callable[[NDArray[Any], NDArray[Any]], None] | None = None,
+    signal: Signal = SIGNALS["loss"],
 ) -> Iterator[int]:
     """Train a network on the batches of each of ``length`` epochs, and yield the visits of each when it is done.
 
-    ``observe``, if given, gets each batch's ids and losses.
+    ``observe``, if given, gets each batch's ids and signals, which are losses if nothing else is said.
     """
     step = torch.optim.SGD(
         network.parameters(), settings.rate, settings.momentum, 0, settings.weight_decay, nesterov=True, fused=True
@@ -139,19 +143,15 @@ def fit(
         for at, ids in enumerate(batches):
             progress = (number + at / len(batches)) / length
             step.param_groups[0]["lr"] = settings.rate * (1 + math.cos(math.pi * progress)) / 2
-            losses = _step(network, step, part, torch.from_numpy(ids), smoothing)
+            which = torch.from_numpy(ids)
+            scores, labels = network(part.features[which]), part.labels[which]
+            losses = F.cross_entropy(scores, labels, reduction="none")
+            step.zero_grad()
+            objective(losses, scores, labels, which, number).backward()
+            step.step()
             if observe is not None:
-                observe(ids, losses.numpy())
+                observe(ids, signal(losses.detach(), scores.detach(), labels).numpy())
         yield sum(map(len, batches))
-
-
-def _step(network: nn.Module, step: torch.optim.Optimizer, part: Part, ids: Tensor, smoothing: float) -> Tensor:
-    """Train on one batch and return its losses, shape (n,), detached."""
-    losses = F.cross_entropy(network(part.features[ids]), part.labels[ids], reduction="none", label_smoothing=smoothing)
-    step.zero_grad()
-    losses.mean().backward()
-    step.step()
-    return losses.detach()
 
 
 def _pruner(plan: Plan, task: HeadTask, batch_size: int) -> Pruner:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.common.data import Data, ImageSet, digits, folder, with_wrong_labels
-from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
 from benchmarks.study.training_step import Images, Trainer
 
 __all__ = ["SEED", "StudyData", "study_data"]
@@ -31,13 +31,17 @@ class StudyData:
     wrong: NDArray[np.bool_]
 
 
-def study_data(recipe: Recipe, path: Path | None) -> StudyData:
-    """Return the data of a recipe, from a folder of parquet files or, with None, scikit-learn's digits."""
+def study_data(recipe: Recipe, path: Path | None, people: Path | None = None) -> StudyData:
+    """Return the data of a recipe, from a folder of parquet files or, with None, scikit-learn's digits.
+
+    ``people`` is the file of people's labels of CIFAR-10, in the order of its rows, if the recipe asks for them.
+    """
     data = _read(path)
     order = np.random.default_rng(SEED).permutation(len(data.train))
     mine = order[: recipe.samples]
     labels = data.train.labels.numpy()
-    noisy = _noisy(data, order, recipe.samples, recipe.noise)
+    kind = recipe.noise.kind
+    noisy = _said(people, kind, labels)[mine] if kind in PEOPLE else _noisy(data, order, recipe.samples, recipe.noise)
     train = _part(data.train, mine, noisy)
     return StudyData(data.name, train, data.test, data.channels, data.classes, noisy != labels[mine])
 
@@ -58,6 +62,17 @@ def _noisy(data: Data, order: NDArray[np.int64], samples: int | None, noise: Lab
     if noise.kind == "random":
         return with_wrong_labels(labels, data.classes, noise.share)
     return _confused(data, order, samples, noise.share)
+
+
+def _said(people: Path | None, kind: str, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """People's labels of all images."""
+    if people is None:
+        raise ValueError(f"Expected --labels, the file of CIFAR-10N's labels, for {kind}. Got none.")
+    with np.load(people) as given:
+        said: NDArray[np.int64] = given[kind].astype(np.int64)
+    if said.shape != labels.shape:
+        raise ValueError(f"Expected people's labels of {len(labels)} images. Got {len(said)}: they are of CIFAR-10.")
+    return said
 
 
 def _confused(data: Data, order: NDArray[np.int64], samples: int | None, share: float) -> NDArray[np.int64]:

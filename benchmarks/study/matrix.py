@@ -3,6 +3,7 @@
 Stopped at any time, it goes on with the runs that have no result yet.
 
 python -m benchmarks.study.matrix --data FOLDER --infobatch CHECKOUT --jobs 2
+python -m benchmarks.study.matrix --data FOLDER --labels NPZ --parts 1
 python -m benchmarks.study.matrix --data FOLDER --infobatch CHECKOUT --jobs 2 --samples 50000 --epochs 60 --parts 2
 python -m benchmarks.study.matrix --jobs 2
 python -m benchmarks.study.matrix --jobs 2 --network wrn10 --widen 1 --parts 2
@@ -52,6 +53,12 @@ PARTS: tuple[Part, ...] = (
     (CLEAN, 0.25, ("tried more",)),
 )
 """Kinds of labels, savings, and the groups of arms that are run there; an arm names its groups itself."""
+PEOPLES: tuple[Part, ...] = (
+    (LabelNoise("worse"), 0.34, ("late",)),
+    (LabelNoise("aggre"), 0.14, ("paper",)),
+    (LabelNoise("worse"), 0.34, ("auto", "beside late")),
+)
+"""With people's labels of CIFAR-10, before all others."""
 DIGITS: tuple[Part, ...] = tuple(
     (noise, 0.3, ("digits", "digits wrong") if noise.share else ("digits",))
     for noise in (RANDOM40, CLEAN, RANDOM20, CONFUSABLE)
@@ -91,12 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         base = Recipe(given.network, samples=given.samples, epochs=given.epochs, widen=given.widen)
     given.results.mkdir(parents=True, exist_ok=True)
     tasks = []
-    for recipe in recipes(base, parts=(DIGITS if given.data is None else PARTS)[: given.parts]):
+    parts = DIGITS if given.data is None else PARTS if given.labels is None else (*PEOPLES, *PARTS)
+    for recipe in recipes(base, given.seeds, parts[: given.parts]):
         arrays = given.arrays and given.arrays / f"{recipe.name}.npz"
         checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt"
-        options = Options(
-            given.data, given.infobatch, given.device, 1, False, checkpoint, arrays, 10, TRACED if arrays else 0
-        )
+        where = (given.data, given.labels, given.infobatch, given.device)
+        options = Options(*where, 1, False, checkpoint, arrays, 10, TRACED if arrays else 0)
         tasks.append((recipe, options, given.results / f"{recipe.name}.json"))
     if given.infobatch is None:
         tasks = [task for task in tasks if not ARMS[task[0].arm].needs_infobatch]
@@ -118,6 +125,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="train-*.parquet and test-*.parquet; default: digits, half the epochs",
     )
+    add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels in the order of the rows of CIFAR-10")
+    add("--seeds", nargs="+", type=int, default=SEEDS, help="default: 0 1 2")
     add("--network", default="lenet", help="default: %(default)s")
     add("--widen", type=int, default=10, help="of wide residual networks; default: %(default)s")
     add("--samples", type=int, default=10_000, help="a fixed part of the images; default: %(default)s")

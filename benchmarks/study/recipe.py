@@ -8,27 +8,42 @@ from benchmarks.study.arm import share_to_prune
 from benchmarks.study.arms import ARMS
 from prunedata import Schedule
 
-__all__ = ["MILESTONES", "LabelNoise", "Recipe"]
+__all__ = ["MILESTONES", "PEOPLE", "LabelNoise", "Recipe"]
 
 MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
 """Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
 
 
+MADE = ("random", "confusable")
+PEOPLE = ("worse", "aggre")
+"""People's labels of CIFAR-10 (CIFAR-10N): the worst of three answers, and the majority of them."""
+
+
 @dataclass(frozen=True)
 class LabelNoise:
-    """How labels are made wrong: ``kind`` is none, random or confusable; ``share`` of them, 0 to 1."""
+    """How labels come to be wrong.
+
+    Parameters
+    ----------
+    kind : str
+        none, random, confusable, or people's labels: worse or aggre.
+    share : float
+        Of labels that are made wrong, 0 to 1. 0 for people's, who err as often as they do.
+    """
 
     kind: str = "none"
     share: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind not in ("none", "random", "confusable"):
-            raise ValueError(f"Expected noise none, random or confusable. Got {self.kind!r}.")
-        if not 0 <= self.share < 1 or (self.kind == "none") != (self.share == 0):
-            raise ValueError(f"Expected a share of wrong labels from 0 to 1, and 0 only for none. Got {self}.")
+        kinds = ("none", *MADE, *PEOPLE)
+        if self.kind not in kinds:
+            raise ValueError(f"Expected noise to be one of {', '.join(kinds)}. Got {self.kind!r}.")
+        if not 0 <= self.share < 1 or (self.kind in MADE) != (self.share > 0):
+            told = f"{self.share} of {self.kind}"
+            raise ValueError(f"Expected a share from 0 to 1, above 0 for labels that are made wrong alone. Got {told}.")
 
     def __str__(self) -> str:
-        return "clean" if self.kind == "none" else f"{self.kind}{100 * self.share:g}"
+        return "clean" if self.kind == "none" else f"{self.kind}{100 * self.share:g}" if self.share else self.kind
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
 
 __all__ = ["RESULTS", "RunName", "kind_of_labels", "parse", "read_results", "recipe_of"]
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAME = re.compile(
-    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?-(?P<noise>clean|(?:random|confusable)[\d.]+)"
+    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"
     r"-(?P<arm>[a-z][a-z-]*?)(?:-(?P<saving>[\d.]+))?-seed(?P<seed>\d+)"
 )
 
@@ -57,6 +57,8 @@ def parse(name: str) -> RunName:
 
 def kind_of_labels(noise: str) -> str:
     """Say what ``random20`` and the like mean."""
+    if noise in PEOPLE:
+        return f"people's labels, the {'worst' if noise == 'worse' else 'majority'} of three answers"
     found = re.fullmatch(r"(random|confusable)([\d.]+)", noise)
     if found is None:
         return f"{noise} labels"

@@ -22,7 +22,7 @@ from benchmarks.study.arm import Chooser, PlannedEpoch, Task
 from benchmarks.study.arms import ARMS
 from benchmarks.study.data import StudyData, study_data
 from benchmarks.study.facts import LAST, facts_of, hardware, save_arrays
-from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
 from benchmarks.study.results import RESULTS
 from benchmarks.study.trace import Trace
 from benchmarks.study.training_step import Images, Trainer
@@ -35,6 +35,8 @@ class Options:
     """How to run, which must not change what comes of it but for rounding."""
 
     data: Path | None = None
+    people: Path | None = None
+    """People's labels, for a recipe that asks for them."""
     infobatch: Path | None = None
     device: str = "cpu"
     threads: int = 1
@@ -53,7 +55,7 @@ def train(
     """Train one recipe from its checkpoint, if there is one, to its end; return the facts."""
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    data = study_data(recipe, options.data)
+    data = study_data(recipe, options.data, options.people)
     chooser = chooser_of(recipe, data, options.infobatch)
     trainer = Trainer(recipe, data.channels, data.classes, device, options.compiled)
     shown, test = Images(data.train, device), Images(data.test, device)
@@ -142,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipe = _recipe(given)
         out = given.results / f"{recipe.name}.json"
         checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt" if given.checkpoint else None
-        where = (given.data, given.infobatch, given.device, given.threads, given.compile, checkpoint)
+        where = (given.data, given.labels, given.infobatch, given.device, given.threads, given.compile, checkpoint)
         options = Options(*where, given.arrays, given.every, given.trace)
         with tqdm(total=recipe.trained_epochs, desc=recipe.name, unit=" epochs") as bar:
             facts = train(recipe, options, lambda _: bar.update())
@@ -159,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _recipe(given: argparse.Namespace) -> Recipe:
     saving = given.saving
-    noise = LabelNoise(given.noise_kind if given.noise else "none", given.noise)
+    noise = LabelNoise(given.noise_kind if given.noise or given.noise_kind in PEOPLE else "none", given.noise)
     common = {
         "network": given.network, "arm": given.policy, "seed": given.seed, "noise": noise, "samples": given.samples,
         "epochs": given.epochs, "batch_size": given.batch_size, "learning_rate": given.learning_rate,
@@ -175,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.study.train", description="One run of the study.")
     add = parser.add_argument
     add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels, for --noise-kind worse and aggre")
     add("--network", default="lenet", help="default: %(default)s")
     add("--widen", type=int, default=10, help="of wide residual networks; default: %(default)s")
     add("--policy", default="regular", choices=ARMS, help="how samples are chosen; default: %(default)s")
@@ -182,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     amount.add_argument("--saving", type=float, default=0.0, help="share of the sample visits to save")
     amount.add_argument("--prune", type=float, help="share of the samples that a pruned epoch leaves out")
     add("--noise", type=float, default=0.0, metavar="SHARE", help="share of the labels made wrong")
-    add("--noise-kind", default="random", choices=("random", "confusable"), help="default: %(default)s")
+    add("--noise-kind", default="random", choices=("random", "confusable", *PEOPLE), help="default: %(default)s")
     add("--samples", type=int, help="a fixed part of the images; default: all")
     add("--epochs", type=int, default=200, help="default: %(default)s")
     add("--batch-size", type=int, default=128, help="default: %(default)s")

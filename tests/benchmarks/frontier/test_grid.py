@@ -16,8 +16,9 @@ from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
 from benchmarks.frontier.grid import measure, plans, run
 from benchmarks.frontier.networks import Convolutions, Layers
+from benchmarks.frontier.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
-from benchmarks.frontier.policies import BoundedLoss, policy_of
+from benchmarks.frontier.policies import SIGNALS, Averaged, policy_of
 from benchmarks.frontier.train import Settings, train
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
@@ -28,23 +29,67 @@ SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 30)), min_size=1, max_size=12), max_size=6),
-    st.sampled_from([0.0, 0.5, 0.8]),
+    st.sampled_from([0.0, 0.5, 0.8, None]),
+    st.booleans(),
 )
-def test_the_bounded_average_is_that_of_a_plain_loop(blocks, decay):
-    policy = BoundedLoss(decay)
-    arrays, expected = policy.arrays(6), np.zeros(6)
+def test_an_average_is_that_of_a_plain_loop(blocks, decay, bounded):
+    policy = Averaged(decay, bounded)
+    arrays, expected, seen = policy.arrays(6), np.zeros(6), np.zeros(6)
     for block in blocks:
         ids, losses = np.array([at for at, _ in block]), np.array([loss for _, loss in block])
         policy.update(arrays, ids, losses, np.full(len(ids), losses.mean()))
         for at, loss in block:
-            expected[at] = decay * expected[at] + (1 - decay) * (1 - np.exp(-loss))
-    np.testing.assert_allclose(arrays["doubt"], expected, atol=1e-6)
-    assert arrays["doubt"].dtype == np.float32
+            seen[at] += 1
+            old = 1 - 1 / seen[at] if decay is None else decay
+            expected[at] = old * expected[at] + (1 - old) * (1 - np.exp(-loss) if bounded else loss)
+    np.testing.assert_allclose(arrays["average"], expected, rtol=1e-5, atol=1e-6)
+    assert arrays["average"].dtype == np.float32
+
+
+# -- what it goes by, and what a step makes small
+
+
+def test_margins_are_those_of_a_plain_loop():
+    scores, labels = torch.randn(20, 5), torch.randint(5, (20,))
+    for name, of in (("margin", scores), ("bounded-margin", scores.softmax(1))):
+        wanted = [max(float(row[at]) for at in range(5) if at != label) - float(row[label])
+                  for row, label in zip(of, labels, strict=True)]  # fmt: skip
+        np.testing.assert_allclose(SIGNALS[name](torch.zeros(20), scores, labels).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_small_losses_alone_count_once_it_has_begun():
+    losses, aim = torch.tensor([4.0, 1, 3, 2, 0]), SmallLosses(0.4, start=2)
+    assert [float(aim(losses, losses, losses, losses, epoch)) for epoch in (0, 1, 2, 3)] == [2, 2, 1, 1]
+
+
+def test_early_learning_is_that_of_its_paper_and_keeps_what_it_has():
+    aim, ids, labels = EarlyLearning(4, 3), torch.tensor([2, 0]), torch.tensor([1, 2])
+    kept = torch.zeros(4, 3)
+    for _ in range(3):
+        scores = torch.randn(2, 3, requires_grad=True)
+        losses = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+        likely = scores.softmax(1)
+        kept[ids] = 0.7 * kept[ids] + 0.3 * likely.detach()
+        wanted = losses.mean() + 3 * torch.log(1 - (kept[ids] * likely).sum(1)).mean()
+        found = aim(losses, scores, labels, ids, 0)
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+        assert torch.autograd.grad(found, scores)[0].abs().sum() > 0
+    torch.testing.assert_close(aim.targets, kept, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("arm", ["regular-elr", "bounded-elr", "small-loss", "regular-decay", "regular-smoothing",
+                                 "margin", "bounded-margin", "bounded-mean"])  # fmt: skip
+def test_every_arm_trains_in_its_own_way(task, arm):
+    ends = [[epoch.accuracy for epoch in train(Plan("random40", one, 8), task, SETTINGS)] for one in (arm, "regular")]
+    assert ends[0] != ends[1]
+    assert ends[0][-1] > 30
 
 
 def test_bad_values_are_explained():
     with pytest.raises(ValueError, match="Expected decay"):
-        BoundedLoss(1.0)
+        Averaged(1.0)
+    with pytest.raises(ValueError, match="Expected one of the objectives"):
+        objective_of("best", 0, 1, 2, 0, 1)
     with pytest.raises(ValueError, match="Expected one of the policies"):
         policy_of("best", np.zeros(3, bool))
     with pytest.raises(ValueError, match="Expected one of the arms"):

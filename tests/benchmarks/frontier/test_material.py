@@ -1,6 +1,7 @@
 """What the frontier is trained on: fixed features of images, and labels of every kind."""
 
 import gzip
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.labels import noisy_labels
 from benchmarks.frontier.data.letters import letters
 from benchmarks.frontier.data.material import Material, Part, load
+from benchmarks.frontier.data.pretrained import PretrainedFeatures
 
 
 def images(samples, seed=0):
@@ -46,6 +48,23 @@ def test_features_know_where_in_the_image_something_is_but_neither_brightness_no
     features, changed, same = PatchFeatures(8)(some, (moved, brighter))
     torch.testing.assert_close(same, features, atol=0.1, rtol=0)
     assert (changed - features).abs().mean() > 0.1
+
+
+@pytest.mark.slow
+def test_a_pretrained_network_s_features_are_equal_for_equal_images_and_scaled(monkeypatch):
+    pytest.importorskip("efficientnet_lite_pytorch")
+    some, of = images(12), PretrainedFeatures(side=64, blocks=(2, 10))
+    features, first = of(some, (some[:3],))
+    assert features.shape == (12, 24 + 112)
+    torch.testing.assert_close(features.mean(0), torch.zeros(136), atol=1e-4, rtol=0)
+    torch.testing.assert_close(features.std(0), torch.ones(136), atol=1e-3, rtol=0)
+    torch.testing.assert_close(first, features[:3], atol=0.1, rtol=0)
+    assert torch.equal(of(some)[0], features)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(ValueError, match=r"Expected the pretrained network\. Got none: pip install"):
+        of(some)
+    with pytest.raises(ValueError, match="at least 32 pixels"):
+        PretrainedFeatures(side=8)
 
 
 def test_a_task_knows_which_labels_are_wrong_and_keeps_the_held_out_ones_apart():

@@ -13,7 +13,8 @@ NOISE = LabelNoise("random", 0.2)
 
 @given(
     arm=st.sampled_from([*ARMS]), network=st.sampled_from(["lenet", "wrn10", "resnet50"]), seed=st.integers(0, 99),
-    noise=st.sampled_from([LabelNoise(), NOISE, LabelNoise("confusable", 0.14)]), augment=st.booleans(),
+    noise=st.sampled_from([LabelNoise(), NOISE, LabelNoise("confusable", 0.14), LabelNoise("worse")]),
+    augment=st.booleans(),
     samples=st.sampled_from([None, 500]), saving=st.sampled_from([0.14, 0.125, 0.4]),
 )  # fmt: skip
 def test_the_name_of_a_run_is_read_as_it_was_made(arm, network, seed, noise, augment, samples, saving):
@@ -35,4 +36,6 @@ def test_every_recorded_run_has_a_name_that_can_be_read():
 def test_kinds_of_labels_are_said_in_words():
     assert kind_of_labels("random20") == "20% of the labels wrong at random"
     assert kind_of_labels("confusable14") == "14% of the labels wrong, confusable"
+    assert kind_of_labels("worse") == "people's labels, the worst of three answers"
+    assert kind_of_labels("aggre") == "people's labels, the majority of three answers"
     assert kind_of_labels("clean") == "clean labels"

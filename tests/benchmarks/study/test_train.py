@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
+from benchmarks.common.data import digits
 from benchmarks.study import matrix
 from benchmarks.study import train as command
 from benchmarks.study.arms import ARMS
-from benchmarks.study.data import study_data
+from benchmarks.study.data import SEED, study_data
 from benchmarks.study.recipe import LabelNoise, Recipe
 from benchmarks.study.train import Options, chooser_of, train
 
@@ -101,6 +102,21 @@ def test_as_many_labels_are_wrong_as_asked(kind):
     assert data.wrong.sum() == round(share * 300)
     assert np.array_equal(data.train.labels.numpy() != clean.train.labels.numpy(), data.wrong)
     assert np.array_equal(study_data(recipe, None).train.labels, data.train.labels)
+
+
+def test_people_s_labels_are_those_of_the_same_images(tmp_path):
+    recipe, clean = replace(SMALL, noise=LabelNoise("worse")), study_data(SMALL, None)
+    said = (digits().train.labels.numpy() + np.arange(1437) % 3) % 10
+    np.savez(tmp_path / "labels.npz", worse=said.astype(np.uint8), aggre=said[:9])
+    data = study_data(recipe, None, tmp_path / "labels.npz")
+    assert data.train.images.equal(clean.train.images)
+    order = np.random.default_rng(SEED).permutation(1437)[: SMALL.samples]
+    assert np.array_equal(data.train.labels.numpy(), said[order])
+    assert np.array_equal(data.wrong, data.train.labels.numpy() != clean.train.labels.numpy())
+    with pytest.raises(ValueError, match="Expected --labels"):
+        study_data(recipe, None)
+    with pytest.raises(ValueError, match=r"Expected people's labels of 1437 images\. Got 9"):
+        study_data(replace(recipe, noise=LabelNoise("aggre")), None, tmp_path / "labels.npz")
 
 
 @pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")  # six epochs are too few for advice
