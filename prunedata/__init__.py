@@ -27,6 +27,7 @@ from prunedata.errors import (
 from prunedata.findings.advice import Advice, advise
 from prunedata.plan.cost import CostModel
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.bounded_loss import BoundedLoss
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.easy_pruning import EasyPruning
 from prunedata.policies.loss_ranked import LossRanked
@@ -47,6 +48,7 @@ except _NotInstalled:  # run from a source tree that was not installed
 __all__ = [
     "Adapter",
     "Advice",
+    "BoundedLoss",
     "CostModel",
     "DamagedStore",
     "Deal",

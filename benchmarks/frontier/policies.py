@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prunedata import Known, Policy, Random, RunningLoss
+from prunedata import BoundedLoss, Known, Policy, Random, RunningLoss
 
 __all__ = ["SIGNALS", "Averaged", "Signal", "policy_of"]
 
@@ -98,7 +98,7 @@ def policy_of(name: str, wrong: NDArray[np.bool_]) -> Policy:
         "random": Random(),
         "running-loss": RunningLoss(),
         "averaged": Averaged(bounded=False),
-        "bounded": Averaged(),
+        "bounded": BoundedLoss(),
         "bounded-mean": Averaged(decay=None),
         "known-wrong": KnownWrong(),
     }

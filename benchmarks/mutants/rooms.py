@@ -59,11 +59,11 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             [
                 f"prunedata/policies/{name}.py"
                 for name in (
-                    "dropping_count", "easy_pruning", "high", "last_loss", "loss_ranked", "random", "ranks",
-                    "running_loss",
+                    "bounded_loss", "dropping_count", "easy_pruning", "high", "last_loss", "loss_ranked",
+                    "moving_average", "random", "ranks", "running_loss",
                 )
             ],
-            [f"tests/policies/test_{name}.py" for name in ("small_rules", "running_loss", "policy")],
+            [f"tests/policies/test_{name}.py" for name in ("small_rules", "moving_average", "policy")],
             ["tests/policies", "tests/run/counting/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],

@@ -23,6 +23,8 @@ LABELS = {
     "random40": "40 % wrong at random",
     "random20": "20 % wrong at random",
     "clean": "clean",
+    "worse": "people's, the worst of three answers, 41 % wrong",
+    "aggre": "people's, the majority of three answers, 9 % wrong",
     "confusable20": "20 % a weak model's errors",
 }
 SUMMARY = {

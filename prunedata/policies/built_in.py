@@ -5,6 +5,7 @@ from typing import Any
 
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
+from prunedata.policies.bounded_loss import BoundedLoss
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.easy_pruning import EasyPruning
 from prunedata.policies.loss_ranked import LossRanked
@@ -15,7 +16,7 @@ from prunedata.policies.running_loss import RunningLoss
 __all__ = ["BUILT_IN", "from_description"]
 
 BUILT_IN: dict[str, type[Policy]] = {
-    kind.__name__: kind for kind in (DroppingCount, EasyPruning, LossRanked, Random, RunningLoss)
+    kind.__name__: kind for kind in (BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RunningLoss)
 }
 
 

@@ -5,11 +5,14 @@ import json
 import pytest
 
 import prunedata
-from prunedata import DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
+from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
 from prunedata.policies.built_in import BUILT_IN, from_description
 from prunedata.policies.protocol import describe
 
-POLICIES = [DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), Random(), RunningLoss(0.5)]
+POLICIES = [
+    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), Random(),
+    RunningLoss(0.5),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)

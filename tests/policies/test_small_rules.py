@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
+from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
 from prunedata.policies.high import High
 from prunedata.policies.last_loss import LARGEST
 from prunedata.policies.protocol import Known, describe
@@ -30,6 +30,7 @@ def known(*, hits=(), visits=(), counts=(), num_pruned=0, **arrays):
         (EasyPruning, "tolerance", np.int64(2), 2.0),
         (LossRanked, "ratio", np.float64(0.25), 0.25),
         (RunningLoss, "decay", np.float32(0.5), 0.5),
+        (BoundedLoss, "decay", np.float32(0.5), 0.5),
     ],
 )
 def test_numpy_numbers_become_plain_ones(kind, name, number, plain):
@@ -45,12 +46,15 @@ def test_a_negative_tolerance_is_refused_by_its_name(kind):
         kind(tolerance=-1)
 
 
-@pytest.mark.parametrize("policy", [DroppingCount(), EasyPruning(), LossRanked(), RunningLoss()], ids=repr)
+BY_LOSSES = [EasyPruning(), LossRanked(), RunningLoss(), BoundedLoss()]
+
+
+@pytest.mark.parametrize("policy", [DroppingCount(), *BY_LOSSES], ids=repr)
 def test_those_that_go_by_losses_ask_for_them_and_tolerate_none_above_the_mean(policy):
     assert (policy.needs_losses, policy.tolerance) == (True, 0.0)
 
 
-@pytest.mark.parametrize("policy", [EasyPruning(), LossRanked(), RunningLoss()], ids=repr)
+@pytest.mark.parametrize("policy", BY_LOSSES, ids=repr)
 def test_their_arrays_take_4_bytes_for_each_sample(policy):
     (array,) = policy.arrays(5).values()
     assert (array.dtype, array.shape) == (np.float32, (5,))

@@ -5,28 +5,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
+from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
+from prunedata.policies.built_in import BUILT_IN
 from prunedata.testing import BrokenPolicy, check_policy
 from tests.common.strategies import SEEDS
 from tests.testing.wrong_policies import WRONG, RightPolicy
 
 TOLERANCES = st.floats(0, 10)
-BUILT_IN = st.one_of(
+ANY = st.one_of(
     st.builds(DroppingCount, TOLERANCES, st.sampled_from(["window", "run"])),
     st.just(Random()),
     st.builds(RunningLoss, st.floats(0, 1, exclude_max=True)),
+    st.builds(BoundedLoss, st.floats(0, 1, exclude_max=True)),
     st.builds(LossRanked, st.floats(0, 1, exclude_min=True, exclude_max=True)),
     st.builds(EasyPruning, st.sampled_from(["loss", "window", "run"]), TOLERANCES),
 )
 
 
 @settings(max_examples=40)
-@given(BUILT_IN, SEEDS)
+@given(ANY, SEEDS)
 def test_every_policy_of_ours_keeps_its_promises(policy, seed):
     check_policy(policy, samples=20, seed=seed)
 
 
-@pytest.mark.parametrize("policy", [DroppingCount(), Random(), RunningLoss(), LossRanked(), EasyPruning()])
+@pytest.mark.parametrize("policy", [kind() for kind in BUILT_IN.values()], ids=list(BUILT_IN))
 def test_each_one_keeps_them_at_its_defaults(policy):
     check_policy(policy)
 

@@ -6,7 +6,7 @@ from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import best_rival, text_of, tops_apart
-from benchmarks.frontier.plan import KINDS, USUAL
+from benchmarks.frontier.plan import ARMS, KINDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "summary"]
@@ -22,19 +22,28 @@ def summary(results: Mapping[str, Sequence[Facts]]) -> str:
         found = curves(of)
         rows += [_row(name, kind, found[kind]) for kind in KINDS if "regular" in found.get(kind, {})]
     columns = [
-        "subject", "labels", "seeds", f"regular, {USUAL} epochs", "regular, best length", "best rival",
-        *(f"`{rule}` over it" for rule in RULES), "knowing the wrong labels",
+        "subject", "labels", "seeds", f"regular, {USUAL} epochs", "regular, best length",
+        *(f"`{rule}` over it" for rule in RULES), "knowing the wrong labels", "best that prunes nothing, or at random",
+        "best that prunes by losses",
     ]  # fmt: skip
     subjects = "; ".join(f"`{name}` is {SUBJECTS[name].title}" for name in results)
     return f"{markdown(columns, rows)}\n\n{subjects}.\n"
 
 
 def _row(name: str, kind: str, arms: Mapping[str, Curve]) -> list[str]:
-    regular, rival = arms["regular"], best_rival(arms)
-    usual, top = regular.mean[regular.epochs.index(USUAL)], arms[rival].top
+    regular = arms["regular"]
+    usual = regular.mean[regular.epochs.index(USUAL)]
+    whole = [arm for arm in arms if len(arms[arm].seeds) == len(regular.seeds)]
+    rules = [arm for arm in whole if arm in ARMS and ARMS[arm].policy not in ("", "random", "known-wrong")]
     return [
         f"`{name}`", f"`{kind}`", str(min(len(arms[arm].seeds) for arm in arms if arm in ("regular", *RULES))),
         f"{usual:.1f}", f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}",
-        f"{arms[rival].mean[top]:.1f}, `{rival}`",
-        *(text_of(tops_apart(arms, rule, rival)) for rule in RULES), text_of(tops_apart(arms, "known-wrong", rival)),
+        *(text_of(tops_apart(arms, arm, "regular")) for arm in (*RULES, "known-wrong")),
+        _named(arms, best_rival({arm: arms[arm] for arm in whole})),
+        _named(arms, max(rules, key=lambda arm: arms[arm].mean.max())) if rules else "",
     ]  # fmt: skip
+
+
+def _named(arms: Mapping[str, Curve], arm: str) -> str:
+    """An arm, and how far its highest point lies above regular training's."""
+    return "`regular`" if arm == "regular" else f"`{arm}` {text_of(tops_apart(arms, arm, 'regular'))}"

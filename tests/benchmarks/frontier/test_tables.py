@@ -171,7 +171,8 @@ def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tm
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     assert [line[0] for line in lines[2:4]] == ["`head`", "`mlp-fashion`"]
     assert lines[2][1:] == [
-        "`random40`", "2", "53.5", "60.5 at 7", "60.5, `regular`", "", "+2.2 (+2.0 to +2.5)", "+6.0 (+6.0 to +6.0)"
+        "`random40`", "2", "53.5", "60.5 at 7", "", "+2.2 (+2.0 to +2.5)", "+6.0 (+6.0 to +6.0)", "`regular`",
+        "`bounded` +2.2 (+2.0 to +2.5)",
     ]  # fmt: skip
     assert program.main(["summary", "--results", str(tmp_path), "--subject", "mlp-fashion"]) == 0
     assert "`head`" not in capsys.readouterr().out

@@ -1,11 +1,11 @@
-"""RunningLoss: the average of each sample's excess over its batch, against a plain loop."""
+"""RunningLoss and BoundedLoss: averages of what each sample's losses say, against a plain loop."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import BoundedLoss, DroppingCount, PrunedataError, Pruner, RunningLoss, Schedule
 from prunedata.policies.protocol import Known
 from prunedata.run.counts import Tally
 from prunedata.run.sample_arrays import SampleArrays
@@ -13,18 +13,26 @@ from prunedata.run.sample_arrays import SampleArrays
 FLOATS = st.floats(-1e300, 1e300)
 
 
-@given(st.floats(0, 0.99), st.lists(st.tuples(st.integers(0, 5), FLOATS, FLOATS), max_size=40), st.data())
-def test_it_is_a_plain_loop_wherever_blocks_are_cut(decay, visits, data):
-    policy = RunningLoss(decay)
+def excess(loss, mean):
     largest = float(np.finfo(np.float32).max)
 
     def clip(value):
         return min(max(value, -largest), largest)
 
+    return clip(clip(loss) - clip(mean))
+
+
+def doubt(loss, mean):
+    return -float(np.expm1(-max(loss, 0.0)))
+
+
+@pytest.mark.parametrize(("kind", "said"), [(RunningLoss, excess), (BoundedLoss, doubt)])
+@given(st.floats(0, 0.99), st.lists(st.tuples(st.integers(0, 5), FLOATS, FLOATS), max_size=40), st.data())
+def test_it_is_a_plain_loop_wherever_blocks_are_cut(kind, said, decay, visits, data):
+    policy = kind(decay)
     wanted = [np.float32(0)] * 6
     for sample, loss, mean in visits:
-        excess = clip(clip(loss) - clip(mean))
-        wanted[sample] = np.float32(decay * float(wanted[sample]) + (1 - decay) * excess)
+        wanted[sample] = np.float32(decay * float(wanted[sample]) + (1 - decay) * said(loss, mean))
     kept = SampleArrays(6, [policy])
     kept.begin()
     tally = Tally(6)
@@ -35,7 +43,7 @@ def test_it_is_a_plain_loop_wherever_blocks_are_cut(decay, visits, data):
         losses, means = (np.array([visit[at] for visit in block], dtype=np.float64) for at in (1, 2))
         tally.add(ids, np.zeros(ids.size, np.bool_))
         kept.add(ids, losses, np.ones(ids.size, np.intp), means, tally.visits)
-    assert kept.open["excess"].tolist() == wanted
+    assert kept.open[policy.array].tolist() == wanted
 
 
 def test_each_loss_is_held_against_the_mean_of_its_own_batch():
@@ -45,6 +53,15 @@ def test_each_loss_is_held_against_the_mean_of_its_own_batch():
     run.observe(np.array([2, 3]), np.array([10.0, 12.0]))
     run.end_epoch()
     assert run.arrays["excess"].tolist() == [-0.5, 0.5, -1.0, 1.0]
+    assert run.begin_epoch().keep.tolist() == [True, True, True, False]
+
+
+def test_no_loss_counts_for_more_than_one_and_a_label_s_probability_is_what_counts():
+    run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=1, policy=BoundedLoss(decay=0.5))
+    run.begin_epoch()
+    run.observe(np.array([0, 1, 2, 3]), -np.log(np.array([1.0, 0.5, 0.25, 1e-30])))
+    run.end_epoch()
+    np.testing.assert_allclose(run.arrays["doubt"], [0, 0.25, 0.375, 0.5])
     assert run.begin_epoch().keep.tolist() == [True, True, True, False]
 
 
@@ -61,11 +78,13 @@ def test_scores_are_the_averages():
     assert RunningLoss().scores(known) is excess
 
 
+@pytest.mark.parametrize("kind", [RunningLoss, BoundedLoss])
 @pytest.mark.parametrize("decay", [-0.1, 1, 1.5, float("nan"), "0.5", None])
-def test_a_decay_that_makes_no_sense_is_refused(decay):
+def test_a_decay_that_makes_no_sense_is_refused(kind, decay):
     with pytest.raises(PrunedataError, match="decay"):
-        RunningLoss(decay)
+        kind(decay)
 
 
 def test_policies_differ_by_their_decay():
     assert RunningLoss(0.5) != RunningLoss() == RunningLoss(0.8) != DroppingCount()
+    assert BoundedLoss(0.8) != RunningLoss(0.8)
