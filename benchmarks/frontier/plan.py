@@ -63,7 +63,7 @@ ARMS = {
     "regular": HeadArm("all samples in every epoch"),
     "random": HeadArm("samples left out at random", "random"),
     "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
-    "bounded": HeadArm("the average of 1 - exp(-loss)", "bounded"),
+    "bounded": HeadArm("`BoundedLoss`: the average of 1 - exp(-loss)", "bounded"),
     "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
     "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),
     "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),

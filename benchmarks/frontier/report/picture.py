@@ -17,15 +17,17 @@ __all__ = ["draw"]
 
 LOOKS = {
     "known-wrong": ("#999999", "*", "the wrong labels known"),
-    "bounded": ("#0072b2", "v", "pruned by the average of 1 - exp(-loss)"),
+    "bounded": ("#0072b2", "v", "pruned by BoundedLoss"),
     "running-loss": ("#009e73", "p", "pruned by RunningLoss"),
     "random": ("#d55e00", "D", "pruned at random"),
     "regular": ("#404040", "o", "regular training"),
 }
 """Colour and marker of each arm that is drawn, and what the picture calls it: Okabe and Ito's, with any colour vision.
 
-One with dropout is drawn beside its own, dashed.
+One with dropout or a robust loss is drawn beside its own, as :data:`BESIDE` says.
 """
+BESIDE = {"-dropout": ("--", "the same with dropout"), "-elr": (":", "the same with early-learning regularisation")}
+"""Ends of arms' names: the line, and what the picture calls it."""
 TICKS = (3, 5, 10, 20, 45)
 LEAST_ROOM = 4.0
 """Points of accuracy that a panel shows at least, around the highest points of its arms."""
@@ -53,9 +55,10 @@ def draw(path: Path, results: Sequence[Facts]) -> Path:
     shown = [arm for arm in LOOKS if any(arm in arms for arms in found.values())]
     keys = [Line2D([], [], color=LOOKS[arm][0], marker=LOOKS[arm][1]) for arm in shown]
     names = [LOOKS[arm][2] for arm in shown]
-    if any(f"{arm}-dropout" in arms for arms in found.values() for arm in shown):
-        keys.append(Line2D([], [], color="#404040", linestyle="--"))
-        names.append("the same with dropout")
+    for end, (line, name) in BESIDE.items():
+        if any(f"{arm}{end}" in arms for arms in found.values() for arm in shown):
+            keys.append(Line2D([], [], color="#404040", linestyle=line))
+            names.append(name)
     figure.legend(keys, names, loc="outside lower center", ncols=min(3, columns + 1), frameon=False, fontsize=9)
     return save(figure, path)
 
@@ -63,11 +66,13 @@ def draw(path: Path, results: Sequence[Facts]) -> Path:
 def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
     for arm in [arm for arm in LOOKS if arm in arms]:
         tone, shape, _ = LOOKS[arm]
-        curve, dropout = arms[arm], arms.get(f"{arm}-dropout")
+        curve = arms[arm]
         axes.fill_between(curve.visits, curve.accuracy.min(0), curve.accuracy.max(0), color=tone, alpha=0.2, lw=0)
         axes.plot(curve.visits, curve.mean, color=tone, marker=shape, markersize=4, linewidth=1.4)
-        if dropout is not None:
-            axes.plot(dropout.visits, dropout.mean, color=tone, linestyle="--", linewidth=1.2)
+        for end, (line, _) in BESIDE.items():
+            if f"{arm}{end}" in arms:
+                other = arms[f"{arm}{end}"]
+                axes.plot(other.visits, other.mean, color=tone, linestyle=line, linewidth=1.2)
     axes.set(xscale="log", ylim=_limits(arms))
     axes.set_xticks(TICKS, map(str, TICKS))
     axes.xaxis.set_minor_locator(NullLocator())
