@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prunedata import BoundedLoss, Known, Policy, Random, RunningLoss
+from prunedata.policies.moving_average import MovingAverage
+from prunedata.types import Array, Ids, Losses
 
-__all__ = ["SIGNALS", "Averaged", "Signal", "policy_of"]
+__all__ = ["SIGNALS", "Averaged", "BoundedMean", "Signal", "policy_of"]
 
-Array = NDArray[Any]
 Signal = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Called with a batch's losses, shape (n,), scores, shape (n, classes), and labels; returns what a policy goes by."""
 
@@ -33,51 +34,36 @@ SIGNALS: dict[str, Signal] = {
 
 
 @dataclass(frozen=True)
-class Averaged:
-    """Prune the samples with the highest average of what was observed of them.
+class Averaged(MovingAverage):
+    """Prune the samples with the highest moving average of what they were observed with."""
 
-    It is not measured against the batch's mean: that of losses falls for all that are still trained on, and stays for
-    those that are not.
+    array: ClassVar[str] = "average"
 
-    Parameters
-    ----------
-    decay : float or None
-        Weight of all earlier visits beside the newest one; at least 0 and below 1. None: all visits weigh the same.
-    bounded : bool
-        Average ``1 - exp(-loss)``, how little the network believes the label: of cross-entropies it is one less the
-        label's probability, so no loss counts for more than 1.
-    """
+    def said(self, losses: Losses, means: Losses) -> Losses:
+        """The signals themselves."""
+        return losses
 
-    decay: float | None = 0.8
-    bounded: bool = True
+
+@dataclass(frozen=True)
+class BoundedMean:
+    """As BoundedLoss, but all visits weigh the same, so that nothing is forgotten."""
+
     tolerance = 0.0
     needs_losses = True
 
-    def __post_init__(self) -> None:
-        if self.decay is not None and not 0 <= self.decay < 1:
-            raise ValueError(f"Expected decay to be at least 0 and below 1, or None. Got {self.decay}.")
-
     def arrays(self, samples: int) -> dict[str, Array]:
-        """``average``, float32, 0 before the first visit, and ``seen``, uint16, how many visits are in it."""
-        return {"average": np.zeros(samples, dtype=np.float32), "seen": np.zeros(samples, dtype=np.uint16)}
+        """``doubt``, float32, 0 before the first visit, and ``seen``, uint16, how many visits are in it."""
+        return {"doubt": np.zeros(samples, dtype=np.float32), "seen": np.zeros(samples, dtype=np.uint16)}
 
-    def update(
-        self, arrays: dict[str, Array], ids: NDArray[np.int64], losses: NDArray[np.float64], means: NDArray[np.float64]
-    ) -> None:
-        """Move each sample's average by each of its losses, in the order of observation."""
-        average, seen = arrays["average"], arrays["seen"]
-        now = -np.expm1(-np.maximum(losses, 0)) if self.bounded else losses
-        while ids.size:
-            _, first = np.unique(ids, return_index=True)  # a block may name a sample several times
-            which = ids[first]
-            seen[which] += 1
-            old = 1 - 1 / seen[which] if self.decay is None else self.decay
-            average[which] = old * average[which] + (1 - old) * now[first]
-            ids, now = np.delete(ids, first), np.delete(now, first)
+    def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
+        """Move each sample's mean by its loss."""
+        doubt, seen = arrays["doubt"], arrays["seen"]
+        seen[ids] += 1
+        doubt[ids] += (BoundedLoss().said(losses, means) - doubt[ids]) / seen[ids]
 
     def scores(self, known: Known) -> Array:
-        """The averages."""
-        return known.arrays["average"]
+        """The means."""
+        return known.arrays["doubt"]
 
 
 def policy_of(name: str, wrong: NDArray[np.bool_]) -> Policy:
@@ -97,9 +83,9 @@ def policy_of(name: str, wrong: NDArray[np.bool_]) -> Policy:
     policies: dict[str, Policy] = {
         "random": Random(),
         "running-loss": RunningLoss(),
-        "averaged": Averaged(bounded=False),
+        "averaged": Averaged(),
         "bounded": BoundedLoss(),
-        "bounded-mean": Averaged(decay=None),
+        "bounded-mean": BoundedMean(),
         "known-wrong": KnownWrong(),
     }
     if name not in policies:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -26,7 +27,10 @@ LOOKS = {
 
 One with dropout or a robust loss is drawn beside its own, as :data:`BESIDE` says.
 """
-BESIDE = {"-dropout": ("--", "the same with dropout"), "-elr": (":", "the same with early-learning regularisation")}
+BESIDE: dict[str, tuple[Literal["--", ":"], str]] = {
+    "-dropout": ("--", "the same with dropout"),
+    "-elr": (":", "the same with early-learning regularisation"),
+}
 """Ends of arms' names: the line, and what the picture calls it."""
 TICKS = (3, 5, 10, 20, 45)
 LEAST_ROOM = 4.0

@@ -18,32 +18,33 @@ from benchmarks.frontier.grid import measure, plans, run
 from benchmarks.frontier.networks import Convolutions, Layers
 from benchmarks.frontier.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
-from benchmarks.frontier.policies import SIGNALS, Averaged, policy_of
+from benchmarks.frontier.policies import SIGNALS, policy_of
 from benchmarks.frontier.train import Settings, train
+from prunedata import Known
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 
 
-# -- the policy that the library doesn't have
+# -- the policies that the library doesn't have
 
 
 @given(
-    st.lists(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 30)), min_size=1, max_size=12), max_size=6),
-    st.sampled_from([0.0, 0.5, 0.8, None]),
-    st.booleans(),
+    st.lists(st.dictionaries(st.integers(0, 5), st.floats(-5, 30), min_size=1), max_size=6),
+    st.sampled_from(["averaged", "bounded-mean"]),
 )
-def test_an_average_is_that_of_a_plain_loop(blocks, decay, bounded):
-    policy = Averaged(decay, bounded)
+def test_an_average_is_that_of_a_plain_loop(blocks, name):
+    policy = policy_of(name, np.zeros(6, bool))
     arrays, expected, seen = policy.arrays(6), np.zeros(6), np.zeros(6)
     for block in blocks:
-        ids, losses = np.array([at for at, _ in block]), np.array([loss for _, loss in block])
-        policy.update(arrays, ids, losses, np.full(len(ids), losses.mean()))
-        for at, loss in block:
+        ids, signals = np.array([*block]), np.array([*block.values()])
+        policy.update(arrays, ids, signals, np.full(len(ids), signals.mean()))
+        for at, signal in block.items():
             seen[at] += 1
-            old = 1 - 1 / seen[at] if decay is None else decay
-            expected[at] = old * expected[at] + (1 - old) * (1 - np.exp(-loss) if bounded else loss)
-    np.testing.assert_allclose(arrays["average"], expected, rtol=1e-5, atol=1e-6)
-    assert arrays["average"].dtype == np.float32
+            old = 0.8 if name == "averaged" else 1 - 1 / seen[at]
+            said = signal if name == "averaged" else 1 - np.exp(-max(signal, 0))
+            expected[at] = old * expected[at] + (1 - old) * said
+    scores = policy.scores(Known(*(np.zeros(6, np.uint8),) * 3, arrays=arrays, num_pruned=1))
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
 
 
 # -- what it goes by, and what a step makes small
@@ -86,8 +87,6 @@ def test_every_arm_trains_in_its_own_way(task, arm):
 
 
 def test_bad_values_are_explained():
-    with pytest.raises(ValueError, match="Expected decay"):
-        Averaged(1.0)
     with pytest.raises(ValueError, match="Expected one of the objectives"):
         objective_of("best", 0, 1, 2, 0, 1)
     with pytest.raises(ValueError, match="Expected one of the policies"):
