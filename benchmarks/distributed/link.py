@@ -1,10 +1,12 @@
-"""Two hosts in network namespaces, with a link of limited rate between them: what a command on Ray sends over it.
+"""Two hosts in network namespaces, with a link of limited rate between them: what a command sends over it.
 
     python -m benchmarks.distributed.link --rate 200mbit -- python -m benchmarks.distributed train --mode async ...
+    python -m benchmarks.distributed.link --torchrun -- -m benchmarks.distributed train --mode sync --workers 2 ...
 
-Each host is a node of one Ray cluster, and the command runs on the first. Prints one JSON object: the bytes that went
-over the link each way, and where the command printed how many updates it made, those of the model: weights one way and
-gradients the other, in each update. It needs Linux, root, and iproute2; without them it says so, with status 3.
+Each host is a node of one Ray cluster, and the command runs on the first; or a rank of what torchrun starts. Prints one
+JSON object: the bytes that went over the link each way, and where the command printed how many updates it made, those
+of the model: weights one way and gradients the other, in each update; the gradients both ways among ranks. It needs
+Linux, root, and iproute2; without them it says so, with status 3.
 """
 
 import argparse
@@ -69,23 +71,42 @@ class Link:
 
     def run(self, host: int, command: Sequence[str], **more: str) -> str:
         """Run a command on a host; return what it prints."""
+        with self.start(host, command, **more) as process:
+            printed = process.communicate()[0]
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, list(command))
+        return printed
+
+    def start(self, host: int, command: Sequence[str], **more: str) -> subprocess.Popen[str]:
+        """Start a command on a host."""
         inside = ["ip", "netns", "exec", self.names[host], *command]
-        done = subprocess.run(inside, stdout=subprocess.PIPE, text=True, env=os.environ | more, check=True)
-        return done.stdout
+        return subprocess.Popen(inside, stdout=subprocess.PIPE, text=True, env=os.environ | more)
+
+    def torchrun(self, command: Sequence[str]) -> str:
+        """Run a command by torchrun, as a rank on each host; return what the first one prints."""
+        place = [f"--master-addr={HOSTS[0]}", f"--master-port={PORT}", "--nnodes=2", "--nproc-per-node=1"]
+        launch = [[sys.executable, "-m", "torch.distributed.run", f"--node-rank={rank}", *place] for rank in range(2)]
+        device = [{"GLOO_SOCKET_IFNAME": end, "OMP_NUM_THREADS": "1"} for end in self.ends]
+        with self.start(1, [*launch[1], *command], **device[1]):
+            return self.run(0, [*launch[0], *command], **device[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments``; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rate", default="200mbit", help="of the link, each way, as tc takes it; default: %(default)s")
+    parser.add_argument("--torchrun", action="store_true", help="by it, a rank on each host; else on Ray")
     parser.add_argument("command", nargs="+", help="what to run, behind --")
     options = parser.parse_args(arguments)
     if why := unable():
         print(f"Expected to make network namespaces. Got: {why}", file=sys.stderr)
         return UNABLE
-    with hosts(options.rate) as link:
+    with hosts(options.rate, ray=not options.torchrun) as link:
         before, began = link.bytes(), perf_counter()
-        printed = link.run(0, options.command, RAY_ADDRESS=f"{HOSTS[0]}:{PORT}")
+        if options.torchrun:
+            printed = link.torchrun(options.command)
+        else:
+            printed = link.run(0, options.command, RAY_ADDRESS=f"{HOSTS[0]}:{PORT}")
         seconds, after = perf_counter() - began, link.bytes()
     sent, received = (late - early for late, early in zip(after, before, strict=True))
     found = {"rate": options.rate, "seconds": round(seconds, 2), "sent": sent, "received": received}
@@ -119,22 +140,28 @@ def unable() -> str:
 
 
 @contextmanager
-def hosts(rate: str) -> Iterator[Link]:
-    """Two hosts with a link of a rate, each a node of one Ray cluster."""
+def hosts(rate: str, *, ray: bool = True) -> Iterator[Link]:
+    """Two hosts with a link of a rate, each a node of one Ray cluster if asked."""
     link = Link(rate)
     home = tempfile.mkdtemp(prefix="ray-home-")
     try:
         link.make()
-        ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", "--disable-usage-stats"]
-        own = {"HOME": home, "OMP_NUM_THREADS": "1"}
-        head = ["--head", f"--node-ip-address={HOSTS[0]}", f"--port={PORT}", "--include-dashboard=false"]
-        link.run(0, [*ray, *head], **own)
-        link.run(1, [*ray, f"--node-ip-address={HOSTS[1]}", f"--address={HOSTS[0]}:{PORT}"], **own)
-        os.environ["HOME"] = home  # where the cluster's token is
+        if ray:
+            _start_ray(link, home)
         yield link
     finally:
         link.remove()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _start_ray(link: Link, home: str) -> None:
+    """Make each host a node of one cluster."""
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", "--disable-usage-stats"]
+    own = {"HOME": home, "OMP_NUM_THREADS": "1"}
+    head = ["--head", f"--node-ip-address={HOSTS[0]}", f"--port={PORT}", "--include-dashboard=false"]
+    link.run(0, [*start, *head], **own)
+    link.run(1, [*start, f"--node-ip-address={HOSTS[1]}", f"--address={HOSTS[0]}:{PORT}"], **own)
+    os.environ["HOME"] = home  # where the cluster's token is
 
 
 def _ip(*words: str, check: bool = True) -> str:

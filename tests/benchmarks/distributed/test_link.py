@@ -30,6 +30,31 @@ def test_the_models_bytes_are_weights_and_gradients_in_each_update():
     assert link.expected("no JSON", seen=10) == {}
 
 
+REDUCE = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+ones = torch.ones(250_000)
+dist.all_reduce(ones)
+print(dist.get_rank(), ones.sum().item())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_has_a_rank_on_each_host_and_they_talk_over_the_link(tmp_path):
+    if why := link.unable():
+        pytest.skip(f"no network namespaces: {why}")
+    program = tmp_path / "reduce.py"
+    program.write_text(REDUCE)
+    with link.hosts("200mbit", ray=False) as pair:
+        printed = pair.torchrun([str(program)])
+        sent, received = pair.bytes()
+    assert printed == "0 500000.0\n"
+    # A million bytes each way, their headers, and what the ranks say to find each other.
+    assert all(1_000_000 < seen < 1_150_000 for seen in (sent, received))
+
+
 SEND = f"""
 import socket
 with socket.socket(type=socket.SOCK_DGRAM) as sender:
