@@ -87,8 +87,12 @@ class Link:
         place = [f"--master-addr={HOSTS[0]}", f"--master-port={PORT}", "--nnodes=2", "--nproc-per-node=1"]
         launch = [[sys.executable, "-m", "torch.distributed.run", f"--node-rank={rank}", *place] for rank in range(2)]
         device = [{"GLOO_SOCKET_IFNAME": end, "OMP_NUM_THREADS": "1"} for end in self.ends]
-        with self.start(1, [*launch[1], *command], **device[1]):
-            return self.run(0, [*launch[0], *command], **device[0])
+        with self.start(1, [*launch[1], *command], **device[1]) as other:
+            try:
+                return self.run(0, [*launch[0], *command], **device[0])
+            except BaseException:
+                other.kill()  # it would wait for the first
+                raise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

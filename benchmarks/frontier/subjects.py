@@ -12,7 +12,7 @@ from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.letters import letters
 from benchmarks.frontier.data.material import Made, Material, load
-from benchmarks.frontier.data.pretrained import pretrained_cifar10
+from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
 from benchmarks.frontier.train import Settings
 
 __all__ = ["SUBJECTS", "Subject"]
@@ -50,6 +50,7 @@ class Subject:
             "held_out": self.held_out,
             "kinds": self.kinds,
             **asdict(PatchFeatures()),
+            **asdict(PretrainedFeatures()),
         }
         total = self.samples + self.held_out
         return load(json.dumps(recipe), lambda: self.make(total, data, people), self.kinds, self.held_out, cache)
