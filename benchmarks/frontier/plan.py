@@ -27,7 +27,8 @@ class HeadArm:
     title : str
         What it does, in a few words.
     policy : str
-        How samples are chosen, by a name of :func:`benchmarks.frontier.policies.policy_of`; "" for all samples.
+        How samples are chosen, by a name of :func:`benchmarks.frontier.policies.policy_of`; "seta" for
+        :class:`benchmarks.frontier.sliding.SlidingWindow`; "" for all samples.
     dropout : float
         Share of the hidden units that a step leaves out.
     smoothing : float
@@ -75,6 +76,7 @@ ARMS = {
     "small-loss": HeadArm("all samples are looked at, the smallest losses of each batch count", objective="small-loss"),
     "margin": HeadArm("the averaged margin: the best other score less the label's", "running-loss", signal="margin"),
     "bounded-margin": HeadArm("the averaged margin of probabilities", "averaged", signal="bounded-margin"),
+    "seta": HeadArm("SeTa: groups of like losses, in a window that slides from easy to hard", "seta"),
     "bounded-mean": HeadArm("the mean of 1 - exp(-loss) over all visits", "bounded-mean"),
 }
 """Every way to train, by name."""

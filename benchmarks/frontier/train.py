@@ -16,6 +16,7 @@ from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.objectives import CrossEntropy, Objective, objective_of
 from benchmarks.frontier.plan import ARMS, SHARES, Plan
 from benchmarks.frontier.policies import SIGNALS, Signal, policy_of
+from benchmarks.frontier.sliding import SlidingWindow
 from prunedata import Pruner, Schedule
 
 __all__ = ["Epoch", "Settings", "fit", "orders", "train", "watched"]
@@ -84,11 +85,18 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
     torch.manual_seed(plan.seed)
     arm = ARMS[plan.arm]
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, arm.dropout)
-    pruner = _pruner(plan, task, settings.batch_size) if arm.policy else None
+    window = SlidingWindow(len(task.train), plan.epochs, plan.seed) if arm.policy == "seta" else None
+    pruner = _pruner(plan, task, settings.batch_size) if arm.policy and window is None else None
     left_out: NDArray[np.bool_] | None = None
 
     def batches() -> Iterator[Batches]:
         nonlocal left_out
+        if window is not None:
+            for number in range(plan.epochs):
+                ids = window.ids(number)
+                left_out = np.isin(np.arange(len(task.train)), ids, invert=True)
+                yield _cut(ids, settings.batch_size)
+            return
         if pruner is None:
             yield from orders(plan.seed, plan.epochs, len(task.train), settings.batch_size)
             return
@@ -98,8 +106,8 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
 
     aim = objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, SHARES[plan.kind], plan.start)
     decayed = replace(settings, weight_decay=settings.weight_decay * arm.decay)
-    observe, signal = None if pruner is None else pruner.observe, SIGNALS[arm.signal]
-    for visits in fit(network, task.train, batches(), plan.epochs, decayed, aim, observe, signal):
+    observe = pruner.observe if pruner is not None else window.observe if window is not None else None
+    for visits in fit(network, task.train, batches(), plan.epochs, decayed, aim, observe, SIGNALS[arm.signal]):
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         yield Epoch(visits, _right(network, task.test), _right(network, task.held_out), wrong)
 
@@ -107,8 +115,11 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
 def orders(seed: int, epochs: int, samples: int, batch_size: int) -> Iterator[Batches]:
     """Yield the batches of each epoch of regular training, in an order of its own."""
     for number in range(epochs):
-        order = np.random.default_rng((seed, number)).permutation(samples)
-        yield [order[first : first + batch_size] for first in range(0, samples, batch_size)]
+        yield _cut(np.random.default_rng((seed, number)).permutation(samples), batch_size)
+
+
+def _cut(order: NDArray[np.int64], batch_size: int) -> Batches:
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple[Pruner, nn.Module, Iterator[int]]:

@@ -19,6 +19,7 @@ from benchmarks.frontier.networks import Convolutions, Layers
 from benchmarks.frontier.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
 from benchmarks.frontier.policies import SIGNALS, policy_of
+from benchmarks.frontier.sliding import SlidingWindow
 from benchmarks.frontier.train import Settings, train
 from prunedata import Known
 
@@ -78,8 +79,28 @@ def test_early_learning_is_that_of_its_paper_and_keeps_what_it_has():
     torch.testing.assert_close(aim.targets, kept, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("arm", ["regular-elr", "bounded-elr", "small-loss", "regular-decay", "regular-smoothing",
-                                 "margin", "bounded-margin", "bounded-mean"])  # fmt: skip
+@given(st.integers(20, 200), st.integers(2, 12), st.integers(0, 9))
+def test_a_window_slides_over_groups_of_like_losses(samples, epochs, seed):
+    chosen = SlidingWindow(samples, epochs, seed)
+    losses = np.random.default_rng(seed).permutation(np.repeat(np.arange(5.0), 40))[:samples]
+    for epoch in range(epochs):
+        ids = chosen.ids(epoch)
+        assert len(set(ids)) == len(ids) <= round(0.9 * samples)
+        if epoch == 0 or epoch >= 0.875 * epochs:
+            assert len(ids) == round(0.9 * samples)
+        else:
+            assert len(ids) > 0
+        chosen.observe(np.arange(samples), losses.astype(np.float32))
+
+
+def test_the_window_leaves_out_the_hardest_then_the_easiest():
+    chosen, losses = SlidingWindow(500, 10, 1), np.repeat(np.arange(5, dtype=np.float32), 100)
+    chosen.observe(np.arange(500), losses)
+    assert [set(losses[chosen.ids(epoch)]) for epoch in (1, 2)] == [{1, 2, 3, 4}, {0, 1, 2, 3}]
+
+
+@pytest.mark.parametrize("arm", ["seta", "regular-elr", "bounded-elr", "small-loss", "regular-decay",
+                                 "regular-smoothing", "margin", "bounded-margin", "bounded-mean"])  # fmt: skip
 def test_every_arm_trains_in_its_own_way(task, arm):
     ends = [[epoch.accuracy for epoch in train(Plan("random40", one, 8), task, SETTINGS)] for one in (arm, "regular")]
     assert ends[0] != ends[1]
