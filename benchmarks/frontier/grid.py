@@ -14,7 +14,7 @@ from tqdm import tqdm
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.plan import ARMS, KINDS, Plan
-from benchmarks.frontier.train import Settings, train
+from benchmarks.frontier.training.train import Settings, train
 
 __all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
 

@@ -27,18 +27,19 @@ class HeadArm:
     title : str
         What it does, in a few words.
     policy : str
-        How samples are chosen, by a name of :func:`benchmarks.frontier.policies.policy_of`; "seta" for
-        :class:`benchmarks.frontier.sliding.SlidingWindow`; "" for all samples.
+        How samples are chosen, by a name of :func:`benchmarks.frontier.training.policies.policy_of`; "seta" for
+        :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
     dropout : float
         Share of the hidden units that a step leaves out.
     smoothing : float
         Share of each label that is spread over all classes.
     objective : str
-        What a step makes small, by a name of :func:`benchmarks.frontier.objectives.objective_of`; "" for cross-entropy.
+        What a step makes small, by a name of :func:`benchmarks.frontier.training.objectives.objective_of`; "" for
+        cross-entropy.
     decay : float
         Times the usual weight decay.
     signal : str
-        What the policy goes by, by a name of :data:`benchmarks.frontier.policies.SIGNALS`.
+        What the policy goes by, by a name of :data:`benchmarks.frontier.training.policies.SIGNALS`.
     """
 
     title: str

@@ -10,7 +10,7 @@ from benchmarks.common.records import Facts
 from benchmarks.common.timing import machine
 from benchmarks.frontier.data.material import HeadTask, Material
 from benchmarks.frontier.plan import USUAL
-from benchmarks.frontier.train import Settings, watched
+from benchmarks.frontier.training.train import Settings, watched
 from prunedata.findings.by_heart import above_guess
 from prunedata.findings.wrong_labels import WRONG, signs_of
 

@@ -13,7 +13,7 @@ from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.letters import letters
 from benchmarks.frontier.data.material import Made, Material, load
 from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
-from benchmarks.frontier.train import Settings
+from benchmarks.frontier.training.train import Settings
 
 __all__ = ["SUBJECTS", "Subject"]
 

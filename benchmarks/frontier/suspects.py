@@ -18,9 +18,9 @@ from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask, Part
-from benchmarks.frontier.networks import NETWORKS
 from benchmarks.frontier.plan import KINDS, USUAL
-from benchmarks.frontier.train import Settings, fit, orders, watched
+from benchmarks.frontier.training.networks import NETWORKS
+from benchmarks.frontier.training.train import Settings, fit, orders, watched
 from benchmarks.pages.detection import by_cleanlab, found
 from benchmarks.pages.wrong_labels import rankings
 from prunedata.types import Array

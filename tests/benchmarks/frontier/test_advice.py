@@ -13,7 +13,7 @@ from benchmarks.frontier.report.advice import BEGIN, advice, curve_of
 from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.signs import WATCHED, tasks, watch
 from benchmarks.frontier.subjects import SUBJECTS
-from benchmarks.frontier.train import Settings
+from benchmarks.frontier.training.train import Settings
 from prunedata.findings.wrong_labels import LIKELY_CURVES, WRONG
 from tests.common.programs import ROOT
 

@@ -15,12 +15,12 @@ from benchmarks.common.records import read
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
 from benchmarks.frontier.grid import measure, plans, run
-from benchmarks.frontier.networks import Convolutions, Layers
-from benchmarks.frontier.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
-from benchmarks.frontier.policies import SIGNALS, policy_of
-from benchmarks.frontier.sliding import SlidingWindow
-from benchmarks.frontier.train import Settings, train
+from benchmarks.frontier.training.networks import Convolutions, Layers
+from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses, objective_of
+from benchmarks.frontier.training.policies import SIGNALS, policy_of
+from benchmarks.frontier.training.sliding import SlidingWindow
+from benchmarks.frontier.training.train import Settings, train
 from prunedata import Known
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)

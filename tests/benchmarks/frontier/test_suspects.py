@@ -13,7 +13,7 @@ from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import BEGIN, UNSEEN, judge, table
-from benchmarks.frontier.train import Settings
+from benchmarks.frontier.training.train import Settings
 from tests.common.programs import ROOT
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)

@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.frontier.data.material import HeadTask, Part
-from benchmarks.frontier.networks import NETWORKS
-from benchmarks.frontier.objectives import CrossEntropy, Objective, objective_of
 from benchmarks.frontier.plan import ARMS, SHARES, Plan
-from benchmarks.frontier.policies import SIGNALS, Signal, policy_of
-from benchmarks.frontier.sliding import SlidingWindow
+from benchmarks.frontier.training.networks import NETWORKS
+from benchmarks.frontier.training.objectives import CrossEntropy, Objective, objective_of
+from benchmarks.frontier.training.policies import SIGNALS, Signal, policy_of
+from benchmarks.frontier.training.sliding import SlidingWindow
 from prunedata import Pruner, Schedule
 
 __all__ = ["Epoch", "Settings", "fit", "orders", "train", "watched"]
@@ -32,7 +32,7 @@ class Settings:
     Parameters
     ----------
     network : str
-        A name of :data:`benchmarks.frontier.networks.NETWORKS`.
+        A name of :data:`benchmarks.frontier.training.networks.NETWORKS`.
     hidden : tuple of int
         Sizes of its hidden layers.
     batch_size : int
