@@ -47,7 +47,8 @@ def killing(name, checkpoint):
 
 @pytest.mark.slow
 def test_async_learns_and_prunes_and_after_a_server_was_killed_it_goes_on(tmp_path):
-    task = Training(epochs=6, prune=0.2, servers=2, learning_rate=0.05, overlap=True)
+    # Gradients are staler with overlap: at 0.05 one run in three learns nothing.
+    task = Training(epochs=6, prune=0.2, servers=2, learning_rate=0.02, overlap=True)
     file = tmp_path / "file"
     with pytest.raises(ServerDied, match="Expected parameter server 1 of 2 to answer"):
         train(task, FEW, file, killing("server 1", file))
