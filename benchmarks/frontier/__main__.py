@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
     subject, material, kinds = _material(given)
-    run(plans(kinds, given.seeds, given.arms), material.task, given.results / given.subject, subject.settings)
+    todo = plans(kinds, given.seeds, given.arms, subject.lengths)
+    run(todo, material.task, given.results / given.subject, subject.settings)
     return 0
 
 
@@ -110,7 +111,9 @@ def _material(given: argparse.Namespace) -> tuple[Subject, Material, list[str]]:
 def _table(given: argparse.Namespace) -> int:
     results = _read(given)
     if given.json:
-        print(json.dumps({subject: as_json(of) for subject, of in results.items()}, indent=2))
+        print(
+            json.dumps({subject: as_json(of, SUBJECTS[subject].lengths) for subject, of in results.items()}, indent=2)
+        )
     else:
         _write(given.page, BEGIN, all_tables(results))
     return 0
@@ -129,8 +132,8 @@ def _write(page: Path | None, begin: str, text: str) -> None:
 
 
 def _picture(given: argparse.Namespace) -> int:
-    for of in _read(given).values():
-        print(f"Written to {draw(given.out, of)}", file=sys.stderr)
+    for subject, of in _read(given).items():
+        print(f"Written to {draw(given.out, of, SUBJECTS[subject].lengths)}", file=sys.stderr)
     return 0
 
 

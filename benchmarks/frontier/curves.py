@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.frontier.plan import ARMS
+from benchmarks.frontier.plan import Lengths
 
 __all__ = ["EARLY_STOP", "PATIENCE", "Curve", "curves"]
 
@@ -90,14 +90,14 @@ class Curve:
         return here if here.mean() >= self.mean[best] else self.accuracy[:, best]
 
 
-def curves(results: Iterable[Facts]) -> dict[str, dict[str, Curve]]:
+def curves(results: Iterable[Facts], lengths: Lengths = Lengths()) -> dict[str, dict[str, Curve]]:  # noqa: B008, frozen
     """Return the curve of each arm by kind of labels. A seed counts once it has all lengths of the arm."""
     runs: dict[tuple[str, str], dict[tuple[int, int], Facts]] = defaultdict(dict)
     for facts in results:
         runs[facts["kind"], facts["arm"]][facts["seed"], facts["epochs"]] = facts
     found: dict[str, dict[str, Curve]] = defaultdict(dict)
     for (kind, arm), of in sorted(runs.items()):
-        epochs = sorted(ARMS[arm].lengths)
+        epochs = list(lengths.of(arm))
         seeds = [seed for seed in sorted({seed for seed, _ in of}) if all((seed, length) in of for length in epochs)]
         if not seeds:
             continue

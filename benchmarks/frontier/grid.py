@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.plan import ARMS, KINDS, Plan
+from benchmarks.frontier.plan import ARMS, KINDS, Lengths, Plan
 from benchmarks.frontier.training.train import Settings, train
 
 __all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
@@ -36,16 +36,19 @@ GROUPS = (
 
 
 def plans(
-    kinds: Iterable[str] | None = None, seeds: Sequence[int] = SEEDS, arms: Iterable[str] | None = None
+    kinds: Iterable[str] | None = None,
+    seeds: Sequence[int] = SEEDS,
+    arms: Iterable[str] | None = None,
+    lengths: Lengths = Lengths(),  # noqa: B008, it is frozen
 ) -> list[Plan]:
-    """Return all runs of some kinds, seeds and arms, or of all, what decides most first."""
+    """Return all runs of some kinds, seeds, arms and lengths, or of all, what decides most first."""
     kinds, arms = set(KINDS if kinds is None else kinds), set(ARMS if arms is None else arms)
     found = []
     for group, seed in product(GROUPS, seeds):
         for kind, arm in ((kind, arm) for of, ways in group for kind, arm in product(of, ways)):
             known = kind == "clean" and ARMS[arm].policy == "known-wrong"
             if kind in kinds and arm in arms and not known:
-                found += [Plan(kind, arm, epochs, seed) for epochs in ARMS[arm].lengths]
+                found += [Plan(kind, arm, epochs, seed) for epochs in lengths.of(arm)]
     return found
 
 

@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ARMS", "KINDS", "LENGTHS", "PRUNED_LENGTHS", "SHARES", "USUAL", "HeadArm", "Plan"]
+__all__ = ["ARMS", "KINDS", "SHARES", "USUAL", "HeadArm", "Lengths", "Plan"]
 
 USUAL = 30
 """Epochs that somebody would choose who doesn't know of wrong labels: the network then knows most labels by heart."""
-LENGTHS = (3, 5, 7, 9, 12, 15, 20, 30, 45)
-"""Epochs of regular training: a tenth of the usual to one and a half of it."""
-PRUNED_LENGTHS = (5, 10, 15, 20, 25, 30)
-"""Epochs of pruned training."""
 SHARES = {
     "worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2, "pairs20": 0.2,
 }  # fmt: skip
@@ -55,11 +51,6 @@ class HeadArm:
             if not 0 <= share < 1:
                 raise ValueError(f"Expected {name} from 0 to 1. Got {share}.")
 
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Epochs of its runs."""
-        return PRUNED_LENGTHS if self.policy else LENGTHS
-
 
 ARMS = {
     "regular": HeadArm("all samples in every epoch"),
@@ -81,6 +72,33 @@ ARMS = {
     "bounded-mean": HeadArm("the mean of 1 - exp(-loss) over all visits", "bounded-mean"),
 }
 """Every way to train, by name."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Epochs of a subject's runs.
+
+    Parameters
+    ----------
+    regular : tuple of int
+        On all samples: a tenth of the usual to one and a half of it.
+    pruned : tuple of int
+        Of those that leave samples out.
+    """
+
+    regular: tuple[int, ...] = (3, 5, 7, 9, 12, 15, 20, 30, 45)
+    pruned: tuple[int, ...] = (5, 10, 15, 20, 25, 30)
+
+    def __post_init__(self) -> None:
+        for lengths in (self.regular, self.pruned):
+            if not lengths or min(lengths) < 2 or sorted(set(lengths)) != list(lengths):
+                raise ValueError(f"Expected rising lengths of at least 2 epochs. Got {lengths}.")
+        if USUAL not in self.regular:
+            raise ValueError(f"Expected {USUAL} epochs among the regular lengths. Got {self.regular}.")
+
+    def of(self, arm: str) -> tuple[int, ...]:
+        """Those of an arm."""
+        return self.pruned if ARMS[arm].policy else self.regular
 
 
 @dataclass(frozen=True)

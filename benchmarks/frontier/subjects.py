@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.frontier.data.cifar import KINDS as CIFAR_KINDS
-from benchmarks.frontier.data.cifar import cifar10
+from benchmarks.frontier.data.cifar import cifar10, cifar10_pixels
 from benchmarks.frontier.data.digits import digits
 from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.letters import letters
 from benchmarks.frontier.data.material import Made, Material, load
 from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
+from benchmarks.frontier.plan import Lengths
 from benchmarks.frontier.training.train import Settings
 
 __all__ = ["SUBJECTS", "Subject"]
@@ -33,6 +34,8 @@ class Subject:
     make : callable
         Called as ``make(samples and those held out, data, people)``; returns the arrays.
     settings : Settings
+    lengths : Lengths
+        Epochs of its runs.
     """
 
     title: str
@@ -41,6 +44,7 @@ class Subject:
     kinds: tuple[str, ...]
     make: Callable[[int, Path, Path | None], Made]
     settings: Settings
+    lengths: Lengths = Lengths()  # noqa: RUF009, it is frozen
 
     def load(self, data: Path, people: Path | None, cache: Path) -> Material:
         """Return its material, from the file ``cache`` if it is there, or else made from the folder ``data``."""
@@ -63,6 +67,11 @@ SUBJECTS = {
     "head-pretrained": Subject(
         "a head on features of EfficientNet-Lite0, trained on ImageNet, of CIFAR-10", 20_000, 2_000,
         tuple(CIFAR_KINDS), pretrained_cifar10, Settings(),
+    ),
+    "conv-cifar10": Subject(
+        "a convolutional network on CIFAR-10's pixels", 30_000, 2_000, tuple(CIFAR_KINDS), cifar10_pixels,
+        Settings("normalised-convolutions", (32, 64, 128), rate=0.1),
+        Lengths((3, 5, 7, 10, 15, 20, 30), (5, 10, 20, 30)),
     ),
     "mlp-fashion": Subject(
         "an MLP on Fashion-MNIST", 10_000, 2_000, KINDS, fashion, Settings(hidden=(512, 256), rate=0.02)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
@@ -20,7 +20,8 @@ from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.plan import KINDS, USUAL
 from benchmarks.frontier.training.networks import NETWORKS
-from benchmarks.frontier.training.train import Settings, fit, orders, watched
+from benchmarks.frontier.training.selection import Unpruned
+from benchmarks.frontier.training.train import Settings, fit, scores_of, watched
 from benchmarks.pages.detection import by_cleanlab, found
 from benchmarks.pages.wrong_labels import rankings
 from prunedata.types import Array
@@ -47,7 +48,7 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
         pass
     labels = task.train.labels.numpy()
     ranked = rankings({
-        "scores": _scores(network, task.train.features).numpy(), "labels": labels,
+        "scores": scores_of(network, task.train.features).numpy(), "labels": labels,
         "hits": pruner.hits, "visits": pruner.visits, "high": pruner.arrays["high"],
     })  # fmt: skip
     ranked[UNSEEN] = by_cleanlab(labels, _unseen(task, settings, seed, epochs))
@@ -64,13 +65,6 @@ def _new(task: HeadTask, settings: Settings) -> nn.Module:
     return NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
 
 
-@torch.no_grad()
-def _scores(network: nn.Module, features: Tensor) -> Tensor:
-    network.eval()
-    scores: Tensor = network(features)
-    return scores
-
-
 def _unseen(task: HeadTask, settings: Settings, seed: int, epochs: int) -> Array:
     """Probabilities of each class, shape (samples, classes), by networks that were trained on the other folds."""
     samples = len(task.train)
@@ -79,9 +73,9 @@ def _unseen(task: HeadTask, settings: Settings, seed: int, epochs: int) -> Array
     for fold in range(FOLDS):
         others = Part(task.train.features[folds != fold], task.train.labels[folds != fold])
         network = _new(task, settings)
-        for _ in fit(network, others, orders(seed, epochs, len(others), settings.batch_size), epochs, settings):
+        for _ in fit(network, others, Unpruned(seed, epochs, len(others), settings.batch_size), epochs, settings):
             pass
-        probabilities[folds == fold] = _scores(network, task.train.features[folds == fold]).double().softmax(1)
+        probabilities[folds == fold] = scores_of(network, task.train.features[folds == fold]).double().softmax(1)
     return np.asarray(probabilities)
 
 

@@ -1,16 +1,18 @@
 """Do runs suspect the same samples? Between seeds, arms, networks.
 
     python -m benchmarks.pages.overlap --arrays FOLDER [--arm regular] [--json] [--out FOLDER]
+    python -m benchmarks.pages.overlap --pairs benchmarks/results/overlap-ten-networks.json [--out FOLDER]
 
-Reads what benchmarks.study.train wrote with ``--arrays``. Wrong labels are drawn with a seed of their own, so all runs
-of one data set, size and kind of labels have the same ones. Runs are compared only where all labels are equal. A run
-counts if it recorded hits: those that prune do, and all with ``--trace``. Where both of a pair counted losses above a
-blind guess's, suspects are ranked by these too. A run that prunes by its counts doesn't see what it prunes: it agrees
-less.
+Reads what benchmarks.study.train wrote with ``--arrays``, or the pairs that were printed of it with ``--json``. Wrong
+labels are drawn with a seed of their own, so all runs of one data set, size and kind of labels have the same ones. Runs
+are compared only where all labels are equal. A run counts if it recorded hits: those that prune do, and all with
+``--trace``. Where both of a pair counted losses above a blind guess's, suspects are ranked by these too. A run that
+prunes by its counts doesn't see what it prunes: it agrees less.
 """
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -32,7 +34,7 @@ from prunedata.cli.text import table
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
 
-__all__ = ["RunCounts", "draw", "main", "pairs", "read_runs", "summary"]
+__all__ = ["RunCounts", "draw", "families", "main", "pairs", "read_runs", "summary"]
 
 BETWEEN = ("seeds", "arms", "networks")
 
@@ -113,6 +115,30 @@ def summary(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def families(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mean over the pairs of networks of each two kinds: LeNet, VGG, ResNet, WRN."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["between"] == "networks":
+            groups[_family(row["first"]), _family(row["second"])].append(row)
+    return [
+        {
+            "first": first, "second": second, "pairs": len(group),
+            "jaccard": statistics.mean(row["jaccard"] for row in group),
+            "jaccard_lowest": min(row["jaccard"] for row in group),
+            "jaccard_highest": max(row["jaccard"] for row in group),
+            "rank_correlation": _mean(row["rank_correlation"] for row in group),
+        }
+        for (first, second), group in sorted(groups.items())
+    ]  # fmt: skip
+
+
+def _family(kind: str) -> str:
+    """The kind of a network, as its name begins."""
+    found = re.match("[a-z]+", kind)
+    return found[0] if found else kind
+
+
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.mean(known) if known else None
@@ -148,9 +174,10 @@ def draw(path: Path, rows: Sequence[dict[str, Any]], title: str) -> Path:
     The diagonal is between seeds; a dash where there is no pair.
     """
     kinds = sorted({row[name] for row in rows for name in ("first", "second")})
-    networks = {kind.split()[0] for kind in kinds}
+    networks, arms = {kind.split()[0] for kind in kinds}, {kind.partition(" ")[2] for kind in kinds}
     alone = next(iter(networks)) if len(networks) == 1 else ""
-    shown = [kind.removeprefix(alone).strip() for kind in kinds]
+    same = next(iter(arms)) if len(arms) == 1 else ""
+    shown = [kind.removeprefix(alone).removesuffix(same).strip() or kind for kind in kinds]
     figure = new_figure(4.6 + 1.2 * len(kinds), 4.0 + 0.45 * len(kinds))
     for axes, field, name in zip(
         figure.subplots(1, 2, sharey=True),
@@ -186,27 +213,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.overlap", description="Do runs suspect the same?")
     add = parser.add_argument
-    add("--arrays", type=Path, required=True, metavar="FOLDER", help="what runs wrote of their samples")
-    add("--top", type=float, default=0.1, help="share of the samples that is a run's top; default: %(default)s")
-    add("--arm", action="append", choices=ARMS, metavar="ARM", help="only these; may be given several times")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--arrays", type=Path, metavar="FOLDER", help="what runs wrote of their samples")
+    source.add_argument("--pairs", type=Path, metavar="JSON", help="pairs that were compared before, from --json")
+    add("--top", type=float, default=0.1, help="of --arrays: share of the samples that is a top; default: %(default)s")
+    add("--arm", action="append", choices=ARMS, metavar="ARM", help="of --arrays only these; may be repeated")
     add("--json", action="store_true", help="print one JSON object, with all pairs, instead of the table")
     add("--out", type=Path, metavar="FOLDER", help="draw a matrix for each kind of labels there")
     given = parser.parse_args(arguments)
     try:
-        runs = read_runs(given.arrays)
-        rows = pairs([run for run in runs if not given.arm or run.name.arm in given.arm], given.top)
-        if not rows:
-            raise ValueError(f"Expected two runs with hits and equal labels in {given.arrays}. Got none.")
+        rows = json.loads(given.pairs.read_text())["pairs"] if given.pairs else _compared(given)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     shown = summary(rows)
-    print(json.dumps({"top": given.top, "summary": shown, "pairs": rows}, indent=2) if given.json else _table(shown))
+    kinds = {"families": families(rows)}
+    print(json.dumps({"summary": shown, **kinds, "pairs": rows}, indent=2) if given.json else _table(shown))
     if given.out is not None:
         for noise, size in sorted({(row["labels"], row["size"]) for row in rows}):
             mine = [row for row in rows if (row["labels"], row["size"]) == (noise, size)]
-            title = f"Most suspect {100 * given.top:g}% of {mine[0]['samples']:,} samples, {kind_of_labels(noise)}"
+            title = f"Most suspect {mine[0]['top']} of {mine[0]['samples']:,} samples, {kind_of_labels(noise)}"
             print(draw(given.out / f"overlap-{size}-{noise}.png", mine, title), file=sys.stderr)
     return 0
+
+
+def _compared(given: argparse.Namespace) -> list[dict[str, Any]]:
+    runs = read_runs(given.arrays)
+    rows = pairs([run for run in runs if not given.arm or run.name.arm in given.arm], given.top)
+    if not rows:
+        raise ValueError(f"Expected two runs with hits and equal labels in {given.arrays}. Got none.")
+    return rows
 
 
 if __name__ == "__main__":

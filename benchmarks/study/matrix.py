@@ -102,8 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for recipe in recipes(base, given.seeds, parts[: given.parts]):
         arrays = given.arrays and given.arrays / f"{recipe.name}.npz"
         checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt"
-        where = (given.data, given.labels, given.infobatch, given.device)
-        options = Options(*where, 1, False, checkpoint, arrays, 10, TRACED if arrays else 0)
+        options = Options(
+            data=given.data, people=given.labels, infobatch=given.infobatch, device=given.device, checkpoint=checkpoint,
+            arrays=arrays, every=10, trace=TRACED if arrays else 0,
+        )  # fmt: skip
         tasks.append((recipe, options, given.results / f"{recipe.name}.json"))
     if given.infobatch is None:
         tasks = [task for task in tasks if not ARMS[task[0].arm].needs_infobatch]

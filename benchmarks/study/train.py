@@ -144,8 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipe = _recipe(given)
         out = given.results / f"{recipe.name}.json"
         checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt" if given.checkpoint else None
-        where = (given.data, given.labels, given.infobatch, given.device, given.threads, given.compile, checkpoint)
-        options = Options(*where, given.arrays, given.every, given.trace)
+        options = Options(
+            data=given.data, people=given.labels, infobatch=given.infobatch, device=given.device, threads=given.threads,
+            compiled=given.compile, checkpoint=checkpoint, arrays=given.arrays, every=given.every, trace=given.trace,
+        )  # fmt: skip
         with tqdm(total=recipe.trained_epochs, desc=recipe.name, unit=" epochs") as bar:
             facts = train(recipe, options, lambda _: bar.update())
     except (ValueError, OSError) as error:

@@ -9,6 +9,7 @@ from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import equal_visits
 from benchmarks.frontier.plan import KINDS, USUAL
+from benchmarks.frontier.subjects import SUBJECTS
 from prunedata.findings.by_heart import epochs_before
 from prunedata.findings.wrong_labels import LIKELY_CURVES, WRONG, between, is_worth_pruning
 
@@ -44,7 +45,7 @@ def advice(signs: Mapping[str, Sequence[Facts]], frontier: Mapping[str, Sequence
     """Return the table as Markdown, and a line that counts, from the recorded runs of each subject."""
     rows, held, judged, below, missed = [], 0, 0, 0, 0
     for subject, runs in signs.items():
-        arms = curves(frontier.get(subject, ()))
+        arms = curves(frontier.get(subject, ()), SUBJECTS[subject].lengths)
         for kind in sorted({run["kind"] for run in runs}, key=_place):
             of = [run for run in runs if run["kind"] == kind]
             truth, said = statistics.mean(run["wrong_percent"] for run in of) / 100, _said(subject, of)

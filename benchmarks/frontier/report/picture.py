@@ -11,7 +11,7 @@ from matplotlib.ticker import NullLocator
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.plan import KINDS
+from benchmarks.frontier.plan import KINDS, Lengths
 from benchmarks.frontier.report.table import title
 
 __all__ = ["draw"]
@@ -37,9 +37,9 @@ LEAST_ROOM = 4.0
 """Points of accuracy that a panel shows at least, around the highest points of its arms."""
 
 
-def draw(path: Path, results: Sequence[Facts]) -> Path:
+def draw(path: Path, results: Sequence[Facts], lengths: Lengths = Lengths()) -> Path:  # noqa: B008, it is frozen
     """Write a PNG and return its path: a line joins the means of an arm's lengths, a band has all its seeds."""
-    found = curves(results)
+    found = curves(results, lengths)
     kinds = [kind for kind in KINDS if kind in found]
     if not kinds:
         raise ValueError("Expected a seed of which an arm has all lengths. Got none.")

@@ -19,7 +19,7 @@ def summary(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the table as Markdown, from the runs of each subject."""
     rows = []
     for name, of in results.items():
-        found = curves(of)
+        found = curves(of, SUBJECTS[name].lengths)
         rows += [_row(name, kind, found[kind]) for kind in KINDS if "regular" in found.get(kind, {})]
     columns = [
         "subject", "labels", "seeds", f"regular, {USUAL} epochs", "regular, best length",

@@ -12,7 +12,7 @@ from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
 from benchmarks.frontier.distances import best_rival, equal_visits, own_known, own_regular, text_of, tops_apart
-from benchmarks.frontier.plan import ARMS, KINDS
+from benchmarks.frontier.plan import ARMS, KINDS, Lengths
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "END", "TITLES", "all_tables", "as_json", "fill", "share_of_known", "tables", "title"]
@@ -34,13 +34,17 @@ Arms = Mapping[str, Curve]
 def all_tables(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the tables of all subjects as Markdown, a section for each."""
     parts = [(SUBJECTS[name], name, of) for name, of in results.items()]
-    sections = [f"## `{name}`: {of.title}\n\n{tables(runs, of.kinds)}" for of, name, runs in parts]
+    sections = [f"## `{name}`: {of.title}\n\n{tables(runs, of.kinds, of.lengths)}" for of, name, runs in parts]
     return "\n".join(sections)
 
 
-def tables(results: Sequence[Facts], kinds: Sequence[str] = KINDS) -> str:
+def tables(
+    results: Sequence[Facts],
+    kinds: Sequence[str] = KINDS,
+    lengths: Lengths = Lengths(),  # noqa: B008, it is frozen
+) -> str:
     """Return all tables of a subject, a section for each of its kinds of labels, and what has not been run."""
-    found = curves(results)
+    found = curves(results, lengths)
     parts = [_preface(results)] if results else []
     for kind in [kind for kind in KINDS if kind in found]:
         arms = {arm: found[kind][arm] for arm in ORDER if arm in found[kind]}
@@ -140,11 +144,11 @@ def _missing(found: Mapping[str, Arms], kinds: Sequence[str]) -> str:
     return "Not yet run: " + "; ".join(lines) + "." if lines else ""
 
 
-def as_json(results: Sequence[Facts]) -> dict[str, Any]:
+def as_json(results: Sequence[Facts], lengths: Lengths = Lengths()) -> dict[str, Any]:  # noqa: B008, it is frozen
     """Return the same as plain values: by kind and arm the points, the highest one, and the distances."""
     return {
         kind: {"best_rival": best_rival(arms), "arms": {arm: _plain(arms, arm) for arm in arms}}
-        for kind, arms in curves(results).items()
+        for kind, arms in curves(results, lengths).items()
     }
 
 

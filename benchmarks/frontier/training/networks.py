@@ -1,4 +1,4 @@
-"""The networks of the frontier: layers on features, and a small convolutional one on pixels."""
+"""The networks of the frontier: layers on features, and two convolutional ones, of grey pixels and of colours."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["NETWORKS", "Convolutions", "Layers"]
+__all__ = ["NETWORKS", "Convolutions", "Layers", "NormalisedConvolutions"]
 
 
 class Layers(nn.Module):
@@ -52,8 +52,48 @@ class Convolutions(nn.Module):
         return scores
 
 
+class NormalisedConvolutions(nn.Module):
+    """Five convolutions with batch normalisation, of images in three colours, given as rows.
+
+    It computes in bfloat16, twice as fast where that is known. In training half of the images are mirrored.
+    """
+
+    def __init__(self, width: int, hidden: Sequence[int], classes: int, dropout: float) -> None:
+        super().__init__()
+        first, second, third = hidden
+        self.side = round((width / 3) ** 0.5)
+        if 3 * self.side**2 != width:
+            raise ValueError(f"Expected square images in three colours. Got rows of {width} numbers.")
+        self.formed = nn.Sequential(
+            nn.Conv2d(3, first, 4, 2, 1, bias=False), nn.BatchNorm2d(first), nn.ReLU(),
+            *_halved(first, second), *_halved(second, third), nn.AdaptiveMaxPool2d(1),
+        )  # fmt: skip
+        self.drop, self.last = nn.Dropout(dropout), nn.Linear(third, classes)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the scores of each class, float32 of shape (n, classes)."""
+        images = features.view(-1, 3, self.side, self.side)
+        if self.training:
+            mirrored = torch.rand(len(images), 1, 1, 1) < 0.5
+            images = torch.where(mirrored, images.flip(3), images)
+        with torch.autocast("cpu", torch.bfloat16):
+            formed = self.formed(images.contiguous(memory_format=torch.channels_last))
+        scores: Tensor = self.last(self.drop(formed.flatten(1).float()))
+        return scores
+
+
+def _halved(width: int, wider: int) -> list[nn.Module]:
+    """Two convolutions; the image's sides are halved between them."""
+    return [
+        nn.Conv2d(width, wider, 3, 1, 1, bias=False), nn.MaxPool2d(2), nn.BatchNorm2d(wider), nn.ReLU(),
+        nn.Conv2d(wider, wider, 3, 1, 1, bias=False), nn.BatchNorm2d(wider), nn.ReLU(),
+    ]  # fmt: skip
+
+
 NETWORKS: dict[str, Callable[[int, Sequence[int], int, float], nn.Module]] = {
     "layers": Layers,
     "convolutions": Convolutions,
+    "normalised-convolutions": NormalisedConvolutions,
 }
 """By name: called with the features' width, the hidden sizes, the classes and the dropout."""

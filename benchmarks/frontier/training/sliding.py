@@ -1,6 +1,7 @@
 """SeTa's rule (Zhou et al., 2025), as its paper and its program have it: a window that slides from easy to hard."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,6 @@ class SlidingWindow:
         first = epoch % (groups - size + 1)
         return np.asarray(some[(place >= first) & (place < first + size)])
 
-    def observe(self, ids: NDArray[np.int64], losses: NDArray[np.float32]) -> None:
+    def observe(self, ids: NDArray[np.integer[Any]], losses: NDArray[np.float32]) -> None:
         """Keep the last loss of each sample."""
         self.losses[ids] = losses

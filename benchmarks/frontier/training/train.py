@@ -1,28 +1,25 @@
 """One run of the frontier: a network trained on all samples, or on those that a policy keeps."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.plan import ARMS, SHARES, Plan
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.objectives import CrossEntropy, Objective, objective_of
-from benchmarks.frontier.training.policies import SIGNALS, Signal, policy_of
-from benchmarks.frontier.training.sliding import SlidingWindow
+from benchmarks.frontier.training.policies import SIGNALS, Signal
+from benchmarks.frontier.training.selection import ByPruner, Selection, selection_of
 from prunedata import Pruner, Schedule
 
-__all__ = ["Epoch", "Settings", "fit", "orders", "train", "watched"]
+__all__ = ["Epoch", "Settings", "fit", "scores_of", "train", "watched"]
 
-Batches = list[NDArray[Any]]
-"""The ids of an epoch, batch by batch."""
+AT_ONCE = 1000
+"""Samples that are looked at together where nothing is learnt."""
 
 
 @dataclass(frozen=True)
@@ -85,41 +82,13 @@ def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
     torch.manual_seed(plan.seed)
     arm = ARMS[plan.arm]
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, arm.dropout)
-    window = SlidingWindow(len(task.train), plan.epochs, plan.seed) if arm.policy == "seta" else None
-    pruner = _pruner(plan, task, settings.batch_size) if arm.policy and window is None else None
-    left_out: NDArray[np.bool_] | None = None
-
-    def batches() -> Iterator[Batches]:
-        nonlocal left_out
-        if window is not None:
-            for number in range(plan.epochs):
-                ids = window.ids(number)
-                left_out = np.isin(np.arange(len(task.train)), ids, invert=True)
-                yield _cut(ids, settings.batch_size)
-            return
-        if pruner is None:
-            yield from orders(plan.seed, plan.epochs, len(task.train), settings.batch_size)
-            return
-        for epoch in pruner.epochs():
-            left_out = ~epoch.keep if epoch.pruned else None
-            yield list(epoch.batches(settings.batch_size))
-
+    selection = selection_of(plan, task, settings.batch_size)
     aim = objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, SHARES[plan.kind], plan.start)
     decayed = replace(settings, weight_decay=settings.weight_decay * arm.decay)
-    observe = pruner.observe if pruner is not None else window.observe if window is not None else None
-    for visits in fit(network, task.train, batches(), plan.epochs, decayed, aim, observe, SIGNALS[arm.signal]):
+    for visits in fit(network, task.train, selection, plan.epochs, decayed, aim, SIGNALS[arm.signal]):
+        left_out = selection.left_out
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         yield Epoch(visits, _right(network, task.test), _right(network, task.held_out), wrong)
-
-
-def orders(seed: int, epochs: int, samples: int, batch_size: int) -> Iterator[Batches]:
-    """Yield the batches of each epoch of regular training, in an order of its own."""
-    for number in range(epochs):
-        yield _cut(np.random.default_rng((seed, number)).permutation(samples), batch_size)
-
-
-def _cut(order: NDArray[np.int64], batch_size: int) -> Batches:
-    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple[Pruner, nn.Module, Iterator[int]]:
@@ -128,28 +97,23 @@ def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple
     schedule = Schedule(epochs, epochs, epochs - 1, 1, 1)
     pruner = Pruner(len(task.train), schedule, prune=0.2, seed=seed, classes=task.classes, observe_only=True)
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
-    batches = (list(epoch.batches(settings.batch_size)) for epoch in pruner.epochs())
-    return pruner, network, fit(network, task.train, batches, epochs, settings, observe=pruner.observe)
+    return pruner, network, fit(network, task.train, ByPruner(pruner, settings.batch_size), epochs, settings)
 
 
 def fit(
     network: nn.Module,
     part: Part,
-    epochs: Iterable[Batches],
+    selection: Selection,
     length: int,
     settings: Settings,
     objective: Objective = CrossEntropy(),  # noqa: B008, it is frozen
-    observe: Callable[[NDArray[Any], NDArray[Any]], None] | None = None,
     signal: Signal = SIGNALS["loss"],
 ) -> Iterator[int]:
-    """Train a network on the batches of each of ``length`` epochs, and yield the visits of each when it is done.
-
-    ``observe``, if given, gets each batch's ids and signals, which are losses if nothing else is said.
-    """
+    """Train a network for ``length`` epochs on what is chosen, and yield the visits of each when it is done."""
     step = torch.optim.SGD(
         network.parameters(), settings.rate, settings.momentum, 0, settings.weight_decay, nesterov=True, fused=True
     )
-    for number, batches in enumerate(epochs):
+    for number, batches in enumerate(selection.epochs()):
         network.train()
         for at, ids in enumerate(batches):
             progress = (number + at / len(batches)) / length
@@ -160,19 +124,17 @@ def fit(
             step.zero_grad()
             objective(losses, scores, labels, which, number).backward()
             step.step()
-            if observe is not None:
-                observe(ids, signal(losses.detach(), scores.detach(), labels).numpy())
+            selection.observe(ids, signal(losses.detach(), scores.detach(), labels).numpy())
         yield sum(map(len, batches))
 
 
-def _pruner(plan: Plan, task: HeadTask, batch_size: int) -> Pruner:
-    schedule = Schedule(plan.epochs, window=plan.epochs, start=plan.start, block=1, pruned_per_block=1)
-    policy = policy_of(ARMS[plan.arm].policy, task.wrong)
-    return Pruner(len(task.train), schedule, prune=plan.prune, policy=policy, seed=plan.seed, batch_size=batch_size)
-
-
 @torch.no_grad()
+def scores_of(network: nn.Module, features: Tensor) -> Tensor:
+    """Return the scores of each class without learning, float32 of shape (n, classes)."""
+    network.eval()
+    return torch.cat([network(some) for some in features.split(AT_ONCE)])
+
+
 def _right(network: nn.Module, part: Part) -> float:
     """Return how many percent of the labels the network says."""
-    network.eval()
-    return round(100 * float((network(part.features).argmax(1) == part.labels).float().mean()), 2)
+    return round(100 * float((scores_of(network, part.features).argmax(1) == part.labels).float().mean()), 2)

@@ -49,8 +49,8 @@ def test_the_curves_in_the_library_are_those_that_were_recorded(subject):
     assert LIKELY_CURVES[subject] == curve_of(RECORDED[subject])
 
 
-def test_every_subject_has_a_curve_that_rises():
-    assert LIKELY_CURVES.keys() >= SUBJECTS.keys()
+def test_every_subject_that_was_watched_has_a_curve_that_rises():
+    assert LIKELY_CURVES.keys() >= RECORDED.keys()
     for curve in LIKELY_CURVES.values():
         assert len(curve) == len(WRONG)
         assert list(curve) == sorted(curve)

@@ -15,8 +15,8 @@ from benchmarks.common.records import read
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
 from benchmarks.frontier.grid import measure, plans, run
-from benchmarks.frontier.plan import ARMS, KINDS, LENGTHS, HeadArm, Plan
-from benchmarks.frontier.training.networks import Convolutions, Layers
+from benchmarks.frontier.plan import ARMS, KINDS, HeadArm, Lengths, Plan
+from benchmarks.frontier.training.networks import Convolutions, Layers, NormalisedConvolutions
 from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.training.policies import SIGNALS, policy_of
 from benchmarks.frontier.training.sliding import SlidingWindow
@@ -120,6 +120,10 @@ def test_bad_values_are_explained():
         Plan("clean", "known-wrong", 10)
     with pytest.raises(ValueError, match="Expected dropout"):
         HeadArm("nothing left", dropout=1.0)
+    with pytest.raises(ValueError, match="Expected rising lengths"):
+        Lengths((5, 3, 30))
+    with pytest.raises(ValueError, match="Expected 30 epochs among"):
+        Lengths((3, 5))
     with pytest.raises(ValueError, match="Expected features of shape"):
         Part(torch.zeros(3, 2), torch.zeros(2))
     with pytest.raises(ValueError, match="Expected a rate above 0"):
@@ -130,6 +134,8 @@ def test_bad_values_are_explained():
         Settings(hidden=())
     with pytest.raises(ValueError, match="Expected square images"):
         Convolutions(50, (2, 3, 4), 10, 0)
+    with pytest.raises(ValueError, match="Expected square images in three colours"):
+        NormalisedConvolutions(784, (2, 3, 4), 10, 0)
     with pytest.raises(ValueError, match="Expected at least 1 patch"):
         PatchFeatures(0)
 
@@ -137,12 +143,28 @@ def test_bad_values_are_explained():
 # -- the networks
 
 
-@pytest.mark.parametrize("network", [Layers(784, (8, 7), 5, 0.5), Convolutions(784, (2, 3, 6), 5, 0.5)], ids=["l", "c"])
-def test_a_network_gives_scores_of_each_class_and_learns_in_every_layer(network):
-    scores = network(torch.randn(6, 784).bfloat16())
+@pytest.mark.parametrize("make", [Layers, Convolutions, NormalisedConvolutions])
+def test_a_network_gives_scores_of_each_class_and_learns_in_every_layer(make):
+    width = 3 * 16**2 if make is NormalisedConvolutions else 28**2
+    network = make(width, (8, 7) if make is Layers else (8, 9, 16), 5, 0.5)
+    scores = network(torch.randn(6, width).bfloat16())
     assert (scores.shape, scores.dtype) == ((6, 5), torch.float32)
     scores.square().sum().backward()
     assert all(weights.grad.abs().sum() > 0 for weights in network.parameters())
+
+
+def test_images_are_mirrored_in_training_alone():
+    network = NormalisedConvolutions(3 * 16**2, (8, 9, 16), 5, 0.0)
+    image = torch.randn(1, 3, 16, 16)
+    both = torch.stack([image, image.flip(3)]).flatten(1)
+    network.formed = torch.nn.Conv2d(3, 16, 16)
+    network.train()
+    seen = {tuple(network(both[:1].repeat(64, 1)).unique(dim=0)[:, 0].tolist())}
+    network.eval()
+    plain, mirrored = network(both)[:, 0].tolist()
+    assert seen == {tuple(sorted((plain, mirrored)))}
+    assert plain != mirrored
+    assert network(both[:1].repeat(64, 1)).unique(dim=0).shape[0] == 1
 
 
 # -- a run
@@ -184,12 +206,14 @@ def test_what_decides_most_comes_first_and_nothing_twice():
         for kind in ("worse", "random40")
         for arm in ("regular", "bounded", "known-wrong", "running-loss", "random")
     }
-    assert [plan.epochs for plan in found[:9]] == list(LENGTHS)
+    assert [plan.epochs for plan in found[:9]] == list(Lengths().regular)
     assert [plan.seed for plan in found[:198:66]] == [0, 1, 2]
     assert not [plan for plan in found if plan.kind == "clean" and "known" in plan.arm]
     assert {(plan.kind, plan.arm) for plan in found} == {
         (kind, arm) for kind in KINDS for arm in ARMS if kind != "clean" or "known" not in arm
     }
+    few = plans(["worse"], [0], ["regular", "bounded"], Lengths((3, 30), (5,)))
+    assert [(plan.arm, plan.epochs) for plan in few] == [("regular", 3), ("regular", 30), ("bounded", 5)]
     assert {(plan.kind, plan.seed, plan.arm) for plan in plans(["aggre"], [7], ["random"])} == {("aggre", 7, "random")}
 
 

@@ -16,7 +16,7 @@ from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
-from benchmarks.frontier.plan import ARMS
+from benchmarks.frontier.plan import ARMS, Lengths
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, as_json, fill, share_of_known, tables
@@ -49,9 +49,19 @@ def recorded():
     return [
         facts(arm, length, seed, points[at] + seed * (1.5 if arm == "bounded" else 1))
         for arm, points in (("regular", REGULAR), ("bounded", BOUNDED), ("known-wrong", KNOWN))
-        for at, length in enumerate(ARMS[arm].lengths)
+        for at, length in enumerate(Lengths().of(arm))
         for seed in (0, 1)
     ]
+
+
+def test_a_subject_may_have_lengths_of_its_own(recorded):
+    few = Lengths((3, 5, 30), (5, 10))
+    some = [run for run in recorded if run["epochs"] in few.of(run["arm"])]
+    assert curves(some) == {}
+    arms = curves(some, few)["worse"]
+    assert {arm: arms[arm].epochs for arm in ("regular", "bounded")} == {"regular": (3, 5, 30), "bounded": (5, 10)}
+    heads = next(line for line in tables(some, lengths=few).splitlines() if line.startswith("| arm "))
+    assert [head for head in heads.split() if head.isdigit()] == ["3", "5", "10", "30"]
 
 
 def test_the_highest_points_and_what_lies_between_them(recorded):

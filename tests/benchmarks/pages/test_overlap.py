@@ -109,6 +109,33 @@ def test_the_command_prints_a_table_or_json_and_draws(folder, tmp_path, capsys):
     assert {row["between"] for row in json.loads(capsys.readouterr().out)["summary"]} == {"seeds", "networks"}
 
 
+def test_kinds_of_networks_are_told_apart(folder):
+    counts = np.random.default_rng(4).integers(0, 20, (3, SAMPLES)).astype(np.int16)
+    for network, hits in zip(("resnet34", "wrn10x1", "wrn22x1"), counts, strict=True):
+        write(folder / f"{network}-400x20-random20-regular-seed0.npz", hits=hits)
+    rows = [row for row in found(folder) if row["between"] == "networks"]
+    kinds = {(row["first"], row["second"]): row for row in overlap.families(rows)}
+    assert {pair: row["pairs"] for pair, row in kinds.items()} == {
+        ("lenet", "resnet"): 2, ("lenet", "wrn"): 2, ("resnet", "resnet"): 1, ("resnet", "wrn"): 4, ("wrn", "wrn"): 1,
+    }  # fmt: skip
+    of = [row["jaccard"] for row in rows if (row["first"], row["second"][:6]) == ("lenet regular", "resnet")]
+    assert kinds["lenet", "resnet"]["jaccard"] == pytest.approx(np.mean(of))
+    assert (kinds["lenet", "resnet"]["jaccard_lowest"], kinds["lenet", "resnet"]["jaccard_highest"]) == (
+        min(of), max(of),
+    )  # fmt: skip
+
+
+def test_pairs_that_were_printed_are_drawn_and_told_as_the_runs_are(folder, tmp_path, capsys):
+    overlap.main(["--arrays", str(folder), "--json"])
+    printed = tmp_path / "pairs.json"
+    printed.write_text(capsys.readouterr().out)
+    overlap.main(["--arrays", str(folder)])
+    table = capsys.readouterr().out
+    assert overlap.main(["--pairs", str(printed), "--out", str(tmp_path / "pictures")]) == 0
+    assert capsys.readouterr().out == table
+    assert len(list((tmp_path / "pictures").iterdir())) == 1
+
+
 def test_a_folder_without_pairs_is_explained(tmp_path, capsys):
     with pytest.raises(SystemExit):
         overlap.main(["--arrays", str(tmp_path)])

@@ -1,0 +1,108 @@
+"""What each epoch of a run is trained on: all samples, what a Pruner keeps, or what SeTa's window does."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.frontier.data.material import HeadTask
+from benchmarks.frontier.plan import ARMS, Plan
+from benchmarks.frontier.training.policies import policy_of
+from benchmarks.frontier.training.sliding import SlidingWindow
+from prunedata import Pruner, Schedule
+
+__all__ = ["Batches", "ByPruner", "ByWindow", "Selection", "Unpruned", "selection_of"]
+
+Ids = NDArray[np.integer[Any]]
+Batches = list[Ids]
+"""The ids of an epoch, batch by batch."""
+
+
+class Selection(Protocol):
+    """Chooses the samples of each epoch, and gets what they were observed with.
+
+    Attributes
+    ----------
+    left_out : ndarray of bool, shape (samples,), or None
+        What the epoch that began last leaves out; None if that is nothing.
+    """
+
+    left_out: NDArray[np.bool_] | None
+
+    def epochs(self) -> Iterator[Batches]:
+        """Yield the batches of each epoch."""
+        ...
+
+    def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
+        """Take a batch's ids and signals, which are losses if nothing else is said."""
+        ...
+
+
+class Unpruned:
+    """All of them, in an order of its own for each epoch."""
+
+    left_out: NDArray[np.bool_] | None = None
+
+    def __init__(self, seed: int, epochs: int, samples: int, batch_size: int) -> None:
+        self._seed, self._epochs, self._samples, self._batch_size = seed, epochs, samples, batch_size
+
+    def epochs(self) -> Iterator[Batches]:
+        for number in range(self._epochs):
+            yield _cut(np.random.default_rng((self._seed, number)).permutation(self._samples), self._batch_size)
+
+    def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
+        """Nothing is kept."""
+
+
+class ByPruner:
+    """What a Pruner keeps."""
+
+    left_out: NDArray[np.bool_] | None = None
+
+    def __init__(self, pruner: Pruner, batch_size: int) -> None:
+        self._pruner, self._batch_size = pruner, batch_size
+
+    def epochs(self) -> Iterator[Batches]:
+        for epoch in self._pruner.epochs():
+            self.left_out = ~epoch.keep if epoch.pruned else None
+            yield list(epoch.batches(self._batch_size))
+
+    def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
+        self._pruner.observe(ids, signals)
+
+
+class ByWindow:
+    """What SeTa's window keeps."""
+
+    left_out: NDArray[np.bool_] | None = None
+
+    def __init__(self, window: SlidingWindow, batch_size: int) -> None:
+        self._window, self._batch_size = window, batch_size
+
+    def epochs(self) -> Iterator[Batches]:
+        for number in range(self._window.epochs):
+            ids = self._window.ids(number)
+            self.left_out = np.ones(self._window.samples, bool)
+            self.left_out[ids] = False
+            yield _cut(ids, self._batch_size)
+
+    def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
+        self._window.observe(ids, signals)
+
+
+def selection_of(plan: Plan, task: HeadTask, batch_size: int) -> Selection:
+    """Return the selection of a run."""
+    samples, policy = len(task.train), ARMS[plan.arm].policy
+    if not policy:
+        return Unpruned(plan.seed, plan.epochs, samples, batch_size)
+    if policy == "seta":
+        return ByWindow(SlidingWindow(samples, plan.epochs, plan.seed), batch_size)
+    schedule = Schedule(plan.epochs, window=plan.epochs, start=plan.start, block=1, pruned_per_block=1)
+    rule = policy_of(policy, task.wrong)
+    pruner = Pruner(samples, schedule, prune=plan.prune, policy=rule, seed=plan.seed, batch_size=batch_size)
+    return ByPruner(pruner, batch_size)
+
+
+def _cut(order: Ids, batch_size: int) -> Batches:
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
