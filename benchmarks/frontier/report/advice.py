@@ -25,11 +25,15 @@ MISSED = 0.5
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of the runs of a subject on one kind of labels: the means of its seeds."""
+    """What is said of the runs of a subject on one kind of labels: the means of its seeds.
+
+    ``mean_only`` is the share of the samples that were hit in nine of ten visits and are not likely wrong.
+    """
 
     share: float
     low: float
     high: float
+    mean_only: float
     prune: bool
     shorter: int | None
 
@@ -56,7 +60,7 @@ def advice(signs: Mapping[str, Sequence[Facts]], frontier: Mapping[str, Sequence
             missed += not said.prune and gain is not None and gain >= MISSED
             rows.append(_row(subject, kind, len(of), truth, said, holds, gain, arms.get(kind, {})))
     columns = (
-        "subject", "labels", "seeds", "wrong", "said", "range", "holds", "advice",
+        "subject", "labels", "seeds", "wrong", "said", "range", "holds", "above the mean only", "advice",
         f"pruned, {USUAL} epochs, over regular", "or train", "best length",
     )  # fmt: skip
     counted = (
@@ -71,11 +75,12 @@ def _said(subject: str, runs: Sequence[Facts]) -> Said:
     others = [curve for name, curve in LIKELY_CURVES.items() if name != subject]
     read = [between(run["signs"]["likely"], run["samples"], others) for run in runs]
     share, low, high = (statistics.mean(one[part] for one in read) for part in range(3))
+    mean_only = statistics.mean(run["signs"]["hit"] - run["signs"]["likely"] for run in runs)
     prune = is_worth_pruning(share, statistics.mean(run["signs"]["certain"] for run in runs))
     lengths = [epochs_before(run["above_guess"], share) for run in runs]
     known = [length for length in lengths if length is not None]
     shorter = round(statistics.mean(known)) if prune and len(known) == len(lengths) else None
-    return Said(share, low, high, prune, shorter)
+    return Said(share, low, high, mean_only, prune, shorter)
 
 
 def _gain(arms: Mapping[str, Curve]) -> float | None:
@@ -98,7 +103,8 @@ def _row(
     return [
         f"`{subject}`", f"`{kind}`", str(seeds), f"{truth:.0%}", f"{said.share:.0%}",
         f"{said.low:.0%} to {said.high:.0%}",
-        "yes" if holds else "no", "prune" if said.prune else "don't", "" if gain is None else f"{gain:+.1f}",
+        "yes" if holds else "no", f"{max(0, said.mean_only):.0%}", "prune" if said.prune else "don't",
+        "" if gain is None else f"{gain:+.1f}",
         "" if said.shorter is None else f"{said.shorter} epochs",
         "" if regular is None else f"{regular.epochs[regular.top]} epochs",
     ]  # fmt: skip

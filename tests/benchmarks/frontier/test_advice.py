@@ -70,8 +70,8 @@ def test_a_row_says_what_is_true_and_what_is_advised(tmp_path, capsys):
     assert program.main(["advice", "--results", str(tmp_path)]) == 0
     _, _, first, second, *_, counted = [line for line in capsys.readouterr().out.splitlines() if line]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in (first, second)]
-    assert cells[0][:4] + cells[0][6:] == ["`head`", "`random40`", "2", "40%", "yes", "prune", "", "5 epochs", ""]
-    assert cells[1][:4] + cells[1][6:] == ["`head`", "`pairs20`", "1", "20%", "no", "don't", "", "", ""]
+    assert cells[0][:4] + cells[0][6:] == ["`head`", "`random40`", "2", "40%", "yes", "4%", "prune", "", "5 epochs", ""]
+    assert cells[1][:4] + cells[1][6:] == ["`head`", "`pairs20`", "1", "20%", "no", "30%", "don't", "", "", ""]
     assert "in 1 of 2 rows" in counted
 
 
