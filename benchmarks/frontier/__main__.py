@@ -13,6 +13,7 @@ python -m benchmarks.frontier advice [--page docs/bad-data.md]
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from benchmarks.frontier.signs import WATCHED, tasks, watch
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
+from prunedata import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
 
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
+    warnings.simplefilter("ignore", NeverPrunesWarning)  # of the arm auto: that nothing is pruned is what it found
     subject, material, kinds = _material(given)
     todo = plans(kinds, given.seeds, given.arms, subject.lengths)
     run(todo, material.task, given.results / given.subject, subject.settings)

@@ -20,6 +20,7 @@ __all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
 
 SEEDS = (0, 1, 2)
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
+AUTO = ("auto",)
 DROPOUT = ("regular-dropout", "bounded-dropout")
 REST = ("regular-smoothing", "known-wrong-dropout")
 CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
@@ -28,7 +29,7 @@ TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
     ((("clean",), FIRST), (TELLING, DROPOUT)),
-    ((OTHERS, FIRST),),
+    ((OTHERS, FIRST), (KINDS, AUTO)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
     ((KINDS, CONTROLS), (KINDS, SIGNALS)),
 )

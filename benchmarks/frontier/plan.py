@@ -10,6 +10,8 @@ SHARES = {
     "worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2, "pairs20": 0.2,
 }  # fmt: skip
 """Share of the samples that a pruned epoch leaves out: as many as are wrong, and of clean labels a fifth."""
+AUTO_PRUNES = 0.4
+"""Share of the samples that a pruned epoch leaves out at most where nobody says how many labels are wrong."""
 KINDS = tuple(SHARES)
 """All kinds of labels, what decides most first."""
 
@@ -23,8 +25,8 @@ class HeadArm:
     title : str
         What it does, in a few words.
     policy : str
-        How samples are chosen, by a name of :func:`benchmarks.frontier.training.policies.policy_of`; "seta" for
-        :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
+        How samples are chosen, by a name of :func:`benchmarks.frontier.training.policies.policy_of`; "auto" for what
+        the library advises; "seta" for :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
     dropout : float
         Share of the hidden units that a step leaves out.
     smoothing : float
@@ -57,6 +59,7 @@ ARMS = {
     "random": HeadArm("samples left out at random", "random"),
     "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
     "bounded": HeadArm("`BoundedLoss`: the average of 1 - exp(-loss)", "bounded"),
+    "auto": HeadArm('`policy="auto"`: watches, then prunes as many as seem wrong, or nothing', "auto"),
     "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
     "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),
     "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
@@ -139,8 +142,9 @@ class Plan:
 
     @property
     def prune(self) -> float:
-        """Share of the samples that a pruned epoch leaves out."""
-        return SHARES[self.kind] if ARMS[self.arm].policy else 0.0
+        """Share of the samples that a pruned epoch leaves out, or with ``auto`` leaves out at most."""
+        policy = ARMS[self.arm].policy
+        return AUTO_PRUNES if policy == "auto" else SHARES[self.kind] if policy else 0.0
 
     @property
     def name(self) -> str:

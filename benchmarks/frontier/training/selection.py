@@ -98,9 +98,17 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int) -> Selection:
         return Unpruned(plan.seed, plan.epochs, samples, batch_size)
     if policy == "seta":
         return ByWindow(SlidingWindow(samples, plan.epochs, plan.seed), batch_size)
+    auto = policy == "auto"
     schedule = Schedule(plan.epochs, window=plan.epochs, start=plan.start, block=1, pruned_per_block=1)
-    rule = policy_of(policy, task.wrong)
-    pruner = Pruner(samples, schedule, prune=plan.prune, policy=rule, seed=plan.seed, batch_size=batch_size)
+    pruner = Pruner(
+        samples,
+        Schedule.steady(plan.epochs) if auto else schedule,
+        prune=plan.prune,
+        policy="auto" if auto else policy_of(policy, task.wrong),
+        seed=plan.seed,
+        batch_size=batch_size,
+        classes=task.classes if auto else None,
+    )
     return ByPruner(pruner, batch_size)
 
 

@@ -1,6 +1,7 @@
 """The frontier's runs: the rule that is tried, one run, and a grid of them that goes on where it stood."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -188,6 +189,15 @@ def test_what_would_be_learnt_by_heart_hurts_and_leaving_it_out_helps(task):
     assert ends["known-wrong"].accuracy > ends["regular"].accuracy + 8
     assert ends["bounded"].accuracy > ends["regular"].accuracy + 2
     assert ends["bounded"].found > 60
+
+
+def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_it_has_watched(task):
+    plan = Plan("clean", "auto", 20)
+    assert plan.prune == Plan("random40", "auto", 20).prune == 0.4
+    epochs = list(train(plan, task, replace(SETTINGS, rate=0.004)))
+    assert [epoch.visits for epoch in epochs[:10]] == [500] * 10
+    assert {300 <= epoch.visits < 450 for epoch in epochs[10:]} == {True}
+    assert min(epoch.found for epoch in epochs[10:]) > 45
 
 
 def test_random_pruning_finds_as_many_wrong_labels_as_there_are(task):
