@@ -25,13 +25,14 @@ DROPOUT = ("regular-dropout", "bounded-dropout")
 REST = ("regular-smoothing", "known-wrong-dropout")
 CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
+AMOUNTS = ("running-loss-half", "running-loss-more")
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
     ((("clean",), FIRST), (TELLING, DROPOUT)),
     ((OTHERS, FIRST), (KINDS, AUTO)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
-    ((KINDS, CONTROLS), (KINDS, SIGNALS)),
+    ((KINDS, CONTROLS), (KINDS, SIGNALS), (KINDS, AMOUNTS)),
 )
 """What decides most first: groups of parts, kinds of labels and arms. A group is run seed by seed."""
 

@@ -38,6 +38,8 @@ class HeadArm:
         Times the usual weight decay.
     signal : str
         What the policy goes by, by a name of :data:`benchmarks.frontier.training.policies.SIGNALS`.
+    times : float
+        How many samples it leaves out, times those whose labels are wrong.
     """
 
     title: str
@@ -47,6 +49,7 @@ class HeadArm:
     objective: str = ""
     decay: float = 1.0
     signal: str = "loss"
+    times: float = 1.0
 
     def __post_init__(self) -> None:
         for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing)):
@@ -59,7 +62,7 @@ ARMS = {
     "random": HeadArm("samples left out at random", "random"),
     "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
     "bounded": HeadArm("`BoundedLoss`: the average of 1 - exp(-loss)", "bounded"),
-    "auto": HeadArm('`policy="auto"`: watches, then prunes as many as seem wrong, or nothing', "auto"),
+    "auto": HeadArm('`policy="auto"`: watches, then prunes as many as may be wrong, or nothing', "auto"),
     "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
     "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),
     "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
@@ -72,6 +75,8 @@ ARMS = {
     "margin": HeadArm("the averaged margin: the best other score less the label's", "running-loss", signal="margin"),
     "bounded-margin": HeadArm("the averaged margin of probabilities", "averaged", signal="bounded-margin"),
     "seta": HeadArm("SeTa: groups of like losses, in a window that slides from easy to hard", "seta"),
+    "running-loss-half": HeadArm("`RunningLoss`, half as many left out as are wrong", "running-loss", times=0.5),
+    "running-loss-more": HeadArm("`RunningLoss`, half as many again left out as are wrong", "running-loss", times=1.5),
     "bounded-mean": HeadArm("the mean of 1 - exp(-loss) over all visits", "bounded-mean"),
 }
 """Every way to train, by name."""
@@ -143,8 +148,8 @@ class Plan:
     @property
     def prune(self) -> float:
         """Share of the samples that a pruned epoch leaves out, or with ``auto`` leaves out at most."""
-        policy = ARMS[self.arm].policy
-        return AUTO_PRUNES if policy == "auto" else SHARES[self.kind] if policy else 0.0
+        arm = ARMS[self.arm]
+        return AUTO_PRUNES if arm.policy == "auto" else arm.times * SHARES[self.kind] if arm.policy else 0.0
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """Do runs suspect the same samples? Between seeds, arms, networks.
 
     python -m benchmarks.pages.overlap --arrays FOLDER [--arm regular] [--json] [--out FOLDER]
-    python -m benchmarks.pages.overlap --pairs benchmarks/results/overlap-ten-networks.json [--out FOLDER]
+    python -m benchmarks.pages.overlap --pairs benchmarks/results/agreement/ten-networks.json [--out FOLDER]
 
 Reads what benchmarks.study.train wrote with ``--arrays``, or the pairs that were printed of it with ``--json``. Wrong
 labels are drawn with a seed of their own, so all runs of one data set, size and kind of labels have the same ones. Runs
@@ -28,15 +28,18 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from benchmarks.common.drawing import new_figure, save
+from benchmarks.common.markdown import markdown
 from benchmarks.study.arms import ARMS
 from benchmarks.study.results import RunName, kind_of_labels, parse
 from prunedata.cli.text import table
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
 
-__all__ = ["RunCounts", "draw", "families", "main", "pairs", "read_runs", "summary"]
+__all__ = ["RunCounts", "draw", "families", "main", "pairs", "read_runs", "summary", "table_of_families"]
 
 BETWEEN = ("seeds", "arms", "networks")
+KINDS = {"lenet": "LeNet", "vgg": "VGG", "resnet": "ResNet", "wrn": "WRN"}
+"""Kinds of networks, by how their names begin."""
 
 
 @dataclass(frozen=True)
@@ -116,21 +119,38 @@ def summary(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def families(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean over the pairs of networks of each two kinds: LeNet, VGG, ResNet, WRN."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    """Mean over the pairs of each two kinds of networks, as VGG and ResNet, and of those that differ by their seed."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        if row["between"] == "networks":
-            groups[_family(row["first"]), _family(row["second"])].append(row)
+        if row["between"] in ("networks", "seeds"):
+            groups[row["between"], _family(row["first"]), _family(row["second"])].append(row)
     return [
         {
-            "first": first, "second": second, "pairs": len(group),
+            "between": between, "first": first, "second": second, "pairs": len(group),
             "jaccard": statistics.mean(row["jaccard"] for row in group),
             "jaccard_lowest": min(row["jaccard"] for row in group),
             "jaccard_highest": max(row["jaccard"] for row in group),
             "rank_correlation": _mean(row["rank_correlation"] for row in group),
         }
-        for (first, second), group in sorted(groups.items())
+        for (between, first, second), group in sorted(groups.items())
     ]  # fmt: skip
+
+
+def table_of_families(rows: Iterable[dict[str, Any]]) -> str:
+    """The same as Markdown, seeds first, then the kinds that agree most."""
+    lines = []
+    for row in sorted(families(rows), key=lambda row: (row["between"] != "seeds", -row["jaccard"])):
+        first, second, rank = KINDS[row["first"]], KINDS[row["second"]], row["rank_correlation"]
+        names = f"two of {first}" if first == second else f"{first} and {second}"
+        span = f"{row['jaccard_lowest']:.2f} to {row['jaccard_highest']:.2f}"
+        lines.append(
+            [
+                f"seeds of a {first}" if row["between"] == "seeds" else names, str(row["pairs"]),
+                f"{row['jaccard']:.2f}", span, "-" if rank is None else f"{rank:.2f}",
+            ]
+        )  # fmt: skip
+    columns = ("between", "pairs", "Jaccard of the top tenth", "lowest to highest", "rank correlation")
+    return markdown(columns, lines)
 
 
 def _family(kind: str) -> str:

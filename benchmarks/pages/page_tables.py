@@ -3,16 +3,19 @@
 A comment in the page names a table and what it is of.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.common.markdown import markdown
 from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_gains
+from benchmarks.pages.overlap import table_of_families
 from benchmarks.pages.ten_networks import recorded
 from benchmarks.pages.ten_networks import table as table_of_networks
 from benchmarks.pages.time_saved import table_of_savings
 from benchmarks.study.arms import ARMS, columns
+from benchmarks.study.results import RESULTS
 
 __all__ = ["TABLES"]
 
@@ -170,6 +173,12 @@ def ten_networks(_: Sequence[Facts]) -> str:
     return table_of_networks(recorded())
 
 
+def agreement(_: Sequence[Facts]) -> str:
+    """How far networks of each two kinds suspect the same samples, from pairs of their own."""
+    pairs = json.loads((RESULTS / "agreement" / "ten-networks.json").read_text())["pairs"]
+    return table_of_families(pairs)
+
+
 TABLES: dict[str, Callable[..., str]] = {
-    table.__name__: table for table in (gains, summary, controls, seeds, advised, savings, ten_networks)
+    table.__name__: table for table in (gains, summary, controls, seeds, advised, savings, ten_networks, agreement)
 }

@@ -65,7 +65,7 @@ class Advice:
     policy : Policy or None
         What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
     prune : int
-        Samples to leave out of a pruned epoch.
+        Samples to leave out of a pruned epoch: as many as may be wrong.
     schedule : Schedule or None
         When to prune.
     saving_percent : float
@@ -223,8 +223,8 @@ def _watch(schedule: Schedule, done: int, first: int, seen: str) -> Advice:
 def _prune(
     schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str, shares: Sequence[float]
 ) -> Advice:
-    # Rounded down: pruning more than is wrong prunes what is right.
-    pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, estimate.share)) / 100))
+    # As many as may be wrong, not as seem so: wrong labels that are left in cost far more than right ones left out.
+    pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, estimate.high)) / 100))
     epochs = schedule.epochs
     advised = Schedule.steady(epochs, first)
     saving = 100 * pruned * (epochs - first) / (epochs * samples)

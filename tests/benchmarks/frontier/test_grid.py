@@ -200,6 +200,11 @@ def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_it_has_watched(task
     assert min(epoch.found for epoch in epochs[10:]) > 45
 
 
+def test_an_arm_may_leave_out_fewer_or_more_than_are_wrong():
+    shares = [Plan("random40", f"running-loss{more}", 10).prune for more in ("-half", "", "-more")]
+    assert shares == pytest.approx([0.2, 0.4, 0.6])
+
+
 def test_random_pruning_finds_as_many_wrong_labels_as_there_are(task):
     found = [epoch.found for epoch in train(Plan("random40", "random", 30), task, SETTINGS)][6:]
     assert abs(np.mean(found) - 100 * task.wrong.mean()) < 3
