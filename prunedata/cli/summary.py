@@ -32,7 +32,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         *([("left out for good", f"{found['without']:,}")] if found.get("without") else []),
         *_saved(found["saved"]),
         *_observed_only(found),
-        *_advice(found.get("advice"), found["samples"], found["prune"]),
+        *_advice(found.get("advice"), found["samples"]),
     ]
     return [
         *table(rows, left=(0, 1)),
@@ -70,7 +70,7 @@ def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _advice(advice: Mapping[str, Any] | None, samples: int, most: int) -> list[tuple[str, str]]:
+def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, str]]:
     if advice is None:
         return []
     if advice["verdict"] != "prune":
@@ -78,7 +78,7 @@ def _advice(advice: Mapping[str, Any] | None, samples: int, most: int) -> list[t
     low, high = advice["wrong_labels_range"]
     wrong = f"about {advice['wrong_labels']:.0%} ({low:.0%} to {high:.0%}) of the labels seem wrong"
     first = advice["schedule"]["start"]
-    return [("advice", f"prune {min(most, advice['prune']):,} of {samples:,} samples from epoch {first}, as {wrong}")]
+    return [("advice", f"prune {advice['prune']:,} of {samples:,} samples from epoch {first}, as {wrong}")]
 
 
 def _plain(value: object) -> str:

@@ -125,6 +125,9 @@ class RunPlan:
         advice = advise(*told, self.given, self.trainable, prune=self._prune, history=history)
         if advice.verdict == "watch":
             return False
+        if 0 < self._prune < advice.prune:  # the run may not leave out as many
+            saving = advice.saving_percent * self._prune / advice.prune
+            advice = replace(advice, prune=self._prune, saving_percent=saving)
         self.go_on(advice.schedule or self.schedule, advice)
         return True
 

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,7 +45,12 @@ def test_it_does_what_the_advice_says_but_never_more_than_it_may(wrong, most):
     run = run_with(wrong, prune=most) if most else run_with(wrong, prune=0, observe_only=True)
     watched = run_with(wrong, epochs=FIRST, prune=most, observe_only=True)
     advice = advise(watched.hits, watched.visits, watched.arrays["high"], FIRST, SCHEDULE, SAMPLES, prune=run.prune)
-    assert run.advice == advice
+    if 0 < run.prune < advice.prune:
+        saving = advice.saving_percent * run.prune / advice.prune
+        assert run.advice == replace(advice, prune=run.prune, saving_percent=saving)
+        assert run.saved["visits_saved_percent"] == pytest.approx(saving)
+    else:
+        assert run.advice == advice
     assert advice.verdict == ("prune" if advice.prune else "fewer epochs")
     pruned = SAMPLES - min(advice.prune, run.prune)
     kept = [record["kept"] for record in run.history]
