@@ -55,6 +55,8 @@ class HeadArm:
         for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing)):
             if not 0 <= share < 1:
                 raise ValueError(f"Expected {name} from 0 to 1. Got {share}.")
+        if self.times <= 0:
+            raise ValueError(f"Expected times above 0. Got {self.times}.")
 
 
 ARMS = {

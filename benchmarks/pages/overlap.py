@@ -12,7 +12,6 @@ prunes by its counts doesn't see what it prunes: it agrees less.
 
 import argparse
 import json
-import re
 import statistics
 import sys
 from collections import defaultdict
@@ -28,18 +27,15 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from benchmarks.common.drawing import new_figure, save
-from benchmarks.common.markdown import markdown
 from benchmarks.study.arms import ARMS
 from benchmarks.study.results import RunName, kind_of_labels, parse
 from prunedata.cli.text import table
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
 
-__all__ = ["RunCounts", "draw", "families", "main", "pairs", "read_runs", "summary", "table_of_families"]
+__all__ = ["RunCounts", "draw", "main", "mean_of_known", "pairs", "read_runs", "summary"]
 
 BETWEEN = ("seeds", "arms", "networks")
-KINDS = {"lenet": "LeNet", "vgg": "VGG", "resnet": "ResNet", "wrn": "WRN"}
-"""Kinds of networks, by how their names begin."""
 
 
 @dataclass(frozen=True)
@@ -112,54 +108,14 @@ def summary(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             "jaccard_lowest": min(row["jaccard"] for row in group),
             "jaccard_highest": max(row["jaccard"] for row in group),
             "by_chance": statistics.mean(row["jaccard_by_chance"] for row in group),
-            "rank_correlation": _mean(row["rank_correlation"] for row in group),
+            "rank_correlation": mean_of_known(row["rank_correlation"] for row in group),
         }
         for (at, labels, size, first, second, by), group in sorted(groups.items())
     ]  # fmt: skip
 
 
-def families(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean over the pairs of each two kinds of networks, as VGG and ResNet, and of those that differ by their seed."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        if row["between"] in ("networks", "seeds"):
-            groups[row["between"], _family(row["first"]), _family(row["second"])].append(row)
-    return [
-        {
-            "between": between, "first": first, "second": second, "pairs": len(group),
-            "jaccard": statistics.mean(row["jaccard"] for row in group),
-            "jaccard_lowest": min(row["jaccard"] for row in group),
-            "jaccard_highest": max(row["jaccard"] for row in group),
-            "rank_correlation": _mean(row["rank_correlation"] for row in group),
-        }
-        for (between, first, second), group in sorted(groups.items())
-    ]  # fmt: skip
-
-
-def table_of_families(rows: Iterable[dict[str, Any]]) -> str:
-    """The same as Markdown, seeds first, then the kinds that agree most."""
-    lines = []
-    for row in sorted(families(rows), key=lambda row: (row["between"] != "seeds", -row["jaccard"])):
-        first, second, rank = KINDS[row["first"]], KINDS[row["second"]], row["rank_correlation"]
-        names = f"two of {first}" if first == second else f"{first} and {second}"
-        span = f"{row['jaccard_lowest']:.2f} to {row['jaccard_highest']:.2f}"
-        lines.append(
-            [
-                f"seeds of a {first}" if row["between"] == "seeds" else names, str(row["pairs"]),
-                f"{row['jaccard']:.2f}", span, "-" if rank is None else f"{rank:.2f}",
-            ]
-        )  # fmt: skip
-    columns = ("between", "pairs", "Jaccard of the top tenth", "lowest to highest", "rank correlation")
-    return markdown(columns, lines)
-
-
-def _family(kind: str) -> str:
-    """The kind of a network, as its name begins."""
-    found = re.match("[a-z]+", kind)
-    return found[0] if found else kind
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are not None; None if all are."""
     known = [value for value in values if value is not None]
     return statistics.mean(known) if known else None
 
@@ -208,7 +164,7 @@ def draw(path: Path, rows: Sequence[dict[str, Any]], title: str) -> Path:
         cells = np.full((len(kinds), len(kinds)), np.nan)
         for i, one in enumerate(kinds):
             for j, other in enumerate(kinds):
-                mean = _mean(row[field] for row in rows if {row["first"], row["second"]} == {one, other})
+                mean = mean_of_known(row[field] for row in rows if {row["first"], row["second"]} == {one, other})
                 cells[i, j] = np.nan if mean is None else mean
         _matrix(axes, cells, shown, name)
     figure.suptitle(f"{title}{f', {alone}' if alone else ''}\n(diagonal: between seeds)", fontsize=11)
@@ -246,8 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     shown = summary(rows)
-    kinds = {"families": families(rows)}
-    print(json.dumps({"summary": shown, **kinds, "pairs": rows}, indent=2) if given.json else _table(shown))
+    print(json.dumps({"summary": shown, "pairs": rows}, indent=2) if given.json else _table(shown))
     if given.out is not None:
         for noise, size in sorted({(row["labels"], row["size"]) for row in rows}):
             mine = [row for row in rows if (row["labels"], row["size"]) == (noise, size)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.common.markdown import markdown
 from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_gains
-from benchmarks.pages.overlap import table_of_families
+from benchmarks.pages.families import table_of_families
 from benchmarks.pages.ten_networks import recorded
 from benchmarks.pages.ten_networks import table as table_of_networks
 from benchmarks.pages.time_saved import table_of_savings

@@ -121,6 +121,8 @@ def test_bad_values_are_explained():
         Plan("clean", "known-wrong", 10)
     with pytest.raises(ValueError, match="Expected dropout"):
         HeadArm("nothing left", dropout=1.0)
+    with pytest.raises(ValueError, match="Expected times above 0"):
+        HeadArm("nothing left out", "random", times=0)
     with pytest.raises(ValueError, match="Expected rising lengths"):
         Lengths((5, 3, 30))
     with pytest.raises(ValueError, match="Expected 30 epochs among"):

@@ -11,6 +11,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 from benchmarks.pages import overlap
+from benchmarks.pages.families import families, table_of_families
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
 
@@ -114,9 +115,9 @@ def test_kinds_of_networks_are_told_apart(folder):
     for network, hits in zip(("resnet34", "wrn10x1", "wrn22x1"), counts, strict=True):
         write(folder / f"{network}-400x20-random20-regular-seed0.npz", hits=hits)
     rows = [row for row in found(folder) if row["between"] == "networks"]
-    assert "| two of WRN " in overlap.table_of_families(found(folder))
-    assert "| seeds of a LeNet | 1 " in overlap.table_of_families(found(folder))
-    kinds = {(row["first"], row["second"]): row for row in overlap.families(rows)}
+    assert "| two of WRN " in table_of_families(found(folder))
+    assert "| seeds of a LeNet | 1 " in table_of_families(found(folder))
+    kinds = {(row["first"], row["second"]): row for row in families(rows)}
     assert {pair: row["pairs"] for pair, row in kinds.items()} == {
         ("lenet", "resnet"): 2, ("lenet", "wrn"): 2, ("resnet", "resnet"): 1, ("resnet", "wrn"): 4, ("wrn", "wrn"): 1,
     }  # fmt: skip
