@@ -10,7 +10,7 @@ from benchmarks.frontier.data.cifar import cifar10, cifar10_pixels
 from benchmarks.frontier.data.digits import digits
 from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
-from benchmarks.frontier.data.letters import letters
+from benchmarks.frontier.data.letters import AT_RANDOM, letter_halves, letter_pairs, letters
 from benchmarks.frontier.data.material import Made, Material, load
 from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
 from benchmarks.frontier.plan import Lengths
@@ -86,6 +86,14 @@ SUBJECTS = {
     ),
     "mlp-letters": Subject(
         "an MLP on a table, letter recognition", 12_000, 2_000, KINDS, letters, Settings(hidden=(512, 256), rate=0.1)
+    ),
+    "mlp-2-classes": Subject(
+        "an MLP on the same table, 2 classes", 12_000, 2_000, AT_RANDOM, letter_halves,
+        Settings(hidden=(512, 256), rate=0.1),
+    ),
+    "mlp-676-classes": Subject(
+        "an MLP on pairs of rows of that table, 676 classes", 30_000, 2_000, AT_RANDOM, letter_pairs,
+        Settings(hidden=(512, 256), rate=0.1),
     ),
 }  # fmt: skip
 """Every subject by name."""

@@ -155,7 +155,9 @@ def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
         rows.append(("for", "the next run on these data: this one is finished"))
     if found.wrong_labels is not None and found.wrong_labels_range is not None:
         low, high = found.wrong_labels_range
-        rows.append(("wrong labels", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%})"))
+        rows.append(("wrong labels", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%}) at random"))
+    if found.wrong_labels_most is not None:
+        rows.append(("", f"{found.wrong_labels_most:.0%} at most, with errors that look like another class"))
     if found.schedule is not None:
         rows += [
             ("policy", repr(found.policy)),

@@ -4,7 +4,7 @@ Advice is a pure function of what a run has counted. No test set, no label and n
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -65,7 +65,7 @@ class Advice:
     policy : Policy or None
         What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
     prune : int
-        Samples to leave out of a pruned epoch: as many as may be wrong.
+        Samples to leave out of a pruned epoch: as many as are hard or seem wrong, 40% at most.
     schedule : Schedule or None
         When to prune.
     saving_percent : float
@@ -74,6 +74,9 @@ class Advice:
         Share of the labels that seem wrong at random, 0 to 0.6; None if nothing can be said.
     wrong_labels_range : (float, float) or None
         From the lowest to the highest that fits what was seen.
+    wrong_labels_most : float or None
+        Share of the labels that may be wrong at most, errors that look like another class among them: a run can't tell
+        these from hard samples. None if nothing can be said.
     epochs : int
         How many epochs to train in all.
     shorter : int or None
@@ -96,6 +99,7 @@ class Advice:
     watch_epochs: int
     evidence: tuple[str, ...]
     shorter: int | None = None
+    wrong_labels_most: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""
@@ -107,11 +111,13 @@ class Advice:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
-        # Stores of before have no "shorter".
-        if not isinstance(plain, dict) or {*plain, "shorter"} != {one.name for one in fields(cls)}:
+        # Older stores lack what has a default.
+        known, needed = {one.name for one in fields(cls)}, {one.name for one in fields(cls) if one.default is MISSING}
+        if not isinstance(plain, dict) or not needed <= plain.keys() <= known:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
         try:
             policy, schedule, limits = plain["policy"], plain["schedule"], plain["wrong_labels_range"]
+            shorter, most = plain.get("shorter"), plain.get("wrong_labels_most")
             found = cls(
                 verdict=plain["verdict"],
                 policy=None if policy is None else from_description(policy),
@@ -123,7 +129,8 @@ class Advice:
                 epochs=whole("epochs", plain["epochs"], 1),
                 watch_epochs=whole("watch_epochs", plain["watch_epochs"], 0),
                 evidence=tuple(plain["evidence"]),
-                shorter=None if plain.get("shorter") is None else whole("shorter", plain["shorter"], 1),
+                shorter=None if shorter is None else whole("shorter", shorter, 1),
+                wrong_labels_most=None if most is None else _share(most),
             )
         except (LookupError, TypeError, RecursionError) as error:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
@@ -192,7 +199,7 @@ def advise(
             told += ": those that were pruned were not, so watch with observe_only=True"
         return _watch(schedule, epochs_done, first, told)
     if high is not None:
-        estimate = by_high(high[judged], visits[judged])
+        estimate = by_high(high[judged], visits[judged], hits[judged] if tolerance == 0 else None)
     elif tolerance == 0:
         estimate = by_hits(hits[judged], visits[judged])
     else:
@@ -224,7 +231,8 @@ def _prune(
     schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str, shares: Sequence[float]
 ) -> Advice:
     # As many as may be wrong, not as seem so: wrong labels that are left in cost far more than right ones left out.
-    pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, estimate.high)) / 100))
+    share = estimate.high if estimate.hard is None else max(estimate.share, estimate.hard)
+    pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, share)) / 100))
     epochs = schedule.epochs
     advised = Schedule.steady(epochs, first)
     saving = 100 * pruned * (epochs - first) / (epochs * samples)
@@ -241,6 +249,7 @@ def _prune(
         watch_epochs=0,
         evidence=(when, *estimate.evidence, PRUNING_PAYS, *_by_heart(shares, shorter)),
         shorter=shorter,
+        wrong_labels_most=estimate.most,
     )
 
 
@@ -273,4 +282,5 @@ def _fewer_epochs(
         epochs=fewer,
         watch_epochs=0,
         evidence=(*told, PRUNING_COSTS, drops),
+        wrong_labels_most=None if estimate is None else estimate.most,
     )

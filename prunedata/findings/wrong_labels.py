@@ -6,8 +6,9 @@ constants below, one for each network and data set. The estimate is their median
 lowest to above the highest: it is as wide as what is not known. Each was judged by the curves of the others alone
 (docs/bad-data.md).
 
-Errors that look like another class, as a weak model's own or half of those that people make, don't stand out and
-aren't counted.
+Errors that look like another class, as a weak model's own or half of those that people make, don't stand out like
+that and aren't counted. They are hard to learn at most, as clean samples are too. So the share of hard samples says how
+many labels may be wrong at most.
 """
 
 import math
@@ -29,7 +30,9 @@ __all__ = [
     "between",
     "by_high",
     "by_hits",
+    "hard_share",
     "is_worth_pruning",
+    "most_wrong",
     "signs_of",
 ]
 
@@ -60,6 +63,9 @@ runs. A weak model's own errors in 20% of the labels of CIFAR-10 gave .174, afte
 random: so hits alone are no reason to prune."""
 MARGIN = 0.05
 """What other networks may do to the range: softmax regression on digits with 20% wrong, by the curves 12% to 19%."""
+MISTAKEN = 0.15
+"""Wrong labels that may not even be hard, as the network takes them for right. In the runs of ``benchmarks.frontier``,
+after 10 epochs, up to .08 more of the labels were wrong than samples were hard; .16 where 60% were."""
 PRUNE_FROM = 0.15
 """Wrong labels from which pruning is worth it. LeNet on CIFAR-10, 120 epochs, RunningLoss, test points against regular
 training: clean, 25% of visits saved: -2.8; 20% wrong, 25% saved: +0.9; 40% wrong, 33% saved: +1.0."""
@@ -71,7 +77,7 @@ class Estimate:
     """Share of the labels that seem wrong at random.
 
     ``share`` from 0 to 0.6, within ``low`` to ``high``; ``worth_pruning`` whether that is enough to prune, and
-    ``evidence`` sentences on what it was read from.
+    ``evidence`` sentences on what it was read from. ``hard`` is the share of hard samples, None if it is not known.
     """
 
     share: float
@@ -79,28 +85,41 @@ class Estimate:
     high: float
     worth_pruning: bool
     evidence: tuple[str, ...]
+    hard: float | None = None
+
+    @property
+    def most(self) -> float | None:
+        """Share of the labels that may be wrong at most, those that look like another class among them."""
+        return None if self.hard is None else most_wrong(self.hard, self.high)
 
 
 @dataclass(frozen=True)
 class Signs:
     """Shares of the samples that stand out, from 0 to 1.
 
-    ``likely`` and ``certain`` had a loss above ``ln(classes)`` in seven and in nine of ten visits, ``hit`` a loss above
-    their batch's mean in nine of ten.
+    ``likely`` and ``certain`` had a loss above ``ln(classes)`` in seven and in nine of ten visits, ``hard`` and ``hit``
+    a loss above their batch's mean in seven and in nine of ten.
     """
 
     likely: float
     certain: float
     hit: float
+    hard: float
 
 
 def signs_of(hits: Array, high: Array, visits: Array) -> Signs:
     """What stands out, by arrays of int of shape (samples,), all visits above 0."""
-    return Signs(_share(high, visits, LIKELY), _share(high, visits, CERTAIN), _share(hits, visits, CERTAIN))
+    return Signs(
+        likely=_share(high, visits, LIKELY), certain=_share(high, visits, CERTAIN),
+        hit=_share(hits, visits, CERTAIN), hard=hard_share(hits, visits),
+    )  # fmt: skip
 
 
-def by_high(high: Array, visits: Array) -> Estimate:
-    """Estimate from visits with a loss above ``ln(classes)``, arrays of int of shape (samples,), all visits above 0."""
+def by_high(high: Array, visits: Array, hits: Array | None = None) -> Estimate:
+    """Estimate from visits with a loss above ``ln(classes)``, arrays of int of shape (samples,), all visits above 0.
+
+    ``hits`` with tolerance 0 say how many samples are hard.
+    """
     likely, certain = _share(high, visits, LIKELY), _share(high, visits, CERTAIN)
     share, low, top = between(likely, visits.size, LIKELY_CURVES.values())
     worth = is_worth_pruning(share, certain)
@@ -112,20 +131,42 @@ def by_high(high: Array, visits: Array) -> Estimate:
     ]
     if share >= PRUNE_FROM and not worth:
         told.append(f"The second is below {CERTAIN_ENOUGH:.0%}: such data are rather hard than wrong.")
-    return Estimate(share, low, top, worth, tuple(told))
+    if hits is None:
+        return Estimate(share, low, top, worth, tuple(told))
+    hard = hard_share(hits, visits)
+    return Estimate(share, low, top, worth, (*told, _of_hard(hard, top)), hard)
 
 
 def by_hits(hits: Array, visits: Array) -> Estimate:
     """Estimate from hits with tolerance 0, for runs that weren't told their classes. Otherwise as :func:`by_high`."""
-    often = _share(hits, visits, CERTAIN)
+    often, hard = _share(hits, visits, CERTAIN), hard_share(hits, visits)
     share, low, top = between(often, visits.size, HITS_CURVES)
     told = (
         f"{often:.1%} of {visits.size:,} samples had a loss above their batch's mean in at least 90% of their visits.",
         f"By runs of LeNet on CIFAR-10 and on digits, that speaks for {low:.0%} to {top:.0%} wrong at random.",
         "Hits alone don't tell hard data from wrong labels, so they are no reason to prune: watch with "
         "Pruner(..., classes=K) to know.",
+        _of_hard(hard, top),
     )
-    return Estimate(share, low, top, False, told)
+    return Estimate(share, low, top, False, told, hard)
+
+
+def _of_hard(hard: float, high: float) -> str:
+    return (
+        f"{hard:.0%} of the samples were hard, above their batch's mean in at least 70% of their visits. Errors that "
+        f"look like another class hide among these: with them {most_wrong(hard, high):.0%} of the labels may be wrong "
+        "at most."
+    )
+
+
+def hard_share(hits: Array, visits: Array) -> float:
+    """Share of the samples that are hard: hit, with tolerance 0, in at least seven of ten visits."""
+    return _share(hits, visits, LIKELY)
+
+
+def most_wrong(hard: float, high: float) -> float:
+    """Share of the labels that may be wrong at most, by the share of hard samples and the top of the range."""
+    return min(1.0, max(high, hard + MISTAKEN))
 
 
 def is_worth_pruning(share: float, certain: float) -> bool:

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from prunedata import CostModel, PrunedataError, RunningLoss, Schedule
 from prunedata.findings.advice import ADVISED_POLICY, FEWEST_VISITS, PRUNE_MOST, USUAL_SAVING, Advice, advise
-from prunedata.findings.wrong_labels import CERTAIN_ENOUGH, HIGHEST, LIKELY_CURVES, PRUNE_FROM, WRONG, by_high, by_hits
+from prunedata.findings.wrong_labels import (
+    CERTAIN_ENOUGH,
+    HIGHEST,
+    LIKELY_CURVES,
+    MISTAKEN,
+    PRUNE_FROM,
+    WRONG,
+    between,
+    by_high,
+    by_hits,
+)
 from prunedata.policies.protocol import describe
 
 SAMPLES = 1000
@@ -65,6 +75,14 @@ def test_the_range_holds_what_was_true_in_the_runs_that_it_was_learnt_from(curve
     assert found.low - 1e-9 <= WRONG[at] <= found.high + 1e-9
 
 
+@pytest.mark.parametrize("at", range(len(WRONG)))
+@pytest.mark.parametrize(("name", "samples"), [("lenet-cifar10", 10_000), ("lenet-digits", 1_437)])
+def test_long_runs_are_judged_right_by_the_curves_of_the_others(name, samples, at):
+    others = [curve for other, curve in LIKELY_CURVES.items() if other != name]
+    share, low, high = between(LIKELY_CURVES[name][at], samples, others)
+    assert abs(share - WRONG[at]) <= 0.1 or low <= WRONG[at] <= high
+
+
 RUNS = {
     "CIFAR-10, clean": (0.071, 0.025, False),
     "CIFAR-10, clean, all 60 epochs watched": (0.036, 0.011, False),
@@ -85,19 +103,50 @@ def test_runs_that_were_measured_get_the_advice_that_fits(name):
     assert (advised(likely, certain).verdict == "prune") is prune
 
 
-@given(SHARES, st.integers(60, 300))
-def test_pruning_never_takes_more_than_seems_wrong(share, epochs):
+def hits_of(hard, epochs=20, samples=SAMPLES):
+    """Hits such that this share of the samples was hit in seven of ten visits, and the others just less often."""
+    hits = np.full(samples, -(-7 * epochs // 10) - 1, np.uint8)
+    hits[: round(hard * samples)] += 1
+    return hits
+
+
+@given(SHARES, SHARES, st.integers(60, 300))
+def test_pruning_takes_as_many_as_are_hard_or_seem_wrong(share, hard, epochs):
     done = -(-epochs // 6)
     high, visits = watched(share, epochs=min(done, 250))
-    found = advise(high, visits, high, done, Schedule(epochs, epochs, 1, 1, 0), SAMPLES)
+    hits = hits_of(hard, min(done, 250))
+    found = advise(hits, visits, high, done, Schedule(epochs, epochs, 1, 1, 0), SAMPLES)
     assume(found.verdict == "prune")
-    most = min(PRUNE_MOST, found.wrong_labels_range[1]) * SAMPLES
+    most = min(PRUNE_MOST, max(found.wrong_labels, round(hard * SAMPLES) / SAMPLES)) * SAMPLES
     assert most - 0.01 * SAMPLES - 1 < found.prune <= most + 1e-9
     assert found.wrong_labels >= PRUNE_FROM
     assert found.policy == ADVISED_POLICY
     assert found.schedule.pruned_epochs == tuple(range(done, epochs))
     planned = CostModel(SAMPLES, 10, 1.0).predict(found.schedule, found.prune)
     assert found.saving_percent == pytest.approx(planned.visits_saved_percent)
+
+
+def test_where_hits_tell_nothing_pruning_takes_as_many_as_may_be_wrong_at_random():
+    found = advised(0.17, 0.12, tolerance=1.0)
+    assert (found.verdict, found.wrong_labels_most) == ("prune", None)
+    top = found.wrong_labels_range[1] * SAMPLES
+    assert top < PRUNE_MOST * SAMPLES
+    assert top - 0.01 * SAMPLES - 1 < found.prune <= top
+
+
+@given(SHARES, SHARES, SHARES, st.booleans())
+def test_at_most_as_many_are_wrong_as_are_hard_and_some_more(likely, hard, more, classes):
+    high, visits = watched(likely)
+    low, top = (
+        advise(hits_of(one), visits, high if classes else None, 20, SCHEDULE, SAMPLES) for one in sorted((hard, more))
+    )
+    for found in (low, top):
+        assert found.wrong_labels_range[1] <= found.wrong_labels_most <= 1
+    assert low.wrong_labels_most <= top.wrong_labels_most
+    if classes:
+        known = max(top.wrong_labels_range[1], round(max(hard, more) * SAMPLES) / SAMPLES + MISTAKEN)
+        assert top.wrong_labels_most == pytest.approx(min(1, known))
+        assert f"{top.wrong_labels_most:.0%} of the labels may be wrong at most" in " ".join(top.evidence)
 
 
 def test_hard_data_are_not_taken_for_wrong_ones():
@@ -170,6 +219,7 @@ def test_hits_of_another_tolerance_give_no_estimate():
     hits, visits = watched(0.3)
     found = advise(hits, visits, None, 20, SCHEDULE, SAMPLES, tolerance=1.0)
     assert (found.verdict, found.wrong_labels, found.wrong_labels_range) == ("fewer epochs", None, None)
+    assert found.wrong_labels_most is None
     assert "tolerance 1" in found.evidence[0]
 
 
@@ -183,6 +233,12 @@ def test_advice_as_json_says_all(found):
         assert Schedule.from_dict(plain["schedule"]) == found.schedule
     else:
         assert (plain["policy"], plain["schedule"]) == (None, None)
+
+
+def test_advice_of_an_older_store_lacks_what_was_added_since():
+    plain = advised(0.3).to_dict()
+    found = Advice.from_dict({name: plain[name] for name in plain if name not in ("shorter", "wrong_labels_most")})
+    assert (found.shorter, found.wrong_labels_most, found.prune) == (None, None, plain["prune"])
 
 
 def test_advice_from_a_dict_keeps_the_parameters_of_its_policy():

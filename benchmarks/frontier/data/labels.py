@@ -32,8 +32,9 @@ def noisy_labels(
         Features and labels of other samples, of which the weak model learns.
     """
     classes = int(truth.max()) + 1
-    guesses = _guesses(features, others[:WEAK_SAMPLES], theirs[:WEAK_SAMPLES])
-    made = {}
+    made, guesses = {}, truth
+    if any(kind.startswith(("pairs", "confusable")) for kind in kinds):
+        guesses = _guesses(features, others[:WEAK_SAMPLES], theirs[:WEAK_SAMPLES])
     for kind in kinds:
         way, share = kind.rstrip("0123456789"), int(kind[len(kind.rstrip("0123456789")) :] or 0) / 100
         if way == "clean":

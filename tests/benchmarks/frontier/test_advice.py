@@ -49,15 +49,15 @@ def test_the_curves_in_the_library_are_those_that_were_recorded(subject):
     assert LIKELY_CURVES[subject] == curve_of(RECORDED[subject])
 
 
-def test_every_subject_that_was_watched_has_a_curve_that_rises():
-    assert LIKELY_CURVES.keys() >= RECORDED.keys()
+def test_every_subject_that_was_watched_has_a_curve_that_rises_but_those_of_other_numbers_of_classes():
+    assert RECORDED.keys() - LIKELY_CURVES.keys() <= {"mlp-2-classes", "mlp-676-classes"}
     for curve in LIKELY_CURVES.values():
         assert len(curve) == len(WRONG)
         assert list(curve) == sorted(curve)
 
 
 def run(kind, wrong, likely, above, seed=0):
-    signs = {"likely": likely, "certain": likely / 2, "hit": 0.3}
+    signs = {"likely": likely, "certain": likely / 2, "hit": 0.3, "hard": 0.35}
     facts = {"kind": kind, "seed": seed, "samples": 10_000, "wrong_percent": wrong}
     return facts | {"name": f"{kind}-seed{seed}", "signs": signs, "above_guess": above}
 
@@ -70,9 +70,21 @@ def test_a_row_says_what_is_true_and_what_is_advised(tmp_path, capsys):
     assert program.main(["advice", "--results", str(tmp_path)]) == 0
     _, _, first, second, *_, counted = [line for line in capsys.readouterr().out.splitlines() if line]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in (first, second)]
-    assert cells[0][:4] + cells[0][6:] == ["`head`", "`random40`", "2", "40%", "yes", "4%", "prune", "", "5 epochs", ""]
-    assert cells[1][:4] + cells[1][6:] == ["`head`", "`pairs20`", "1", "20%", "no", "30%", "don't", "", "", ""]
+    assert cells[0][:4] + cells[0][6:] == [
+        "`head`",
+        "`random40`",
+        "2",
+        "40%",
+        "yes",
+        "60%",
+        "prune",
+        "",
+        "5 epochs",
+        "",
+    ]
+    assert cells[1][:4] + cells[1][6:] == ["`head`", "`pairs20`", "1", "20%", "no", "50%", "don't", "", "", ""]
     assert "in 1 of 2 rows" in counted
+    assert "2 of 2 hold it" in counted
 
 
 def test_its_own_curve_is_left_out():

@@ -13,7 +13,7 @@ import torch
 from benchmarks.frontier.data.fashion import fashion
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.labels import noisy_labels
-from benchmarks.frontier.data.letters import letters
+from benchmarks.frontier.data.letters import AT_RANDOM, KINDS, letter_halves, letter_pairs, letters
 from benchmarks.frontier.data.material import Material, Part, load
 from benchmarks.frontier.data.pretrained import PretrainedFeatures
 
@@ -166,3 +166,17 @@ def test_letters_are_read_from_their_own_file(tmp_path):
     assert sorted(set(made["truth"].tolist())) == list(range(26))
     with pytest.raises(ValueError, match="Expected more than 6000 rows"):
         letters(2000, tmp_path)
+
+
+@pytest.mark.parametrize(("make", "classes", "width"), [(letter_halves, 2, 16), (letter_pairs, 676, 32)])
+def test_letters_are_made_into_few_classes_and_into_many(tmp_path, make, classes, width):
+    rng = np.random.default_rng(0)
+    rows = [f"{chr(65 + label)}," + ",".join([str(label // 2)] * 16) for label in rng.integers(0, 26, 6000)]
+    (tmp_path / "letter-recognition.data").write_text("\n".join(rows))
+    made = make(1500, tmp_path)
+    assert (made["features"].shape, made["truth"].max() < classes) == ((1500, width), True)
+    assert made["truth"].max() >= classes - 5
+    assert {name for name in made if name in KINDS} == set(AT_RANDOM)
+    # The label says which letters a row has, so it can be learnt.
+    one = made["truth"] // 26 if width == 32 else made["truth"]
+    assert abs(np.corrcoef(made["features"][:, 0], one)[0, 1]) > 0.7
