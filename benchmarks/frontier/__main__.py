@@ -3,6 +3,7 @@
 python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--json | --page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
+python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/bad-data.md]
@@ -26,6 +27,8 @@ from benchmarks.frontier.grid import SEEDS, plans, run
 from benchmarks.frontier.plan import ARMS, KINDS, USUAL
 from benchmarks.frontier.report.advice import BEGIN as BEGIN_ADVICE
 from benchmarks.frontier.report.advice import advice
+from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
+from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
@@ -127,6 +130,11 @@ def _summary(given: argparse.Namespace) -> int:
     return 0
 
 
+def _first_page(given: argparse.Namespace) -> int:
+    _write(given.page, BEGIN_FIRST_PAGE, first_page(_read(given)))
+    return 0
+
+
 def _write(page: Path | None, begin: str, text: str) -> None:
     if page is None:
         print(text, end="")
@@ -142,7 +150,7 @@ def _picture(given: argparse.Namespace) -> int:
 
 def _read(given: argparse.Namespace) -> dict[str, list[Facts]]:
     """The recorded runs by subject."""
-    subjects = SUBJECTS if given.subject is None else [given.subject]
+    subjects = SUBJECTS if getattr(given, "subject", None) is None else [given.subject]
     results = {subject: read(given.results / subject, given.kinds) for subject in subjects}
     found = {subject: of for subject, of in results.items() if of}
     if not found:
@@ -167,9 +175,13 @@ def _parser() -> argparse.ArgumentParser:
     tables = commands.add_parser("table", parents=[common], help="print the tables")
     tables.add_argument("--json", action="store_true", help="as one JSON object")
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
+    first = commands.add_parser("first-page", parents=[common], help="print the table of README")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
     advised = commands.add_parser("advice", parents=[common], help="print what is advised, and what is true")
-    for command, do in ((tables, _table), (short, _summary), (suspects, _suspects), (advised, _advice)):
+    written = (
+        (tables, _table), (short, _summary), (first, _first_page), (suspects, _suspects), (advised, _advice),
+    )  # fmt: skip
+    for command, do in written:
         if do in (_table, _summary):
             command.add_argument("--subject", choices=SUBJECTS, help="default: all")
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")

@@ -1,4 +1,4 @@
-"""Rewrite the tables of README.md and docs/ that stand on recorded runs, and docs/evidence/study.md.
+"""Rewrite the tables of docs/ that stand on recorded runs, and docs/evidence/study.md.
 
     python -m benchmarks.pages
 
@@ -20,7 +20,7 @@ __all__ = ["PAGES", "fill", "main"]
 
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/bad-data.md", "docs/evidence/results.md", "docs/paper.md")
+PAGES = ("docs/bad-data.md", "docs/evidence/results.md", "docs/paper.md")
 STUDY = "docs/evidence/study.md"
 MARK = re.compile(r"(<!-- table: (.+?) -->\n\n)(?:\|.*\n)*")
 

@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/ that recorded runs fill.
+"""The tables of docs/ that recorded runs fill.
 
 A comment in the page names a table and what it is of.
 """
@@ -30,15 +30,6 @@ LABELS = {
     "aggre": "people's, the majority of three answers, 9 % wrong",
     "confusable20": "20 % a weak model's errors",
 }
-SUMMARY = {
-    "digits, LeNet": ("lenet", "digits", 1437, {"random40": 0.3, "random20": 0.3, "clean": 0.3}),
-    "digits, WRN-10": ("wrn10", "digits", 1437, {"random40": 0.3, "random20": 0.3, "clean": 0.3}),
-    "CIFAR-10, 10,000 images, LeNet": (
-        "lenet", "cifar10", 10_000, {"random40": 0.34, "random20": 0.25, "clean": 0.25},
-    ),
-    "CIFAR-10, all 50,000, LeNet": ("lenet", "cifar10", 50_000, {"random40": 0.34, "clean": 0.25}),
-}  # fmt: skip
-"""The rows of README's table: a title, and of a network and data the labels and savings."""
 
 
 def _chosen(row: Facts, columns: Iterable[str]) -> list[Facts | None]:
@@ -83,20 +74,6 @@ def _saved(row: Facts) -> str:
 def _range(percents: Iterable[float]) -> str:
     whole = sorted(map(round, percents))
     return f"{whole[0]} %" if whole[0] == whole[-1] else f"{whole[0]} to {whole[-1]} %"
-
-
-def summary(results: Sequence[Facts]) -> str:
-    """The table of README."""
-    columns = ["`RunningLoss`", "paper's rule", "at random", "fewer epochs", "InfoBatch"]
-    found, lines = table_of_gains(table_of_accuracy(results)), []
-    for title, (network, data, samples, savings) in SUMMARY.items():
-        known = {(row["labels"], row["saving"]): row for row in _of(found, network, data, samples)}
-        rows = [known[setting] for setting in savings.items() if setting in known]
-        for number, row in enumerate(rows):
-            saved = min(each["visits_saved_percent"] for each in filter(None, _chosen(row, columns[:3])))
-            first = ["" if number else title, LABELS[row["labels"]].removesuffix(" at random")]
-            lines.append([*first, f"{saved:.0f} %", f"{row['regular']:.1f} %", *_side_by_side(row, columns, 1)])
-    return markdown(["", "labels", "saved", "regular", *columns], lines)
 
 
 def controls(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
@@ -180,5 +157,5 @@ def agreement(_: Sequence[Facts]) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
-    table.__name__: table for table in (gains, summary, controls, seeds, advised, savings, ten_networks, agreement)
+    table.__name__: table for table in (gains, controls, seeds, advised, savings, ten_networks, agreement)
 }

@@ -140,7 +140,7 @@ class Arm:
     order : int
         Its place in lists, legends and the tables of docs/evidence/study.md; of equal ones by name.
     column, column_order : str, int
-        Heading of its column in the tables of README.md and docs/evidence/results.md, and the place of that. Arms that
+        Heading of its column in the tables of docs/evidence/results.md, and the place of that. Arms that
         share a heading share the column. Without a heading it has none there.
     colour, marker : str
         In pictures. Without them it gets some that follow from its name.

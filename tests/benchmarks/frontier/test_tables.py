@@ -17,12 +17,16 @@ from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
 from benchmarks.frontier.plan import ARMS, Lengths
+from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
+from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, as_json, fill, share_of_known, tables
 from benchmarks.frontier.subjects import SUBJECTS
 
-SHORT, LONG = (Path(__file__).parents[3] / "docs" / "evidence" / f"frontier{name}.md" for name in ("", "-tables"))
+ROOT = Path(__file__).parents[3]
+README = ROOT / "README.md"
+SHORT, LONG = (ROOT / "docs" / "evidence" / f"frontier{name}.md" for name in ("", "-tables"))
 
 
 def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):
@@ -200,14 +204,30 @@ def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     assert one.std() > 0.01
 
 
-@pytest.mark.parametrize("command", [["table"], ["summary"], ["picture", "-o", "p.png"]])
+@pytest.mark.parametrize("command", [["table"], ["summary"], ["first-page"], ["picture", "-o", "p.png"]])
 def test_no_runs_are_explained(command, tmp_path, capsys):
     with pytest.raises(SystemExit):
         program.main([*command, "--results", str(tmp_path)])
     assert "Expected runs recorded in" in capsys.readouterr().err
 
 
+def test_the_first_page_has_a_row_for_each_kind_of_a_subject_that_was_pruned(recorded):
+    clean = [facts("regular", length, 0, 70.0, kind="clean") | {"wrong_percent": 0.0} for length in Lengths().regular]
+    auto = [facts("auto", length, seed, 61.0 + seed) for length in Lengths().pruned for seed in (0, 1)]
+    heads, _, *rows = first_page({"head-pretrained": [*recorded, *clean, *auto]}).strip().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (heads, *rows)]
+    assert cells[0][5:] == ["`RunningLoss`", "`BoundedLoss`", "at random", "if known"]
+    (row,) = cells[1:]  # nothing was pruned with clean labels
+    assert row[1:5] == ["people's errors, 40 %", "53.5", "61.5", "60.5 at 7"]
+    assert row[5:] == ["", "+2.2 (+2.0 to +2.5)", "", "+6.0 (+6.0 to +6.0)"]
+
+
 def test_the_pages_show_what_was_recorded():
     results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / subject))}
-    for page, begin, written in ((SHORT, SUMMARY, summary(results)), (LONG, BEGIN, all_tables(results))):
+    pages = (
+        (README, FIRST_PAGE, first_page(results)),
+        (SHORT, SUMMARY, summary(results)),
+        (LONG, BEGIN, all_tables(results)),
+    )
+    for page, begin, written in pages:
         assert fill(page, begin, written) == page.read_text(encoding="utf-8")
