@@ -190,10 +190,10 @@ def test_a_finished_run_that_shows_too_little_says_what_to_do_in_the_next(say, t
     assert facts == {
         "advice": "watch the next run",
         "for": "the next run on these data: this one is finished",
-        "watch": "10 epochs of 12",
+        "watch": "5 epochs of 12",
     }
     assert "All 12 epochs are done" in out
-    assert "Watch the first 10 epochs of the next run" in out
+    assert "Watch the first 5 epochs of the next run" in out
     assert "more" not in out.replace("or more", "")
 
 

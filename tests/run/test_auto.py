@@ -17,7 +17,7 @@ from prunedata.findings.inspection import inspect
 SAMPLES, CLASSES = 400, 10
 SCHEDULE = Schedule(60, 60, 20, 5, 4)
 FIRST = 10
-"""Epochs that are watched: a sixth of the run, and no fewer than ten visits."""
+"""Epochs that are watched: a sixth of the run."""
 
 
 def losses(ids, epoch, wrong):

@@ -1,4 +1,7 @@
-"""What `advise` says of each network with its own curve left out, beside what is true and what pruning brought."""
+"""What `advise` says of each network with its own curve left out, beside what is true and what pruning brought.
+
+It is asked after the fewest epochs that it takes, of runs of the usual length.
+"""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,6 +12,7 @@ from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import equal_visits
 from benchmarks.frontier.plan import KINDS, USUAL
+from benchmarks.frontier.signs import WATCHED
 from benchmarks.frontier.subjects import SUBJECTS
 from prunedata.findings.by_heart import epochs_before
 from prunedata.findings.wrong_labels import LIKELY_CURVES, WRONG, between, is_worth_pruning, most_wrong
@@ -34,6 +38,10 @@ class Said:
     prune: bool
     shorter: int | None
 
+    def holds(self, truth: float) -> bool:
+        """Whether the share is near the true one, or the range holds that."""
+        return abs(self.share - truth) <= NEAR or self.low <= truth <= self.high
+
 
 def curve_of(runs: Sequence[Facts]) -> tuple[float, ...]:
     """Of a subject's runs the share of the samples that are likely wrong, for each of ``WRONG``."""
@@ -44,13 +52,13 @@ def curve_of(runs: Sequence[Facts]) -> tuple[float, ...]:
 
 def advice(signs: Mapping[str, Sequence[Facts]], frontier: Mapping[str, Sequence[Facts]]) -> str:
     """Return the table as Markdown, and a line that counts, from the recorded runs of each subject."""
-    rows, held, within, judged, below, missed = [], 0, 0, 0, 0, 0
+    rows, held, within, later, judged, below, missed = [], 0, 0, 0, 0, 0, 0
     for subject, runs in signs.items():
         arms = curves(frontier.get(subject, ()), SUBJECTS[subject].lengths)
         for kind in sorted({run["kind"] for run in runs}, key=_place):
             of = [run for run in runs if run["kind"] == kind]
-            truth, said = statistics.mean(run["wrong_percent"] for run in of) / 100, _said(subject, of)
-            holds = abs(said.share - truth) <= NEAR or said.low <= truth <= said.high
+            truth, said = statistics.mean(run["wrong_percent"] for run in of) / 100, _said(subject, of, "early")
+            holds, later = said.holds(truth), later + _said(subject, of, "signs").holds(truth)
             gain = _gain(arms.get(kind, {}))
             judged, held, within = judged + 1, held + holds, within + (said.low <= truth <= said.most)
             below += said.prune and gain is not None and gain < 0
@@ -61,7 +69,8 @@ def advice(signs: Mapping[str, Sequence[Facts]], frontier: Mapping[str, Sequence
         f"pruned, {USUAL} epochs, over regular", "or train", "best length",
     )  # fmt: skip
     counted = (
-        f"The share is within 10 points, or its range holds the truth, in {held} of {judged} rows. From the low end to "
+        f"The share is within 10 points, or its range holds the truth, in {held} of {judged} rows, and after {WATCHED} "
+        f"epochs in {later}. From the low end to "
         f"what may be wrong at most, errors that look like another class with it, {within} of {judged} hold it. Wrong "
         f"advice: to prune, where that ended below regular training, {below}; not to, where pruning would have gained "
         f"{MISSED} points or more, {missed}."
@@ -69,12 +78,12 @@ def advice(signs: Mapping[str, Sequence[Facts]], frontier: Mapping[str, Sequence
     return f"{markdown(columns, rows)}\n\n{counted}\n"
 
 
-def _said(subject: str, runs: Sequence[Facts]) -> Said:
+def _said(subject: str, runs: Sequence[Facts], when: str) -> Said:
     others = [curve for name, curve in LIKELY_CURVES.items() if name != subject]
-    read = [between(run["signs"]["likely"], run["samples"], others) for run in runs]
+    read = [between(run[when]["likely"], run["samples"], others) for run in runs]
     share, low, high = (statistics.mean(one[part] for one in read) for part in range(3))
-    most = statistics.mean(most_wrong(run["signs"]["hard"], top) for run, (_, _, top) in zip(runs, read, strict=True))
-    prune = is_worth_pruning(share, statistics.mean(run["signs"]["certain"] for run in runs))
+    most = statistics.mean(most_wrong(run[when]["hard"], top) for run, (_, _, top) in zip(runs, read, strict=True))
+    prune = is_worth_pruning(share, statistics.mean(run[when]["certain"] for run in runs))
     lengths = [epochs_before(run["above_guess"], share) for run in runs]
     known = [length for length in lengths if length is not None]
     shorter = round(statistics.mean(known)) if prune and len(known) == len(lengths) else None

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
 
-SAMPLES, WRONG, WATCHED = 120, 36, 10
+SAMPLES, WRONG, WATCHED = 120, 36, 5
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -20,7 +20,7 @@ class Numbers(torch.utils.data.Dataset):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_loader_follows_the_advice(workers):
-    pruner = Pruner(SAMPLES, Schedule(13, 13, 12, 1, 0), prune=0.5, policy="auto", classes=10)
+    pruner = Pruner(SAMPLES, Schedule(8, 8, 7, 1, 0), prune=0.5, policy="auto", classes=10)
     persistent = {"persistent_workers": True} if workers else {}
     loader = prune(DataLoader(Numbers(), batch_size=10, shuffle=True, num_workers=workers, **persistent), pruner)
     delivered, lengths = [], []

@@ -30,7 +30,9 @@ def test_a_run_shows_about_as_many_as_are_wrong_until_it_learns_them_by_heart(ta
     assert abs(above[2] - task.wrong.mean()) < 0.1
     assert above[-1] < above[2] / 2
     begun = watch(task, SETTINGS, seed=1, last=WATCHED)
-    assert (begun["signs"], begun["above_guess"]) == (facts["signs"], above[:WATCHED])
+    assert (begun["signs"], begun["early"], begun["above_guess"]) == (facts["signs"], facts["early"], above[:WATCHED])
+    assert facts["early"].keys() == facts["signs"].keys()
+    assert facts["early"] != facts["signs"]
 
 
 def test_each_kind_is_watched_and_each_share_of_random_errors_once(task):
@@ -59,7 +61,12 @@ def test_every_subject_that_was_watched_has_a_curve_that_rises_but_those_of_othe
 def run(kind, wrong, likely, above, seed=0):
     signs = {"likely": likely, "certain": likely / 2, "hit": 0.3, "hard": 0.35}
     facts = {"kind": kind, "seed": seed, "samples": 10_000, "wrong_percent": wrong}
-    return facts | {"name": f"{kind}-seed{seed}", "signs": signs, "above_guess": above}
+    return facts | {
+        "name": f"{kind}-seed{seed}",
+        "early": signs,
+        "signs": signs | {"likely": 0.0},
+        "above_guess": above,
+    }
 
 
 def test_a_row_says_what_is_true_and_what_is_advised(tmp_path, capsys):
@@ -83,7 +90,7 @@ def test_a_row_says_what_is_true_and_what_is_advised(tmp_path, capsys):
         "",
     ]
     assert cells[1][:4] + cells[1][6:] == ["`head`", "`pairs20`", "1", "20%", "no", "50%", "don't", "", "", ""]
-    assert "in 1 of 2 rows" in counted
+    assert "in 1 of 2 rows, and after 10 epochs in 0." in counted
     assert "2 of 2 hold it" in counted
 
 

@@ -197,9 +197,9 @@ def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_it_has_watched(task
     plan = Plan("clean", "auto", 20)
     assert plan.prune == Plan("random40", "auto", 20).prune == 0.4
     epochs = list(train(plan, task, replace(SETTINGS, rate=0.004)))
-    assert [epoch.visits for epoch in epochs[:10]] == [500] * 10
-    assert {300 <= epoch.visits < 450 for epoch in epochs[10:]} == {True}
-    assert min(epoch.found for epoch in epochs[10:]) > 45
+    assert [epoch.visits for epoch in epochs[:5]] == [500] * 5
+    assert {300 <= epoch.visits < 450 for epoch in epochs[5:]} == {True}
+    assert np.mean([epoch.found for epoch in epochs[5:]]) > 45
 
 
 def test_an_arm_may_leave_out_fewer_or_more_than_are_wrong():
