@@ -64,7 +64,7 @@ ARMS = {
     "random": HeadArm("samples left out at random", "random"),
     "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
     "bounded": HeadArm("`BoundedLoss`: the average of 1 - exp(-loss)", "bounded"),
-    "auto": HeadArm('`policy="auto"`: watches, then prunes as many as are hard, or nothing', "auto"),
+    "auto": HeadArm('`policy="auto"`: watches, then prunes as many as seem wrong or are hard, or nothing', "auto"),
     "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
     "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),
     "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),

@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from prunedata import CostModel, PrunedataError, RunningLoss, Schedule
-from prunedata.findings.advice import ADVISED_POLICY, FEWEST_VISITS, PRUNE_MOST, USUAL_SAVING, Advice, advise
+from prunedata.findings.advice import ADVISED_POLICY, FEWEST_VISITS, MANY, PRUNE_MOST, USUAL_SAVING, Advice, advise
+from prunedata.findings.by_heart import above_guess, learns_fast
 from prunedata.findings.wrong_labels import (
     CERTAIN_ENOUGH,
     HIGHEST,
@@ -21,6 +22,7 @@ from prunedata.findings.wrong_labels import (
     by_high,
     by_hits,
 )
+from prunedata.plan.cost import count_pruned
 from prunedata.policies.protocol import describe
 
 SAMPLES = 1000
@@ -114,14 +116,24 @@ def hits_of(hard, epochs=20, samples=SAMPLES):
     return hits
 
 
-@given(SHARES, SHARES, st.integers(60, 300))
-def test_pruning_takes_as_many_as_are_hard_or_seem_wrong(share, hard, epochs):
+def above(*shares):
+    """A history in which these shares of the visits had a loss above a blind guess."""
+    return [{"pruned": False, "observed": 1000, "high": round(1000 * share)} for share in shares]
+
+
+FAST, SLOW = above(0.4, 0.35, 0.34, 0.33, 0.31), above(0.4, 0.35, 0.34, 0.34, 0.335)
+
+
+@given(SHARES, SHARES, st.integers(60, 300), st.sampled_from([FAST, SLOW, []]))
+def test_pruning_takes_as_many_as_seem_wrong_or_as_are_hard_where_they_are_learnt_fast(share, hard, epochs, history):
     done = -(-epochs // 6)
     high, visits = watched(share, epochs=min(done, 250))
     hits = hits_of(hard, min(done, 250))
-    found = advise(hits, visits, high, done, Schedule(epochs, epochs, 1, 1, 0), SAMPLES)
+    found = advise(hits, visits, high, done, Schedule(epochs, epochs, 1, 1, 0), SAMPLES, history=history)
     assume(found.verdict == "prune")
-    most = min(PRUNE_MOST, max(found.wrong_labels, round(hard * SAMPLES) / SAMPLES)) * SAMPLES
+    takes_hard = found.wrong_labels >= MANY or learns_fast(above_guess(history), found.wrong_labels)
+    hard = round(hard * SAMPLES) / SAMPLES if takes_hard else 0
+    most = min(PRUNE_MOST, max(found.wrong_labels, hard)) * SAMPLES
     assert most - 0.01 * SAMPLES - 1 < found.prune <= most + 1e-9
     assert found.wrong_labels >= PRUNE_FROM
     assert found.policy == ADVISED_POLICY
@@ -130,12 +142,21 @@ def test_pruning_takes_as_many_as_are_hard_or_seem_wrong(share, hard, epochs):
     assert found.saving_percent == pytest.approx(planned.visits_saved_percent)
 
 
-def test_where_hits_tell_nothing_pruning_takes_as_many_as_may_be_wrong_at_random():
-    found = advised(0.17, 0.12, tolerance=1.0)
+def test_advice_says_why_it_takes_so_many():
+    high, visits = watched(0.2)
+    found = {
+        len(history): advise(hits_of(0.35), visits, high, 20, SCHEDULE, SAMPLES, history=history)
+        for history in (FAST, [])
+    }
+    assert [found[at].prune for at in (5, 0)] == [350, count_pruned(SAMPLES, int(100 * found[0].wrong_labels) / 100)]
+    assert "Leave out as many as are hard." in " ".join(found[5].evidence)
+    assert "Leave out as many as seem wrong." in " ".join(found[0].evidence)
+
+
+def test_where_hits_tell_nothing_pruning_takes_as_many_as_seem_wrong():
+    found = advised(0.17, 0.12, tolerance=1.0, history=FAST)
     assert (found.verdict, found.wrong_labels_most) == ("prune", None)
-    top = found.wrong_labels_range[1] * SAMPLES
-    assert top < PRUNE_MOST * SAMPLES
-    assert top - 0.01 * SAMPLES - 1 < found.prune <= top
+    assert found.wrong_labels * SAMPLES - 0.01 * SAMPLES - 1 < found.prune <= found.wrong_labels * SAMPLES
 
 
 @given(SHARES, SHARES, SHARES, st.booleans())

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.findings.advice import Advice, advise
-from prunedata.findings.by_heart import FALLEN, FIRST, STILL_LEARNING, above_guess, epochs_before
+from prunedata.findings.by_heart import (
+    FALLEN,
+    FAST,
+    FIRST,
+    STILL_LEARNING,
+    above_guess,
+    epochs_before,
+    fall_per_epoch,
+    learns_fast,
+)
 
 SHARES = st.lists(st.floats(0.001, 1), min_size=1, max_size=40)
 SCHEDULE = Schedule(30, 30, 29, 1, 1)
@@ -31,6 +40,31 @@ def test_it_is_the_first_epoch_that_has_lost_a_third(shares, wrong):
 def test_what_was_seen_stays_seen(shares, wrong, first):
     early = epochs_before(shares[:first], wrong)
     assert early is None or epochs_before(shares, wrong) == early
+
+
+@given(SHARES, st.floats(0.01, 0.6))
+def test_the_fall_of_an_epoch_is_a_part_of_what_was_there(shares, wrong):
+    fall = fall_per_epoch(shares, wrong)
+    assert 0 <= fall <= 1
+    assert learns_fast(shares, wrong) == (fall >= FAST)
+    if fall:
+        assert min(shares[FIRST:]) < shares[FIRST]
+
+
+@pytest.mark.parametrize(
+    ("shares", "fall"),
+    [
+        ([], 0.0),
+        ([0.4, 0.3, 0.2], 0.0),
+        ([0.4, 0.3, 0.2, 0.3], 0.0),
+        ([0.4, 0.3, 0.0, 0.0], 0.0),
+        ([0.4, 0.3, 0.2, 0.19, 0.18], 0.05),
+        # From the epoch that has lost a third nothing is learnt by heart any more that would say how fast it went.
+        ([0.4, 0.3, 0.2, 0.17, 0.15, 0.13, *[0.12] * 20], 0.35 / 3),
+    ],
+)
+def test_the_fall_of_an_epoch_counts_from_the_third_to_that_which_has_lost_a_third(shares, fall):
+    assert fall_per_epoch(shares, 0.3) == pytest.approx(fall)
 
 
 # What each epoch of 30 showed, rounded, and the length at which regular training was best (one seed).
@@ -88,7 +122,7 @@ def test_advice_to_prune_says_when_to_train_shorter_instead():
     assert "train shorter, about 10 epochs" in falls.evidence[-1]
     stays = watched([0.4, 0.36, *[0.33] * 10])
     assert (stays.verdict, stays.shorter) == ("prune", None)
-    assert stays.evidence == falls.evidence[:-1]
+    assert len(stays.evidence) == len(falls.evidence) - 1
     assert watched([]).shorter is None
     assert Advice.from_dict(falls.to_dict()) == falls
 
