@@ -21,6 +21,7 @@ SUBJECT_TITLES = {
 """The subjects that are shown, the most telling first."""
 KIND_TITLES = {
     "worse": "people's errors, {}",
+    "aggre": "people's errors, {}",
     "random40": "at random, {}",
     "random20": "at random, {}",
     "pairs20": "into a similar class, {}",
