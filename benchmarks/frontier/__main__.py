@@ -23,8 +23,8 @@ from tqdm import tqdm
 
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import Material
-from benchmarks.frontier.grid import SEEDS, plans, run
-from benchmarks.frontier.plan import ARMS, KINDS, USUAL
+from benchmarks.frontier.grid import plans, run
+from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, USUAL
 from benchmarks.frontier.report.advice import BEGIN as BEGIN_ADVICE
 from benchmarks.frontier.report.advice import advice
 from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE

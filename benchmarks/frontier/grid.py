@@ -13,12 +13,11 @@ from tqdm import tqdm
 
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.plan import ARMS, KINDS, Lengths, Plan
+from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, Lengths, Plan
 from benchmarks.frontier.training.train import Settings, train
 
-__all__ = ["GROUPS", "SEEDS", "measure", "plans", "run"]
+__all__ = ["GROUPS", "measure", "plans", "run"]
 
-SEEDS = (0, 1, 2)
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
 AUTO = ("auto",)
 DROPOUT = ("regular-dropout", "bounded-dropout")

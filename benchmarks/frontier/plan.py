@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ARMS", "KINDS", "SHARES", "USUAL", "HeadArm", "Lengths", "Plan"]
+__all__ = ["ARMS", "KINDS", "SEEDS", "SHARES", "USUAL", "HeadArm", "Lengths", "Plan"]
 
 USUAL = 30
 """Epochs that somebody would choose who doesn't know of wrong labels: the network then knows most labels by heart."""
+SEEDS = (0, 1, 2)
 SHARES = {
     "worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2, "pairs20": 0.2,
 }  # fmt: skip

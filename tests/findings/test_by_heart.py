@@ -82,6 +82,19 @@ def test_runs_that_were_measured(name):
     assert abs(found - best) <= 3
 
 
+@pytest.mark.parametrize(
+    ("shares", "wrong", "fast"),
+    [
+        pytest.param([0.406, 0.267, 0.270, 0.263, 0.257], 0.20, True, id="a convolutional network, people's errors"),
+        pytest.param([0.424, 0.281, 0.270, 0.258, 0.251], 0.20, True, id="the same, 20% wrong at random"),
+        pytest.param(MEASURED["head, 20% random"][0][:5], 0.20, True, id="a head"),
+        pytest.param([0.214, 0.187, 0.184, 0.180, 0.178], 0.19, False, id="a table"),
+    ],
+)
+def test_runs_that_were_measured_learn_wrong_labels_fast_or_slowly(shares, wrong, fast):
+    assert learns_fast(shares, wrong) is fast
+
+
 def record(observed=100, high=30, *, pruned=False):
     return {"pruned": pruned, "observed": observed, "high": high}
 

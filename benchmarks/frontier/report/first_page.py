@@ -6,7 +6,7 @@ from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import text_of, tops_apart
-from benchmarks.frontier.plan import USUAL
+from benchmarks.frontier.plan import SEEDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "first_page"]
@@ -61,5 +61,9 @@ def _row(arms: Mapping[str, Curve]) -> list[str]:
 
 
 def _usual(curve: Curve | None) -> str:
-    """Mean accuracy at the usual length."""
-    return "" if curve is None else f"{curve.mean[curve.epochs.index(USUAL)]:.1f}"
+    """Mean accuracy at the usual length, and of how many seeds if they are not as many as of others."""
+    if curve is None:
+        return ""
+    number = len(curve.seeds)
+    of = "" if number == len(SEEDS) else f" ({number} seed{'s' * (number > 1)})"
+    return f"{curve.mean[curve.epochs.index(USUAL)]:.1f}{of}"
