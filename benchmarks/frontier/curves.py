@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.frontier.plan import Lengths
+from benchmarks.frontier.plan import USUAL, Lengths
 
 __all__ = ["EARLY_STOP", "PATIENCE", "Curve", "curves"]
 
@@ -91,16 +91,20 @@ class Curve:
 
 
 def curves(results: Iterable[Facts], lengths: Lengths = Lengths()) -> dict[str, dict[str, Curve]]:  # noqa: B008, frozen
-    """Return the curve of each arm by kind of labels. A seed counts once it has all lengths of the arm."""
+    """Return the curve of each arm by kind of labels.
+
+    A seed counts once it has all lengths of the arm up to the usual one; a longer one counts if all seeds have it.
+    """
     runs: dict[tuple[str, str], dict[tuple[int, int], Facts]] = defaultdict(dict)
     for facts in results:
         runs[facts["kind"], facts["arm"]][facts["seed"], facts["epochs"]] = facts
     found: dict[str, dict[str, Curve]] = defaultdict(dict)
     for (kind, arm), of in sorted(runs.items()):
-        epochs = list(lengths.of(arm))
-        seeds = [seed for seed in sorted({seed for seed, _ in of}) if all((seed, length) in of for length in epochs)]
+        needed = [length for length in lengths.of(arm) if length <= USUAL]
+        seeds = [seed for seed in sorted({seed for seed, _ in of}) if all((seed, length) in of for length in needed)]
         if not seeds:
             continue
+        epochs = [length for length in lengths.of(arm) if all((seed, length) in of for seed in seeds)]
         rows = [[of[seed, length] for length in epochs] for seed in seeds]
         found[kind][arm] = _curve(seeds, epochs, rows)
         if arm == "regular":

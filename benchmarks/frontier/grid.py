@@ -25,6 +25,7 @@ REST = ("regular-smoothing", "known-wrong-dropout")
 CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 AMOUNTS = ("running-loss-half", "running-loss-more")
+TUNED = tuple(f"regular-{what}-{much}" for what in ("dropout", "smoothing", "decay") for much in ("less", "more"))
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
@@ -32,6 +33,7 @@ GROUPS = (
     ((OTHERS, FIRST), (KINDS, AUTO)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
     ((KINDS, CONTROLS), (KINDS, SIGNALS), (KINDS, AMOUNTS)),
+    ((KINDS, TUNED),),
 )
 """What decides most first: groups of parts, kinds of labels and arms. A group is run seed by seed."""
 

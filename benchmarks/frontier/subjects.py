@@ -71,7 +71,7 @@ SUBJECTS = {
     "conv-cifar10": Subject(
         "a convolutional network on CIFAR-10's pixels", 30_000, 2_000, tuple(CIFAR_KINDS), cifar10_pixels,
         Settings("normalised-convolutions", (32, 64, 128), rate=0.1),
-        Lengths((3, 5, 7, 10, 15, 20, 30), (5, 10, 20, 30)),
+        Lengths((3, 5, 7, 10, 15, 20, 30, 45), (5, 10, 20, 30, 45)),
     ),
     "mlp-fashion": Subject(
         "an MLP on Fashion-MNIST", 10_000, 2_000, KINDS, fashion, Settings(hidden=(512, 256), rate=0.02)

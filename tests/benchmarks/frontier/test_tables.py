@@ -112,6 +112,14 @@ def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
     assert "bounded" not in curves([run for run in part if run["name"] != "worse-bounded-30-seed0"])["worse"]
 
 
+def test_a_length_above_the_usual_counts_once_all_seeds_have_it(recorded):
+    usual = (3, 5, 7, 9, 12, 15, 20, 30)
+    one_has_it = [run for run in recorded if (run["arm"], run["epochs"], run["seed"]) != ("regular", 45, 1)]
+    regular = curves(one_has_it)["worse"]["regular"]
+    assert (regular.seeds, regular.epochs) == ((0, 1), usual)
+    assert curves(recorded)["worse"]["regular"].epochs == (*usual, 45)
+
+
 def test_a_run_stops_where_the_labels_held_out_say(recorded):
     noisy = (40.0, 44.0, 43.0, 44.0, 43.0, 60.0, 61.0, 61.0, 61.0)  # no better in epochs 3 to 5: never sees the 60
     right = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0)
