@@ -26,33 +26,33 @@ __all__ = ["ADVISED_POLICY", "Advice", "advise"]
 
 ADVISED_POLICY = RunningLoss()
 """What is advised wherever pruning is: wherever labels were wrong at random it ended above fewer epochs with as many
-visits, in each of 19 pairs of runs (docs/evidence/results.md)."""
+visits, in each pair of runs (docs/evidence/results.md)."""
 WATCHED_PART = 6
 """Watch a sixth of the run: after it the signs were calibrated, and from there on pruning was measured."""
 FEWEST_VISITS = 5
-"""After so many visits the signs are there, in runs of 30 epochs of eight networks and data sets (docs/bad-data.md),
-and of LeNet on 10,000 images of CIFAR-10: likely and certain .093 and .034 with clean labels, .179 and .081 with 20%
+"""After so many visits the signs are there, in runs of 30 epochs of the networks and data sets in docs/bad-data.md, and
+of LeNet on 10,000 images of CIFAR-10: likely and certain .093 and .034 with clean labels, .179 and .081 with 20%
 wrong at random, .245 and .110 with 40%."""
 LEAST_JUDGED = 0.9
 """Of the samples that were visited at all. What a run has pruned all along it visits least and suspects most: without
 these, wrong labels are not found."""
 PRUNE_MOST = 0.4
-"""More was not measured."""
+"""Hardly more was measured, and it gained nothing (docs/evidence/frontier.md)."""
 MANY = 0.25
-"""Wrong labels from which as many are left out as are hard: nearly all of these are wrong then. With 40% wrong,
-conv-digits of ``benchmarks.frontier`` ends at 93.8 so, and at 90.5 with as many as seem wrong. With 20%, mlp-letters
-ends at 91.9 and 94.4: a quarter of its hard samples are right, and rare."""
+"""Wrong labels from which as many are left out as are hard: most of these are wrong then, and too few left out cost
+more than too many. With 40% wrong, conv-digits of ``benchmarks.frontier`` ends at 83.2 with half as many left out as
+are wrong, at 95.4 with as many, and at 94.6 with half as many again. With 20%, mlp-letters lost 2.7 points in a trial
+with as many as are hard: a quarter of these are right, and rare."""
 USUAL_SAVING = 0.14
 """What to save by fewer epochs where the run itself plans no saving: about the paper's 14%."""
 PRUNING_PAYS = (
-    "Measured, a quarter to a third of the visits saved, in test points against regular training and against fewer "
-    "epochs with as many visits. 1,437 digits, LeNet, 20% of the labels wrong at random: +14 and +13; 40%: +29 and "
-    "+28; WRN-10, 20%: +8 and +6; 40%: +25 and +16. CIFAR-10, LeNet, 10,000 images, 20%: +0.9 and +1.4; 40%: +1.0 and "
-    "+1.7; all 50,000, 40%: -0.9 and +1.0; 10,000 with 41% of people's errors, a sixth saved: -0.7 and -0.3."
+    "Measured, a quarter to a third of the visits saved; each pair is test points against regular training, and "
+    "against fewer epochs with as many visits. 1,437 digits, LeNet, 20% of the labels wrong at random: +14 and +13; "
+    "40%: +29 and +28; WRN-10, 20%: +8 and +6; 40%: +25 and +16. CIFAR-10, LeNet, 10,000 images, 20%: +0.9 and +1.4; "
+    "40%: +1.0 and +1.7; all 50,000, 40%: -0.9 and +1.0; 10,000 with 41% of people's errors, a sixth saved: -0.7 and "
+    "-0.3."
 )
-SHORTER_PAYS = (
-    "measured, that brings most of what pruning does where labels are wrong at random, and as much where people err."
-)
+SHORTER_PAYS = "measured, where wrong labels are learnt by heart fast, that brings most of what pruning does."
 PRUNING_COSTS = (
     "Measured with LeNet on 10,000 samples of CIFAR-10, 120 epochs, clean labels, 25% of visits saved, in test points "
     "against regular training: RunningLoss -2.8; the paper's rule -1.6; at random on its schedule -0.6; fewer epochs "

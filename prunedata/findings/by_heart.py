@@ -17,9 +17,9 @@ FALLEN = 2 / 3
 """What is left of its share when regular training was best."""
 FAST = 0.022
 """What it loses of its share an epoch, from which wrong labels that are left in cost more than right ones left out.
-After 5 of 30 epochs two heads lost .04 to .05, and a convolutional network on CIFAR-10 .024 with people's errors and
-.034 with 20% wrong at random; LeNet there and networks on letters and Fashion-MNIST .015 at most. On letters, after 5
-of 10 to 20 epochs, it was .021 at most, and taking it for fast cost 2 points."""
+After 5 of 30 epochs two heads lost .04 to .05 with 20 to 40% wrong, and a convolutional network on CIFAR-10 .024 with
+people's errors and .034 with 20% wrong at random; LeNet there, and networks on 26 letters and Fashion-MNIST, .015 at
+most. On letters, after 5 of 10 to 20 epochs, it was .021 at most, and taking it for fast cost 2 points."""
 STILL_LEARNING = 1.8
 """If its share is that many times the wrong labels', right ones are still to be learnt, and the fall says nothing."""
 
