@@ -43,8 +43,9 @@ def own_known(arm: str) -> str:
 
 
 def _recipe(arm: str) -> str:
-    """How its network is trained, as the ends of names say it."""
-    return next((end for end in ("-dropout", "-elr", "-smoothing", "-decay") if arm.endswith(end)), "")
+    """How its network is trained, as the end of its name says it: what follows "regular" in a regular arm's."""
+    ends = (name.removeprefix("regular") for name in ARMS if name.startswith("regular-"))
+    return next((end for end in ends if arm.endswith(end)), "")
 
 
 def best_rival(arms: Mapping[str, Curve]) -> str:

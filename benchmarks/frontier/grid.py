@@ -26,6 +26,9 @@ CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 AMOUNTS = ("running-loss-half", "running-loss-more")
 TUNED = tuple(f"regular-{what}-{much}" for what in ("dropout", "smoothing", "decay") for much in ("less", "more"))
+PRUNED_TUNED = (
+    "regular-decay-most", "bounded-decay", "bounded-decay-more", "known-wrong-decay-more", "bounded-dropout-more",
+)  # fmt: skip
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
@@ -33,7 +36,7 @@ GROUPS = (
     ((OTHERS, FIRST), (KINDS, AUTO)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
     ((KINDS, CONTROLS), (KINDS, SIGNALS), (KINDS, AMOUNTS)),
-    ((KINDS, TUNED),),
+    ((KINDS, TUNED), (KINDS, PRUNED_TUNED)),
 )
 """What decides most first: groups of parts, kinds of labels and arms. A group is run seed by seed."""
 
