@@ -59,6 +59,11 @@ class HeadArm:
         if self.times <= 0:
             raise ValueError(f"Expected times above 0. Got {self.times}.")
 
+    @property
+    def tunes(self) -> bool:
+        """Whether it is regular training but for its dropout, smoothing or weight decay."""
+        return not (self.policy or self.objective) and (self.dropout, self.smoothing, self.decay) != (0, 0, 1)
+
 
 ARMS = {
     "regular": HeadArm("all samples in every epoch"),

@@ -222,12 +222,17 @@ def test_no_runs_are_explained(command, tmp_path, capsys):
 def test_the_first_page_has_a_row_for_each_kind_of_a_subject_that_was_pruned(recorded):
     clean = [facts("regular", length, 0, 70.0, kind="clean") | {"wrong_percent": 0.0} for length in Lengths().regular]
     auto = [facts("auto", length, seed, 61.0 + seed) for length in Lengths().pruned for seed in (0, 1, 2)]
-    heads, _, *rows = first_page({"head-pretrained": [*recorded, *clean, *auto]}).strip().splitlines()
+    decays = [
+        facts(f"regular-decay{more}", length, 0, 61.0 + points)
+        for more, points in (("", 2), ("-more", 1))
+        for length in Lengths().regular
+    ]
+    heads, _, *rows = first_page({"head-pretrained": [*recorded, *clean, *auto, *decays]}).strip().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (heads, *rows)]
-    assert cells[0][5:] == ["`RunningLoss`", "`BoundedLoss`", "at random", "if known"]
+    assert cells[0][5:] == ["regular, tuned", "`RunningLoss`", "`BoundedLoss`", "at random", "if known"]
     (row,) = cells[1:]  # nothing was pruned with clean labels
     assert row[1:5] == ["people's errors, 40 %", "53.5 (2 seeds)", "62.0", "60.5 at 7"]
-    assert row[5:] == ["", "+2.2 (+2.0 to +2.5)", "", "+6.0 (+6.0 to +6.0)"]
+    assert row[5:] == ["+3.0 (1 seed)", "", "+2.2 (+2.0 to +2.5)", "", "+6.0 (+6.0 to +6.0)"]
 
 
 def test_the_pages_show_what_was_recorded():
