@@ -88,6 +88,9 @@ def _apart(mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Apart:
     return Apart(tuple(round(float(gap), 2) for gap in mine - theirs))
 
 
-def text_of(apart: Apart | None) -> str:
-    """The mean, and in brackets from the lowest to the highest seed; "" for nothing."""
-    return "" if apart is None else gain(apart.points, alone=" (1 seed)")
+def text_of(apart: Apart | None, seeds: int = 0) -> str:
+    """The mean, in brackets the lowest to the highest seed and how many, if fewer than ``seeds``; "" for nothing."""
+    if apart is None:
+        return ""
+    text, number = gain(apart.points, alone=" (1 seed)"), len(apart.points)
+    return f"{text.removesuffix(')')}, {number} seeds)" if 1 < number < seeds else text

@@ -54,7 +54,7 @@ def first_page(results: Mapping[str, Sequence[Facts]]) -> str:
 def _row(arms: Mapping[str, Curve]) -> list[str]:
     regular = arms["regular"]
     best = f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}"
-    added = [text_of(tops_apart(arms, arm, "regular")) for arm in (_tuned(arms), *ARM_TITLES)]
+    added = [text_of(tops_apart(arms, arm, "regular"), len(SEEDS)) for arm in (_tuned(arms), *ARM_TITLES)]
     return [_usual(regular), _usual(arms.get("auto")), best, *added]
 
 

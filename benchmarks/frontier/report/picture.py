@@ -25,13 +25,15 @@ LOOKS = {
 }
 """Colour and marker of each arm that is drawn, and what the picture calls it: Okabe and Ito's, with any colour vision.
 
-One with dropout or a robust loss is drawn beside its own, as :data:`BESIDE` says.
+One that is also trained otherwise, as with a robust loss, is drawn beside its own, as :data:`BESIDE` says.
 """
-BESIDE: dict[str, tuple[Literal["--", ":"], str]] = {
+BESIDE: dict[str, tuple[Literal["--", ":", "-."], str]] = {
     "-dropout": ("--", "the same with dropout"),
     "-elr": (":", "the same with early-learning regularisation"),
+    "-decay": ("-.", "the same with ten times the weight decay"),
+    "-decay-more": ("-.", "the same with thirty times the weight decay"),
 }
-"""Ends of arms' names: the line, and what the picture calls it."""
+"""Ends of arms' names: the line, and what the picture calls it. Drawn where pruned runs were trained so, too."""
 TICKS = (3, 5, 10, 20, 45)
 LEAST_ROOM = 4.0
 """Points of accuracy that a panel shows at least, around the highest points of its arms."""
@@ -60,7 +62,7 @@ def draw(path: Path, results: Sequence[Facts], lengths: Lengths = Lengths()) -> 
     keys = [Line2D([], [], color=LOOKS[arm][0], marker=LOOKS[arm][1]) for arm in shown]
     names = [LOOKS[arm][2] for arm in shown]
     for end, (line, name) in BESIDE.items():
-        if any(f"{arm}{end}" in arms for arms in found.values() for arm in shown):
+        if any(end in _beside(arms) for arms in found.values()):
             keys.append(Line2D([], [], color="#404040", linestyle=line))
             names.append(name)
     figure.legend(keys, names, loc="outside lower center", ncols=min(3, columns + 1), frameon=False, fontsize=9)
@@ -73,14 +75,18 @@ def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
         curve = arms[arm]
         axes.fill_between(curve.visits, curve.accuracy.min(0), curve.accuracy.max(0), color=tone, alpha=0.2, lw=0)
         axes.plot(curve.visits, curve.mean, color=tone, marker=shape, markersize=4, linewidth=1.4)
-        for end, (line, _) in BESIDE.items():
+        for end in _beside(arms):
             if f"{arm}{end}" in arms:
                 other = arms[f"{arm}{end}"]
-                axes.plot(other.visits, other.mean, color=tone, linestyle=line, linewidth=1.2)
+                axes.plot(other.visits, other.mean, color=tone, linestyle=BESIDE[end][0], linewidth=1.2)
     axes.set(xscale="log", ylim=_limits(arms))
     axes.set_xticks(TICKS, map(str, TICKS))
     axes.xaxis.set_minor_locator(NullLocator())
     tidy(axes)
+
+
+def _beside(arms: Mapping[str, Curve]) -> list[str]:
+    return [end for end in BESIDE if f"bounded{end}" in arms]
 
 
 def _limits(arms: Mapping[str, Curve]) -> tuple[float, float]:

@@ -33,17 +33,18 @@ def summary(results: Mapping[str, Sequence[Facts]]) -> str:
 def _row(name: str, kind: str, arms: Mapping[str, Curve]) -> list[str]:
     regular = arms["regular"]
     usual = regular.mean[regular.epochs.index(USUAL)]
-    whole = [arm for arm in arms if len(arms[arm].seeds) == len(regular.seeds)]
-    rules = [arm for arm in whole if arm in ARMS and ARMS[arm].policy not in ("", "random", "known-wrong")]
+    told = [arm for arm in arms if len(arms[arm].seeds) >= min(2, len(regular.seeds))]  # not of one seed among many
+    rules = [arm for arm in told if arm in ARMS and ARMS[arm].policy not in ("", "random", "known-wrong")]
     return [
         f"`{name}`", f"`{kind}`", str(min(len(arms[arm].seeds) for arm in arms if arm in ("regular", *RULES))),
         f"{usual:.1f}", f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}",
         *(text_of(tops_apart(arms, arm, "regular")) for arm in (*RULES, "known-wrong")),
-        _named(arms, best_rival({arm: arms[arm] for arm in whole})),
+        _named(arms, best_rival({arm: arms[arm] for arm in told})),
         _named(arms, max(rules, key=lambda arm: arms[arm].mean.max())) if rules else "",
     ]  # fmt: skip
 
 
 def _named(arms: Mapping[str, Curve], arm: str) -> str:
     """An arm, and how far its highest point lies above regular training's."""
-    return "`regular`" if arm == "regular" else f"`{arm}` {text_of(tops_apart(arms, arm, 'regular'))}"
+    above = text_of(tops_apart(arms, arm, "regular"), len(arms["regular"].seeds))
+    return "`regular`" if arm == "regular" else f"`{arm}` {above}"

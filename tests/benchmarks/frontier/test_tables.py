@@ -232,7 +232,7 @@ def test_the_first_page_has_a_row_for_each_kind_of_a_subject_that_was_pruned(rec
     assert cells[0][5:] == ["regular, tuned", "`RunningLoss`", "`BoundedLoss`", "at random", "if known"]
     (row,) = cells[1:]  # nothing was pruned with clean labels
     assert row[1:5] == ["people's errors, 40 %", "53.5 (2 seeds)", "62.0", "60.5 at 7"]
-    assert row[5:] == ["+3.0 (1 seed)", "", "+2.2 (+2.0 to +2.5)", "", "+6.0 (+6.0 to +6.0)"]
+    assert row[5:] == ["+3.0 (1 seed)", "", "+2.2 (+2.0 to +2.5, 2 seeds)", "", "+6.0 (+6.0 to +6.0, 2 seeds)"]
 
 
 def test_the_pages_show_what_was_recorded():
