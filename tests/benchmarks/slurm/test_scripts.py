@@ -51,9 +51,11 @@ def test_shellcheck_finds_nothing(script):
 
 @pytest.fixture
 def train(tmp_path):
-    """The first script of the page, as a program that the batch scripts are given."""
+    """The first script of the page, as a program that the batch scripts are given; it ends as the page says."""
     code = re.search(r"(?ms)^```python\n(.*?)^```$", PAGE.read_text("utf-8"))[1]
-    (tmp_path / "train.py").write_text(code, encoding="utf-8")
+    # Left to itself, PyTorch aborts some ranks as they exit: what is tested here is how they are started.
+    ended = f"{code}import os, sys\nsys.stdout.flush()\nos._exit(0)\n"
+    (tmp_path / "train.py").write_text(ended, encoding="utf-8")
     for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(text, encoding="utf-8")
         (tmp_path / name).chmod(0o755)
