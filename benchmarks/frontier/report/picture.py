@@ -86,11 +86,13 @@ def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
 
 
 def _beside(arms: Mapping[str, Curve]) -> list[str]:
+    """Ends of the arms that are drawn beside their own."""
     return [end for end in BESIDE if f"bounded{end}" in arms]
 
 
 def _limits(arms: Mapping[str, Curve]) -> tuple[float, float]:
-    """Leave out what lies far below every highest point: it would press the rest flat."""
-    tops = [float(curve.mean.max()) for curve in arms.values()]
+    """Leave out what lies far below the highest points of what is drawn: it would press the rest flat."""
+    drawn = [f"{arm}{end}" for arm in LOOKS for end in ("", *_beside(arms))]
+    tops = [float(arms[arm].mean.max()) for arm in drawn if arm in arms]
     room = max(LEAST_ROOM, max(tops) - min(tops))
     return min(tops) - 1.5 * room, max(tops) + 0.1 * room + 0.3
