@@ -6,16 +6,16 @@ from statistics import mean
 __all__ = ["gain", "markdown"]
 
 
-def gain(points: Sequence[float], alone: str = "") -> str:
+def gain(points: Sequence[float], alone: str = "", beside: str = "") -> str:
     """The mean of gains, one of each seed, and in brackets the lowest and the highest; "" of none.
 
-    ``alone`` is put behind the gain of a single seed.
+    ``alone`` is put behind the gain of a single seed, ``beside`` into the brackets of several.
     """
     if not points:
         return ""
     # Adding 0 makes -0.0 a plain one.
     middle, low, high = (f"{round(one, 1) + 0.0:+.1f}" for one in (mean(points), min(points), max(points)))
-    return f"{middle}{alone}" if len(points) == 1 else f"{middle} ({low} to {high})"
+    return f"{middle}{alone}" if len(points) == 1 else f"{middle} ({low} to {high}{beside})"
 
 
 def markdown(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

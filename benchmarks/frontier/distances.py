@@ -92,5 +92,5 @@ def text_of(apart: Apart | None, seeds: int = 0) -> str:
     """The mean, in brackets the lowest to the highest seed and how many, if fewer than ``seeds``; "" for nothing."""
     if apart is None:
         return ""
-    text, number = gain(apart.points, alone=" (1 seed)"), len(apart.points)
-    return f"{text.removesuffix(')')}, {number} seeds)" if 1 < number < seeds else text
+    number = len(apart.points)
+    return gain(apart.points, alone=" (1 seed)", beside=f", {number} seeds" if number < seeds else "")

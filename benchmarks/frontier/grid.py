@@ -25,10 +25,8 @@ REST = ("regular-smoothing", "known-wrong-dropout")
 CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 AMOUNTS = ("running-loss-half", "running-loss-more")
-TUNED = tuple(f"regular-{what}-{much}" for what in ("dropout", "smoothing", "decay") for much in ("less", "more"))
-PRUNED_TUNED = (
-    "regular-decay-most", "bounded-decay", "bounded-decay-more", "known-wrong-decay-more", "bounded-dropout-more",
-)  # fmt: skip
+STRENGTHS = tuple(arm for arm in ARMS if ARMS[arm].tunes and arm.endswith(("-less", "-more", "-most")))
+PRUNED_TUNED = ("bounded-decay", "bounded-decay-more", "known-wrong-decay-more", "bounded-dropout-more")
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
@@ -36,7 +34,7 @@ GROUPS = (
     ((OTHERS, FIRST), (KINDS, AUTO)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
     ((KINDS, CONTROLS), (KINDS, SIGNALS), (KINDS, AMOUNTS)),
-    ((KINDS, TUNED), (KINDS, PRUNED_TUNED)),
+    ((KINDS, STRENGTHS), (KINDS, PRUNED_TUNED)),
 )
 """What decides most first: groups of parts, kinds of labels and arms. A group is run seed by seed."""
 
