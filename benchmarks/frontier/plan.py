@@ -86,6 +86,7 @@ ARMS = {
     "regular-decay-most": HeadArm("all samples, a hundred times the weight decay", decay=100),
     "bounded-decay": HeadArm("the average of 1 - exp(-loss), ten times the weight decay", "bounded", decay=10),
     "bounded-decay-more": HeadArm("the average of 1 - exp(-loss), thirty times the weight decay", "bounded", decay=30),
+    "known-wrong-decay": HeadArm("the wrong labels, as if known, ten times the decay", "known-wrong", decay=10),
     "known-wrong-decay-more": HeadArm("the wrong labels, as if known, thirty times the decay", "known-wrong", decay=30),
     "bounded-dropout-more": HeadArm("the average of 1 - exp(-loss), dropout 0.75", "bounded", dropout=0.75),
     "regular-elr": HeadArm("all samples, early-learning regularisation", objective="elr"),
