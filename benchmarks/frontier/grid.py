@@ -26,13 +26,7 @@ CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 AMOUNTS = ("running-loss-half", "running-loss-more")
 STRENGTHS = tuple(arm for arm in ARMS if ARMS[arm].tunes and arm.endswith(("-less", "-more", "-most")))
-PRUNED_TUNED = (
-    "bounded-decay",
-    "bounded-decay-more",
-    "known-wrong-decay",
-    "known-wrong-decay-more",
-    "bounded-dropout-more",
-)
+PRUNED_TUNED = tuple(arm for arm in ARMS if ARMS[arm].policy and (ARMS[arm].decay != 1 or ARMS[arm].dropout > 0.5))
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
