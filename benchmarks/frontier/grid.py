@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from benchmarks.common.precision import precision_of
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, Lengths, Plan
@@ -104,4 +105,6 @@ def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {torch.get_num_threads()} thread"
+    name = names[0] if names else platform.processor() or platform.machine()
+    precision = "" if precision_of("cpu") == torch.bfloat16 else " without bfloat16"
+    return f"{name}{precision}, {torch.get_num_threads()} thread"

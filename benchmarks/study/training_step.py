@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from benchmarks.common.augment import crop_and_flip
 from benchmarks.common.data import ImageSet
 from benchmarks.common.networks import build
+from benchmarks.common.precision import mixed_precision
 from benchmarks.study.recipe import Recipe
 
 __all__ = ["Images", "Trainer"]
@@ -129,4 +130,4 @@ class Trainer:
         self.rate.load_state_dict(state["rate"])
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, torch.bfloat16)
+        return mixed_precision(self.device.type)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.common.precision import mixed_precision
 from benchmarks.frontier.data.cifar import cifar10
 from benchmarks.frontier.data.material import Made
 
@@ -61,7 +62,7 @@ class PretrainedFeatures:
             blocks[at].register_forward_hook(lambda _, __, out, at=at: seen.update({at: out.float().mean((2, 3))}))
         for part in images.split(AT_ONCE):
             pixels = F.interpolate(part.float(), size=self.side, mode="bicubic", align_corners=False)
-            with torch.autocast("cpu", torch.bfloat16):
+            with mixed_precision("cpu"):
                 network(((pixels - 127) / 128).contiguous(memory_format=torch.channels_last))
             yield torch.cat([seen[at] for at in self.blocks], 1)
 

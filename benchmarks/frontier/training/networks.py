@@ -7,11 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.common.precision import mixed_precision, precision_of
+
 __all__ = ["NETWORKS", "Convolutions", "Layers", "NormalisedConvolutions"]
 
 
 class Layers(nn.Module):
-    """Hidden layers, with dropout after each; the first computes in bfloat16, twice as fast where that is known."""
+    """Hidden layers, with dropout after each; the first computes in bfloat16 where the processor does."""
 
     def __init__(self, width: int, hidden: Sequence[int], classes: int, dropout: float) -> None:
         super().__init__()
@@ -21,8 +23,8 @@ class Layers(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the scores of each class, float32 of shape (n, classes)."""
-        with torch.autocast("cpu", torch.bfloat16):
-            hidden = self.wide(features)
+        with mixed_precision("cpu"):
+            hidden = self.wide(features.to(precision_of("cpu")))
         hidden = self.drop(F.relu(hidden.float()))
         for layer in self.deep:
             hidden = self.drop(F.relu(layer(hidden)))
@@ -55,7 +57,7 @@ class Convolutions(nn.Module):
 class NormalisedConvolutions(nn.Module):
     """Five convolutions with batch normalisation, of images in three colours, given as rows.
 
-    It computes in bfloat16, twice as fast where that is known. In training half of the images are mirrored.
+    It computes in bfloat16 where the processor does. In training half of the images are mirrored.
     """
 
     def __init__(self, width: int, hidden: Sequence[int], classes: int, dropout: float) -> None:
@@ -73,11 +75,11 @@ class NormalisedConvolutions(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the scores of each class, float32 of shape (n, classes)."""
-        images = features.view(-1, 3, self.side, self.side)
+        images = features.to(precision_of("cpu")).view(-1, 3, self.side, self.side)
         if self.training:
             mirrored = torch.rand(len(images), 1, 1, 1) < 0.5
             images = torch.where(mirrored, images.flip(3), images)
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision("cpu"):
             formed = self.formed(images.contiguous(memory_format=torch.channels_last))
         scores: Tensor = self.last(self.drop(formed.flatten(1).float()))
         return scores

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.common.precision import precision_of
 from benchmarks.common.records import read
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
@@ -273,3 +274,4 @@ def test_the_facts_of_a_run(task):
     assert {len(curve) for curve in facts["curves"].values()} == {5}
     assert facts["versions"].keys() == {"numpy", "torch"}
     assert "thread" in facts["hardware"]
+    assert ("without bfloat16" in facts["hardware"]) == (precision_of("cpu") == torch.float32)
