@@ -155,9 +155,10 @@ def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
         rows.append(("for", "the next run on these data: this one is finished"))
     if found.wrong_labels is not None and found.wrong_labels_range is not None:
         low, high = found.wrong_labels_range
-        rows.append(("wrong labels", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%}) at random"))
-    if found.wrong_labels_most is not None:
-        rows.append(("", f"{found.wrong_labels_most:.0%} at most, with errors that look like another class"))
+        rows.append(("wrong labels", f"{low:.0%} to {high:.0%}"))
+    if found.wrong_labels is not None and found.wrong_labels_range_at_random is not None:
+        low, high = found.wrong_labels_range_at_random
+        rows.append(("", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%}) if they are wrong at random"))
     if found.schedule is not None:
         rows += [
             ("policy", repr(found.policy)),

@@ -76,7 +76,7 @@ def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, s
     if advice["verdict"] != "prune":
         return [("advice", f"prune nothing; save by training {advice['epochs']} epochs")]
     low, high = advice["wrong_labels_range"]
-    wrong = f"about {advice['wrong_labels']:.0%} ({low:.0%} to {high:.0%}) of the labels seem wrong"
+    wrong = f"{low:.0%} to {high:.0%} of the labels seem wrong, about {advice['wrong_labels']:.0%} if at random"
     first = advice["schedule"]["start"]
     return [("advice", f"prune {advice['prune']:,} of {samples:,} samples from epoch {first}, as {wrong}")]
 

@@ -83,10 +83,10 @@ class Advice:
     wrong_labels : float or None
         Share of the labels that seem wrong at random, 0 to 0.6; None if nothing can be said.
     wrong_labels_range : (float, float) or None
-        From the lowest to the highest that fits what was seen.
-    wrong_labels_most : float or None
-        Share of the labels that may be wrong at most, errors that look like another class among them: a run can't tell
-        these from hard samples. None if nothing can be said.
+        From the lowest share to the highest that fits what was seen, errors that look like another class among them: a
+        run can't tell these from hard samples. Up to 1 if it can't tell which samples are hard.
+    wrong_labels_range_at_random : (float, float) or None
+        The same for labels that are wrong at random: it lies within ``wrong_labels_range``.
     epochs : int
         How many epochs to train in all.
     shorter : int or None
@@ -109,7 +109,7 @@ class Advice:
     watch_epochs: int
     evidence: tuple[str, ...]
     shorter: int | None = None
-    wrong_labels_most: float | None = None
+    wrong_labels_range_at_random: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""
@@ -126,8 +126,7 @@ class Advice:
         if not isinstance(plain, dict) or not needed <= plain.keys() <= known:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
         try:
-            policy, schedule, limits = plain["policy"], plain["schedule"], plain["wrong_labels_range"]
-            shorter, most = plain.get("shorter"), plain.get("wrong_labels_most")
+            policy, schedule, shorter = plain["policy"], plain["schedule"], plain.get("shorter")
             found = cls(
                 verdict=plain["verdict"],
                 policy=None if policy is None else from_description(policy),
@@ -135,12 +134,12 @@ class Advice:
                 schedule=None if schedule is None else Schedule.from_dict(schedule),
                 saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
                 wrong_labels=None if plain["wrong_labels"] is None else _share(plain["wrong_labels"]),
-                wrong_labels_range=None if limits is None else (_share(limits[0]), _share(limits[1])),
+                wrong_labels_range=_range(plain["wrong_labels_range"]),
                 epochs=whole("epochs", plain["epochs"], 1),
                 watch_epochs=whole("watch_epochs", plain["watch_epochs"], 0),
                 evidence=tuple(plain["evidence"]),
                 shorter=None if shorter is None else whole("shorter", shorter, 1),
-                wrong_labels_most=None if most is None else _share(most),
+                wrong_labels_range_at_random=_range(plain.get("wrong_labels_range_at_random")),
             )
         except (LookupError, TypeError, RecursionError) as error:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
@@ -153,6 +152,10 @@ class Advice:
 
 def _share(value: object) -> float:
     return min(real("a share of labels", value, 0.0), 1.0)
+
+
+def _range(limits: Sequence[object] | None) -> tuple[float, float] | None:
+    return None if limits is None else (_share(limits[0]), _share(limits[1]))
 
 
 def advise(
@@ -253,12 +256,12 @@ def _prune(
         schedule=advised,
         saving_percent=saving,
         wrong_labels=estimate.share,
-        wrong_labels_range=(estimate.low, estimate.high),
+        wrong_labels_range=(estimate.low, estimate.most),
         epochs=epochs,
         watch_epochs=0,
         evidence=(when, *estimate.evidence, why, PRUNING_PAYS, *_by_heart(shares, shorter)),
         shorter=shorter,
-        wrong_labels_most=estimate.most,
+        wrong_labels_range_at_random=(estimate.low, estimate.high),
     )
 
 
@@ -298,9 +301,9 @@ def _fewer_epochs(
         schedule=None,
         saving_percent=100 * (1 - fewer / epochs),
         wrong_labels=None if estimate is None else estimate.share,
-        wrong_labels_range=None if estimate is None else (estimate.low, estimate.high),
+        wrong_labels_range=None if estimate is None else (estimate.low, estimate.most),
         epochs=fewer,
         watch_epochs=0,
         evidence=(*told, PRUNING_COSTS, drops),
-        wrong_labels_most=None if estimate is None else estimate.most,
+        wrong_labels_range_at_random=None if estimate is None else (estimate.low, estimate.high),
     )

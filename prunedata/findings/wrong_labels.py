@@ -89,9 +89,9 @@ class Estimate:
     hard: float | None = None
 
     @property
-    def most(self) -> float | None:
-        """Share of the labels that may be wrong at most, those that look like another class among them."""
-        return None if self.hard is None else most_wrong(self.hard, self.high)
+    def most(self) -> float:
+        """Share of the labels that may be wrong at most, errors like another class with them; 1 if unknown."""
+        return 1.0 if self.hard is None else most_wrong(self.hard, self.high)
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def test_advice_says_why_it_takes_so_many():
 
 def test_where_hits_tell_nothing_pruning_takes_as_many_as_seem_wrong():
     found = advised(0.17, 0.12, tolerance=1.0, history=FAST)
-    assert (found.verdict, found.wrong_labels_most) == ("prune", None)
+    assert (found.verdict, found.wrong_labels_range[1]) == ("prune", 1)
     assert found.wrong_labels * SAMPLES - 0.01 * SAMPLES - 1 < found.prune <= found.wrong_labels * SAMPLES
 
 
@@ -166,12 +166,13 @@ def test_at_most_as_many_are_wrong_as_are_hard_and_some_more(likely, hard, more,
         advise(hits_of(one), visits, high if classes else None, 20, SCHEDULE, SAMPLES) for one in sorted((hard, more))
     )
     for found in (low, top):
-        assert found.wrong_labels_range[1] <= found.wrong_labels_most <= 1
-    assert low.wrong_labels_most <= top.wrong_labels_most
+        assert found.wrong_labels_range[0] == found.wrong_labels_range_at_random[0]
+        assert found.wrong_labels_range_at_random[1] <= found.wrong_labels_range[1] <= 1
+    assert low.wrong_labels_range[1] <= top.wrong_labels_range[1]
     if classes:
-        known = max(top.wrong_labels_range[1], round(max(hard, more) * SAMPLES) / SAMPLES + MISTAKEN)
-        assert top.wrong_labels_most == pytest.approx(min(1, known))
-        assert f"{top.wrong_labels_most:.0%} of the labels may be wrong at most" in " ".join(top.evidence)
+        known = max(top.wrong_labels_range_at_random[1], round(max(hard, more) * SAMPLES) / SAMPLES + MISTAKEN)
+        assert top.wrong_labels_range[1] == pytest.approx(min(1, known))
+        assert f"{top.wrong_labels_range[1]:.0%} of the labels may be wrong at most" in " ".join(top.evidence)
 
 
 def test_hard_data_are_not_taken_for_wrong_ones():
@@ -234,7 +235,7 @@ def test_hits_alone_give_an_estimate_and_never_reason_to_prune(share):
     hits, visits = watched(share, share)
     found = advise(hits, visits, None, 20, SCHEDULE, SAMPLES)
     assert found.verdict == "fewer epochs"
-    low, high = found.wrong_labels_range
+    low, high = found.wrong_labels_range_at_random
     assert 0 <= low <= found.wrong_labels <= high <= HIGHEST
     assert found.wrong_labels == by_hits(hits, visits).share
     assert "classes=K" in " ".join(found.evidence)
@@ -244,7 +245,7 @@ def test_hits_of_another_tolerance_give_no_estimate():
     hits, visits = watched(0.3)
     found = advise(hits, visits, None, 20, SCHEDULE, SAMPLES, tolerance=1.0)
     assert (found.verdict, found.wrong_labels, found.wrong_labels_range) == ("fewer epochs", None, None)
-    assert found.wrong_labels_most is None
+    assert found.wrong_labels_range_at_random is None
     assert "tolerance 1" in found.evidence[0]
 
 
@@ -262,8 +263,9 @@ def test_advice_as_json_says_all(found):
 
 def test_advice_of_an_older_store_lacks_what_was_added_since():
     plain = advised(0.3).to_dict()
-    found = Advice.from_dict({name: plain[name] for name in plain if name not in ("shorter", "wrong_labels_most")})
-    assert (found.shorter, found.wrong_labels_most, found.prune) == (None, None, plain["prune"])
+    since = ("shorter", "wrong_labels_range_at_random")
+    found = Advice.from_dict({name: plain[name] for name in plain if name not in since})
+    assert (found.shorter, found.wrong_labels_range_at_random, found.prune) == (None, None, plain["prune"])
 
 
 def test_advice_from_a_dict_keeps_the_parameters_of_its_policy():
