@@ -1,4 +1,4 @@
-"""How far the curves of arms lie apart: at their highest points, and at equal visits."""
+"""How far the curves of arms lie apart: at their highest points, at equal visits, and at a length."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from benchmarks.common.markdown import gain
 from benchmarks.frontier.curves import EARLY_STOP, Curve
 from benchmarks.frontier.plan import ARMS
 
-__all__ = ["Apart", "best_rival", "equal_visits", "own_known", "own_regular", "text_of", "tops_apart"]
+__all__ = ["Apart", "best_rival", "equal_epochs", "equal_visits", "own_known", "own_regular", "text_of", "tops_apart"]
 
 CHOOSES_NOT = ("", "random")
 """Policies, or none, that any rule has to beat."""
@@ -74,6 +74,15 @@ def equal_visits(arms: Mapping[str, Curve], arm: str, other: str) -> dict[int, A
         for at, (length, best) in enumerate(zip(mine.epochs, within, strict=True))
         if best is not None
     }
+
+
+def equal_epochs(arms: Mapping[str, Curve], arm: str, other: str, epochs: int) -> Apart | None:
+    """One arm less the other, both of so many epochs, paired by seed; None if either has no such runs."""
+    both = _both(arms, arm, other)
+    if both is None or any(epochs not in curve.epochs for curve in both):
+        return None
+    mine, theirs = (curve.accuracy[:, curve.epochs.index(epochs)] for curve in both)
+    return _apart(mine, theirs)
 
 
 def _both(arms: Mapping[str, Curve], arm: str, other: str) -> tuple[Curve, Curve] | None:

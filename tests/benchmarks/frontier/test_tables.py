@@ -15,7 +15,7 @@ from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
+from benchmarks.frontier.distances import Apart, best_rival, equal_epochs, equal_visits, tops_apart
 from benchmarks.frontier.plan import ARMS, Lengths
 from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
@@ -196,8 +196,20 @@ def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tm
         "`random40`", "2", "53.5", "60.5 at 7", "", "+2.2 (+2.0 to +2.5)", "+6.0 (+6.0 to +6.0)", "`regular`",
         "`bounded` +2.2 (+2.0 to +2.5)",
     ]  # fmt: skip
+    assert lines[-2:] == [
+        [f"`{name}`", "`random40`", "53.5", "", "", "+7.2 (+7.0 to +7.5)", "+13.0 (+13.0 to +13.0)", "56%"]
+        for name in ("head", "mlp-fashion")
+    ]
     assert program.main(["summary", "--results", str(tmp_path), "--subject", "mlp-fashion"]) == 0
     assert "`head`" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arm", "missing"), [("bounded", 30), ("known-wrong", 30), ("known-wrong", None)])
+def test_the_usual_length_has_no_line_without_both(recorded, arm, missing):
+    of = [run for run in recorded if run["arm"] != arm or run["epochs"] not in (missing, missing or run["epochs"])]
+    assert equal_epochs(curves(of)["worse"], arm, "regular", 30) is None
+    assert "All of 30 epochs" not in summary({"head": of})
+    assert "All of 30 epochs" in summary({"head": recorded})
 
 
 def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
