@@ -56,6 +56,11 @@ SHORTER_PAYS = (
     "measured, where wrong labels are learnt by heart fast, that brings most of what pruning does, and tuned weight "
     "decay or dropout adds to it."
 )
+NOT_BY_HEART = (
+    "So far nothing shows that the network learns wrong labels by heart. If people made them, pruning may cost: such "
+    "errors look like other classes, and are found less well. On CIFAR-10 LeNet, which never learnt them by heart, "
+    "ended 0.3 below fewer epochs with as many visits, and 1.4 above where as many seemed wrong and were so at random."
+)
 PRUNING_COSTS = (
     "Measured with LeNet on 10,000 samples of CIFAR-10, 120 epochs, clean labels, 25% of visits saved, in test points "
     "against regular training: RunningLoss -2.8; the paper's rule -1.6; at random on its schedule -0.6; fewer epochs "
@@ -244,11 +249,13 @@ def _prune(
     schedule: Schedule, samples: int, first: int, estimate: Estimate, when: str, shares: Sequence[float]
 ) -> Advice:
     share, why = _share_to_prune(estimate, shares)
+    shorter = epochs_before(shares, estimate.share)
+    by_heart = shorter is not None or learns_fast(shares, estimate.share)
+    risk = () if by_heart or estimate.share >= MANY else (NOT_BY_HEART,)
     pruned = max(1, count_pruned(samples, int(100 * min(PRUNE_MOST, share)) / 100))
     epochs = schedule.epochs
     advised = Schedule.steady(epochs, first)
     saving = 100 * pruned * (epochs - first) / (epochs * samples)
-    shorter = epochs_before(shares, estimate.share)
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
@@ -259,7 +266,7 @@ def _prune(
         wrong_labels_range=(estimate.low, estimate.most),
         epochs=epochs,
         watch_epochs=0,
-        evidence=(when, *estimate.evidence, why, PRUNING_PAYS, *_by_heart(shares, shorter)),
+        evidence=(when, *estimate.evidence, why, PRUNING_PAYS, *risk, *_by_heart(shares, shorter)),
         shorter=shorter,
         wrong_labels_range_at_random=(estimate.low, estimate.high),
     )

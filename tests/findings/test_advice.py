@@ -9,7 +9,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from prunedata import CostModel, PrunedataError, RunningLoss, Schedule
-from prunedata.findings.advice import ADVISED_POLICY, FEWEST_VISITS, MANY, PRUNE_MOST, USUAL_SAVING, Advice, advise
+from prunedata.findings.advice import (
+    ADVISED_POLICY,
+    FEWEST_VISITS,
+    MANY,
+    NOT_BY_HEART,
+    PRUNE_MOST,
+    USUAL_SAVING,
+    Advice,
+    advise,
+)
 from prunedata.findings.by_heart import above_guess, learns_fast
 from prunedata.findings.wrong_labels import (
     CERTAIN_ENOUGH,
@@ -151,6 +160,15 @@ def test_advice_says_why_it_takes_so_many():
     assert [found[at].prune for at in (5, 0)] == [350, count_pruned(SAMPLES, int(100 * found[0].wrong_labels) / 100)]
     assert "Leave out as many as are hard." in " ".join(found[5].evidence)
     assert "Leave out as many as seem wrong." in " ".join(found[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("likely", "history", "told"), [(0.2, SLOW, True), (0.2, [], True), (0.2, FAST, False), (0.3, SLOW, False)]
+)
+def test_advice_names_the_risk_where_nothing_is_learnt_by_heart(likely, history, told):
+    found = advised(likely, 0.12, history=history)
+    assert (found.verdict, found.wrong_labels >= MANY) == ("prune", likely == 0.3)
+    assert (NOT_BY_HEART in found.evidence) == told
 
 
 def test_where_hits_tell_nothing_pruning_takes_as_many_as_seem_wrong():
