@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.precision import precision_of
+from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, Lengths, Plan

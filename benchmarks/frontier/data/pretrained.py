@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.precision import mixed_precision
+from benchmarks.common.networks.precision import mixed_precision
 from benchmarks.frontier.data.cifar import cifar10
 from benchmarks.frontier.data.material import Made
 

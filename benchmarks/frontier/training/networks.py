@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.precision import mixed_precision, precision_of
+from benchmarks.common.networks.precision import mixed_precision, precision_of
 
 __all__ = ["NETWORKS", "Convolutions", "Layers", "NormalisedConvolutions"]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.common.precision import mixed_precision, precision_of
+from benchmarks.common.networks.precision import mixed_precision, precision_of
 from benchmarks.frontier.training.networks import NETWORKS
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.precision import precision_of
+from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import read
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
