@@ -1,6 +1,6 @@
 """How far the curves of arms lie apart: at their highest points, at equal visits, and at a length."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,10 @@ from benchmarks.common.markdown import gain
 from benchmarks.frontier.curves import EARLY_STOP, Curve
 from benchmarks.frontier.plan import ARMS
 
-__all__ = ["Apart", "best_rival", "equal_epochs", "equal_visits", "own_known", "own_regular", "text_of", "tops_apart"]
+__all__ = [
+    "Apart", "best_of", "best_rival", "equal_epochs", "equal_visits", "own_known", "own_regular", "text_of",
+    "tops_apart", "tuned",
+]  # fmt: skip
 
 CHOOSES_NOT = ("", "random")
 """Policies, or none, that any rule has to beat."""
@@ -51,7 +54,18 @@ def _recipe(arm: str) -> str:
 def best_rival(arms: Mapping[str, Curve]) -> str:
     """The arm with the highest point of those that prune nothing or at random, stopped ones among them."""
     names = [arm for arm in arms if arm == EARLY_STOP or ARMS[arm].policy in CHOOSES_NOT]
-    return max(names, key=lambda arm: arms[arm].mean.max())
+    return best_of(arms, names)
+
+
+def best_of(arms: Mapping[str, Curve], names: Iterable[str]) -> str:
+    """The one of ``names`` with the highest point; "" of none."""
+    return max(names, key=lambda arm: arms[arm].mean.max(), default="")
+
+
+def tuned(arms: Mapping[str, Curve], arm: str) -> list[str]:
+    """The arms that differ from ``arm`` by dropout, smoothing or weight decay alone."""
+    same = ARMS[arm].untuned
+    return [name for name in arms if name in ARMS and name != arm and ARMS[name].untuned == same]
 
 
 def tops_apart(arms: Mapping[str, Curve], arm: str, other: str) -> Apart | None:

@@ -26,7 +26,7 @@ REST = ("regular-smoothing", "known-wrong-dropout")
 CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 AMOUNTS = ("running-loss-half", "running-loss-more")
-STRENGTHS = tuple(arm for arm in ARMS if ARMS[arm].tunes and arm.endswith(("-less", "-more", "-most")))
+STRENGTHS = tuple(arm for arm in ARMS if arm.startswith("regular-") and arm.endswith(("-less", "-more", "-most")))
 PRUNED_TUNED = tuple(arm for arm in ARMS if ARMS[arm].policy and (ARMS[arm].decay != 1 or ARMS[arm].dropout > 0.5))
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (

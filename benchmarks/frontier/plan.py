@@ -1,6 +1,6 @@
 """What a run is made of: labels, an arm, a length, a seed; and what each arm does."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["ARMS", "KINDS", "SEEDS", "SHARES", "USUAL", "HeadArm", "Lengths", "Plan"]
 
@@ -60,9 +60,9 @@ class HeadArm:
             raise ValueError(f"Expected times above 0. Got {self.times}.")
 
     @property
-    def tunes(self) -> bool:
-        """Whether it is regular training but for its dropout, smoothing or weight decay."""
-        return not (self.policy or self.objective) and (self.dropout, self.smoothing, self.decay) != (0, 0, 1)
+    def untuned(self) -> "HeadArm":
+        """The same without dropout or smoothing, with the usual weight decay, and without a title."""
+        return replace(self, title="", dropout=0.0, smoothing=0.0, decay=1.0)
 
 
 ARMS = {

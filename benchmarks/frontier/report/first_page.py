@@ -2,29 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import text_of, tops_apart
-from benchmarks.frontier.plan import ARMS, SEEDS, USUAL
+from benchmarks.frontier.distances import Apart, best_of, tops_apart, tuned
+from benchmarks.frontier.plan import SEEDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "first_page"]
 
 BEGIN = "<!-- python -m benchmarks.frontier first-page -->"
 SUBJECT_TITLES = {
-    "head-pretrained": "CIFAR-10, head on a pretrained network",
-    "conv-cifar10": "CIFAR-10, convolutional network",
-    "conv-digits": "digits, convolutional network",
-    "mlp-letters": "letters, MLP on a table",
+    "head-pretrained": "CIFAR-10, pretrained",
+    "conv-cifar10": "CIFAR-10, convolutions",
+    "conv-digits": "digits, convolutions",
+    "mlp-letters": "letters, MLP",
 }
 """The subjects that are shown, the most telling first."""
 KIND_TITLES = {
-    "worse": "people's errors, {}",
-    "aggre": "people's errors, {}",
+    "worse": "people's, {}",
+    "aggre": "people's, {}",
     "random40": "at random, {}",
     "random20": "at random, {}",
-    "pairs20": "into a similar class, {}",
+    "pairs20": "similar class, {}",
     "confusable20": "a weak model's, {}",
     "clean": "none",
 }
@@ -47,27 +49,35 @@ def first_page(results: Mapping[str, Sequence[Facts]]) -> str:
         for number, kind in enumerate(kinds):
             errors = KIND_TITLES[kind].format(f"{wrong[kind]:.0f} %")
             lines.append(["" if number else title, errors, *_row(found[kind])])
-    heads = ["", "wrong labels", f"regular, {USUAL} epochs", f'`"auto"`, {USUAL}', "regular, best length"]
-    return markdown([*heads, "regular, tuned", *ARM_TITLES.values()], lines) + "\n"
+    heads = ["", "wrong labels", f"{USUAL} epochs", f'`"auto"`, {USUAL}', "best length"]
+    return markdown([*heads, "tuned", *ARM_TITLES.values()], lines) + "\n"
 
 
 def _row(arms: Mapping[str, Curve]) -> list[str]:
     regular = arms["regular"]
     best = f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}"
-    added = [text_of(tops_apart(arms, arm, "regular"), len(SEEDS)) for arm in (_tuned(arms), *ARM_TITLES)]
+    tuned_best = best_of(arms, tuned(arms, "regular"))
+    added = [_short(tops_apart(arms, arm, "regular")) for arm in (tuned_best, *ARM_TITLES)]
     return [_usual(regular), _usual(arms.get("auto")), best, *added]
 
 
-def _tuned(arms: Mapping[str, Curve]) -> str:
-    """The best arm that is regular training with another dropout, smoothing or weight decay; "" without any."""
-    found = [arm for arm in arms if arm in ARMS and ARMS[arm].tunes]
-    return max(found, key=lambda arm: arms[arm].mean.max(), default="")
+def _short(apart: Apart | None) -> str:
+    """The mean and the standard deviation over seeds, and how many if they are not as many as of others."""
+    if apart is None:
+        return ""
+    number = len(apart.points)
+    # Adding 0 makes -0.0 a plain one.
+    middle = f"{round(apart.mean, 1) + 0.0:+.1f}"
+    return f"{middle} ±{np.std(apart.points, ddof=1):.1f}{_of(number)}" if number > 1 else f"{middle}{_of(number)}"
 
 
 def _usual(curve: Curve | None) -> str:
     """Mean accuracy at the usual length, and of how many seeds if they are not as many as of others."""
     if curve is None:
         return ""
-    number = len(curve.seeds)
-    of = "" if number == len(SEEDS) else f" ({number} seed{'s' * (number > 1)})"
-    return f"{curve.mean[curve.epochs.index(USUAL)]:.1f}{of}"
+    return f"{curve.mean[curve.epochs.index(USUAL)]:.1f}{_of(len(curve.seeds))}"
+
+
+def _of(number: int) -> str:
+    """How many seeds, if they are not as many as of others."""
+    return "" if number == len(SEEDS) else f" ({number} seed{'s' * (number > 1)})"

@@ -11,6 +11,7 @@ from matplotlib.ticker import NullLocator
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.records import Facts
 from benchmarks.frontier.curves import Curve, curves
+from benchmarks.frontier.distances import best_of, tuned
 from benchmarks.frontier.plan import KINDS, Lengths
 from benchmarks.frontier.report.table import title
 
@@ -25,15 +26,13 @@ LOOKS = {
 }
 """Colour and marker of each arm that is drawn, and what the picture calls it: Okabe and Ito's, with any colour vision.
 
-One that is also trained otherwise, as with a robust loss, is drawn beside its own, as :data:`BESIDE` says.
+One that is also trained otherwise is drawn beside its own, as :data:`BESIDE` says, if pruned runs were, too.
 """
-BESIDE: dict[str, tuple[Literal["--", ":", "-."], str]] = {
-    "-dropout": ("--", "the same with dropout"),
-    "-elr": (":", "the same with early-learning regularisation"),
-    "-decay": ("-.", "the same with ten times the weight decay"),
-    "-decay-more": ("-.", "the same with thirty times the weight decay"),
+BESIDE: dict[str, tuple[Literal["--", ":"], str]] = {
+    "tuned": ("--", "the same, at its best dropout, smoothing or weight decay"),
+    "elr": (":", "the same with early-learning regularisation"),
 }
-"""Ends of arms' names: the line, and what the picture calls it. Drawn where pruned runs were trained so, too."""
+"""How an arm is trained otherwise: the line, and what the picture calls it."""
 TICKS = (3, 5, 10, 20, 45)
 LEAST_ROOM = 4.0
 """Points of accuracy that a panel shows at least, around the highest points of its arms."""
@@ -61,8 +60,8 @@ def draw(path: Path, results: Sequence[Facts], lengths: Lengths = Lengths()) -> 
     shown = [arm for arm in LOOKS if any(arm in arms for arms in found.values())]
     keys = [Line2D([], [], color=LOOKS[arm][0], marker=LOOKS[arm][1]) for arm in shown]
     names = [LOOKS[arm][2] for arm in shown]
-    for end, (line, name) in BESIDE.items():
-        if any(end in _beside(arms) for arms in found.values()):
+    for way, (line, name) in BESIDE.items():
+        if any(way in _beside(arms, "bounded") for arms in found.values()):
             keys.append(Line2D([], [], color="#404040", linestyle=line))
             names.append(name)
     figure.legend(keys, names, loc="outside lower center", ncols=min(3, columns + 1), frameon=False, fontsize=9)
@@ -75,24 +74,32 @@ def _panel(axes: Axes, arms: Mapping[str, Curve]) -> None:
         curve = arms[arm]
         axes.fill_between(curve.visits, curve.accuracy.min(0), curve.accuracy.max(0), color=tone, alpha=0.2, lw=0)
         axes.plot(curve.visits, curve.mean, color=tone, marker=shape, markersize=4, linewidth=1.4)
-        for end in _beside(arms):
-            if f"{arm}{end}" in arms:
-                other = arms[f"{arm}{end}"]
-                axes.plot(other.visits, other.mean, color=tone, linestyle=BESIDE[end][0], linewidth=1.2)
+        for way, other in _beside(arms, arm).items():
+            axes.plot(other.visits, other.mean, color=tone, linestyle=BESIDE[way][0], linewidth=1.2)
     axes.set(xscale="log", ylim=_limits(arms))
     axes.set_xticks(TICKS, map(str, TICKS))
     axes.xaxis.set_minor_locator(NullLocator())
     tidy(axes)
 
 
-def _beside(arms: Mapping[str, Curve]) -> list[str]:
-    """Ends of the arms that are drawn beside their own."""
-    return [end for end in BESIDE if f"bounded{end}" in arms]
+def _beside(arms: Mapping[str, Curve], arm: str) -> dict[str, Curve]:
+    """What is drawn beside an arm, by how it is trained: only ways in which runs were pruned, too."""
+    found = {}
+    for way in BESIDE:
+        ours, pruned = (_trained(way, arms, name) for name in (arm, "bounded"))
+        if ours and pruned:
+            found[way] = arms[ours]
+    return found
+
+
+def _trained(way: str, arms: Mapping[str, Curve], arm: str) -> str:
+    """The arm that differs from ``arm`` by how it is trained, at its best; "" without runs of it."""
+    return best_of(arms, tuned(arms, arm) if way == "tuned" else {f"{arm}-{way}"} & arms.keys())
 
 
 def _limits(arms: Mapping[str, Curve]) -> tuple[float, float]:
     """Leave out what lies far below the highest points of what is drawn: it would press the rest flat."""
-    drawn = [f"{arm}{end}" for arm in LOOKS for end in ("", *_beside(arms))]
-    tops = [float(arms[arm].mean.max()) for arm in drawn if arm in arms]
+    drawn = [curve for arm in LOOKS if arm in arms for curve in (arms[arm], *_beside(arms, arm).values())]
+    tops = [float(curve.mean.max()) for curve in drawn]
     room = max(LEAST_ROOM, max(tops) - min(tops))
     return min(tops) - 1.5 * room, max(tops) + 0.1 * room + 0.3

@@ -1,11 +1,11 @@
-"""The frontier in two tables, of highest points and of the usual length: a line for each subject and kind of labels."""
+"""The frontier in three tables: highest points, those of tuned training, and the usual length, by kind of labels."""
 
 from collections.abc import Mapping, Sequence
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
-from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import best_rival, equal_epochs, text_of, tops_apart
+from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
+from benchmarks.frontier.distances import best_of, best_rival, equal_epochs, text_of, tops_apart, tuned
 from benchmarks.frontier.plan import ARMS, KINDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
@@ -17,11 +17,12 @@ RULES = ("running-loss", "bounded")
 
 def summary(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the tables as Markdown, from the runs of each subject."""
-    rows, usual = [], []
+    rows, tuned, usual = [], [], []
     for name, of in results.items():
         found = curves(of, SUBJECTS[name].lengths)
         for kind, arms in ((kind, found[kind]) for kind in KINDS if "regular" in found.get(kind, {})):
             rows.append(_row(name, kind, arms))
+            tuned += _of_tuned_training(name, kind, arms)
             usual += _of_the_usual_length(name, kind, arms)
     columns = [
         "subject", "labels", "seeds", f"regular, {USUAL} epochs", "regular, best length",
@@ -29,29 +30,51 @@ def summary(results: Mapping[str, Sequence[Facts]]) -> str:
         "best that prunes by losses",
     ]  # fmt: skip
     subjects = "; ".join(f"`{name}` is {SUBJECTS[name].title}" for name in results)
-    highest = f"{markdown(columns, rows)}\n\n{subjects}.\n"
-    if not usual:
-        return highest
-    columns = ["subject", "labels", f"regular, {USUAL} epochs"]
-    columns += [f"`{arm}` over it" for arm in ("random", *RULES)] + [
-        "knowing the wrong labels",
-        "`bounded` gains of it",
-    ]
-    return f"{highest}\nAll of {USUAL} epochs:\n\n{markdown(columns, usual)}\n"
+    text = f"{markdown(columns, rows)}\n\n{subjects}.\n"
+    if tuned:
+        columns = ["subject", "labels", "best that prunes nothing", "its highest point"]
+        columns += ["best that prunes by losses, over it", "knowing the wrong labels, over it"]
+        text += f"\nBoth tuned:\n\n{markdown(columns, tuned)}\n"
+    if usual:
+        columns = ["subject", "labels", f"regular, {USUAL} epochs", *(f"`{arm}` over it" for arm in ("random", *RULES))]
+        columns += ["knowing the wrong labels", "`bounded` gains of it"]
+        text += f"\nAll of {USUAL} epochs:\n\n{markdown(columns, usual)}\n"
+    return text
 
 
 def _row(name: str, kind: str, arms: Mapping[str, Curve]) -> list[str]:
     regular = arms["regular"]
     usual = regular.mean[regular.epochs.index(USUAL)]
-    told = [arm for arm in arms if len(arms[arm].seeds) >= min(2, len(regular.seeds))]  # not of one seed among many
-    rules = [arm for arm in told if arm in ARMS and ARMS[arm].policy not in ("", "random", "known-wrong")]
+    rules = [arm for arm in _told(arms) if ARMS[arm].policy not in ("", "random", "known-wrong")]
     return [
         f"`{name}`", f"`{kind}`", str(min(len(arms[arm].seeds) for arm in arms if arm in ("regular", *RULES))),
         f"{usual:.1f}", f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}",
         *(text_of(tops_apart(arms, arm, "regular")) for arm in (*RULES, "known-wrong")),
-        _named(arms, best_rival({arm: arms[arm] for arm in told})),
-        _named(arms, max(rules, key=lambda arm: arms[arm].mean.max())) if rules else "",
+        _named(arms, best_rival({arm: arms[arm] for arm in (*_told(arms), EARLY_STOP)})),
+        _named(arms, best_of(arms, rules)) if rules else "",
     ]  # fmt: skip
+
+
+def _told(arms: Mapping[str, Curve]) -> list[str]:
+    """The arms with runs of their own, but for those of one seed among many."""
+    fewest = min(2, len(arms["regular"].seeds))
+    return [arm for arm, curve in arms.items() if arm in ARMS and len(curve.seeds) >= fewest]
+
+
+def _of_tuned_training(name: str, kind: str, arms: Mapping[str, Curve]) -> list[list[str]]:
+    """Each at its best dropout, smoothing or weight decay, of those that were run: all samples, rules, knowing."""
+    told = {arm: arms[arm] for arm in _told(arms)}
+    regular, rule, known = (
+        best_of(told, [arm for own in names if own in told for arm in (own, *tuned(told, own))])
+        for names in (["regular"], RULES, ["known-wrong"])
+    )
+    if not rule or not tuned(told, "regular"):
+        return []
+    point = f"{arms[regular].mean.max():.1f} at {arms[regular].epochs[arms[regular].top]}"
+    seeds = len(arms["regular"].seeds)
+    over = [text_of(tops_apart(arms, arm, regular), seeds) for arm in (rule, known)]
+    cells = [f"`{arm}` {above}" if arm else "" for arm, above in zip((rule, known), over, strict=True)]
+    return [[f"`{name}`", f"`{kind}`", f"`{regular}`", point, *cells]]
 
 
 def _of_the_usual_length(name: str, kind: str, arms: Mapping[str, Curve]) -> list[list[str]]:

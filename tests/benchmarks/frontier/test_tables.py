@@ -204,6 +204,21 @@ def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tm
     assert "`head`" not in capsys.readouterr().out
 
 
+def test_tuned_pruning_is_held_against_tuned_training(recorded):
+    def runs(arm, points):
+        lengths = Lengths().of(arm)
+        return [facts(arm, length, seed, points) for length in lengths for seed in (0, 1)]
+
+    assert "Both tuned" not in summary({"head": recorded})
+    others = runs("regular-elr", 69.0) + runs("margin", 68.0)  # neither is regular training or a rule of the library
+    text = summary({"head": [*recorded, *runs("regular-decay", 62.0), *runs("regular-dropout", 61.0), *others]})
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("Both tuned:")[1].splitlines()]
+    assert lines[4] == [
+        "`head`", "`worse`", "`regular-decay`", "62.0 at 3", "`bounded` +0.8 (+0.0 to +1.5)",
+        "`known-wrong` +4.5 (+4.0 to +5.0)",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("arm", "missing"), [("bounded", 30), ("known-wrong", 30), ("known-wrong", None)])
 def test_the_usual_length_has_no_line_without_both(recorded, arm, missing):
     of = [run for run in recorded if run["arm"] != arm or run["epochs"] not in (missing, missing or run["epochs"])]
@@ -241,10 +256,10 @@ def test_the_first_page_has_a_row_for_each_kind_of_a_subject_that_was_pruned(rec
     ]
     heads, _, *rows = first_page({"head-pretrained": [*recorded, *clean, *auto, *decays]}).strip().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (heads, *rows)]
-    assert cells[0][5:] == ["regular, tuned", "`RunningLoss`", "`BoundedLoss`", "at random", "if known"]
+    assert cells[0][5:] == ["tuned", "`RunningLoss`", "`BoundedLoss`", "at random", "if known"]
     (row,) = cells[1:]  # nothing was pruned with clean labels
-    assert row[1:5] == ["people's errors, 40 %", "53.5 (2 seeds)", "62.0", "60.5 at 7"]
-    assert row[5:] == ["+3.0 (1 seed)", "", "+2.2 (+2.0 to +2.5, 2 seeds)", "", "+6.0 (+6.0 to +6.0, 2 seeds)"]
+    assert row[1:5] == ["people's, 40 %", "53.5 (2 seeds)", "62.0", "60.5 at 7"]
+    assert row[5:] == ["+3.0 (1 seed)", "", "+2.2 ±0.4 (2 seeds)", "", "+6.0 ±0.0 (2 seeds)"]
 
 
 def test_the_pages_show_what_was_recorded():
