@@ -17,12 +17,12 @@ RULES = ("running-loss", "bounded")
 
 def summary(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the tables as Markdown, from the runs of each subject."""
-    rows, tuned, usual = [], [], []
+    rows, both_tuned, usual = [], [], []
     for name, of in results.items():
         found = curves(of, SUBJECTS[name].lengths)
         for kind, arms in ((kind, found[kind]) for kind in KINDS if "regular" in found.get(kind, {})):
             rows.append(_row(name, kind, arms))
-            tuned += _of_tuned_training(name, kind, arms)
+            both_tuned += _of_tuned_training(name, kind, arms)
             usual += _of_the_usual_length(name, kind, arms)
     columns = [
         "subject", "labels", "seeds", f"regular, {USUAL} epochs", "regular, best length",
@@ -31,10 +31,10 @@ def summary(results: Mapping[str, Sequence[Facts]]) -> str:
     ]  # fmt: skip
     subjects = "; ".join(f"`{name}` is {SUBJECTS[name].title}" for name in results)
     text = f"{markdown(columns, rows)}\n\n{subjects}.\n"
-    if tuned:
+    if both_tuned:
         columns = ["subject", "labels", "best that prunes nothing", "its highest point"]
         columns += ["best that prunes by losses, over it", "knowing the wrong labels, over it"]
-        text += f"\nBoth tuned:\n\n{markdown(columns, tuned)}\n"
+        text += f"\nBoth tuned:\n\n{markdown(columns, both_tuned)}\n"
     if usual:
         columns = ["subject", "labels", f"regular, {USUAL} epochs", *(f"`{arm}` over it" for arm in ("random", *RULES))]
         columns += ["knowing the wrong labels", "`bounded` gains of it"]
