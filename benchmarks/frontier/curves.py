@@ -63,6 +63,11 @@ class Curve:
         return int(self.mean.argmax())
 
     @property
+    def highest(self) -> str:
+        """Its highest mean, and at how many epochs, as tables say it."""
+        return f"{self.mean.max():.1f} at {self.epochs[self.top]}"
+
+    @property
     def chosen(self) -> Floats:
         """Accuracy of each seed at the length where most of its labels held out are right, shape (seeds,)."""
         best = self.validation.argmax(1)

@@ -55,10 +55,9 @@ def first_page(results: Mapping[str, Sequence[Facts]]) -> str:
 
 def _row(arms: Mapping[str, Curve]) -> list[str]:
     regular = arms["regular"]
-    best = f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}"
     tuned_best = best_of(arms, tuned(arms, "regular"))
     added = [_short(tops_apart(arms, arm, "regular")) for arm in (tuned_best, *ARM_TITLES)]
-    return [_usual(regular), _usual(arms.get("auto")), best, *added]
+    return [_usual(regular), _usual(arms.get("auto")), regular.highest, *added]
 
 
 def _short(apart: Apart | None) -> str:

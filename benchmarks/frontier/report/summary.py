@@ -48,7 +48,7 @@ def _row(name: str, kind: str, arms: Mapping[str, Curve]) -> list[str]:
     rules = [arm for arm in _told(arms) if ARMS[arm].policy not in ("", "random", "known-wrong")]
     return [
         f"`{name}`", f"`{kind}`", str(min(len(arms[arm].seeds) for arm in arms if arm in ("regular", *RULES))),
-        f"{usual:.1f}", f"{regular.mean.max():.1f} at {regular.epochs[regular.top]}",
+        f"{usual:.1f}", regular.highest,
         *(text_of(tops_apart(arms, arm, "regular")) for arm in (*RULES, "known-wrong")),
         _named(arms, best_rival({arm: arms[arm] for arm in (*_told(arms), EARLY_STOP)})),
         _named(arms, best_of(arms, rules)) if rules else "",
@@ -70,11 +70,10 @@ def _of_tuned_training(name: str, kind: str, arms: Mapping[str, Curve]) -> list[
     )
     if not rule or not tuned(told, "regular"):
         return []
-    point = f"{arms[regular].mean.max():.1f} at {arms[regular].epochs[arms[regular].top]}"
     seeds = len(arms["regular"].seeds)
     over = [text_of(tops_apart(arms, arm, regular), seeds) for arm in (rule, known)]
     cells = [f"`{arm}` {above}" if arm else "" for arm, above in zip((rule, known), over, strict=True)]
-    return [[f"`{name}`", f"`{kind}`", f"`{regular}`", point, *cells]]
+    return [[f"`{name}`", f"`{kind}`", f"`{regular}`", arms[regular].highest, *cells]]
 
 
 def _of_the_usual_length(name: str, kind: str, arms: Mapping[str, Curve]) -> list[list[str]]:
