@@ -6,6 +6,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.orders.filtered import FilteredOrder
+from prunedata.adapters.torch.orders.standin import StandIn
 from prunedata.run.order import cut_batches
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -37,7 +38,9 @@ class FilteredBatches(FilteredOrder):
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """Also for a batch sampler in the place of the sampler, in a loader that makes no batches."""
-        return {"sampler": self.batch_sampler()} if loader.batch_sampler is None else super().samplers(loader)
+        ids = StandIn(self.__len__, self.ids, getattr(self.source, "sampler", None))
+        batches = StandIn(self.batches, self.lists, self.source, {"sampler": ids})
+        return {"sampler": batches} if loader.batch_sampler is None else {"sampler": ids, "batch_sampler": batches}
 
     def ids_of(self, kept: int) -> int:
         """As many as the source has items: a batch sampler in the place of the sampler has batches."""

@@ -40,6 +40,7 @@ class OwnOrder(SampledOrder):
         uneven: Uneven | None = None,
     ) -> None:
         self.shuffle, self._distributed, self._uneven = shuffle, distributed, uneven
+        self.source = distributed  # whose set_epoch loops call
         self._last: SomeIds = np.zeros(0, dtype=np.int64)
         self._counted = self._total = self._own = self._dealt = 0
         super().__init__(pruner, batch_size, drop_last)  # asks for a share

@@ -1,12 +1,13 @@
 """Orders that samplers give, in the main process: what they have in common."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader, Sampler
 
 from prunedata.adapters.torch.orders.base import Order
+from prunedata.adapters.torch.orders.standin import StandIn
 from prunedata.adapters.torch.sharing import cut_off, refuse_sharing
 from prunedata.run.order import cut_batches
 from prunedata.types import SomeIds
@@ -16,6 +17,9 @@ __all__ = ["SampledOrder"]
 
 class SampledOrder(Order):
     """Ids in pieces of any length, which samplers give one by one or cut into batches."""
+
+    source: Any = None
+    """The user's own sampler or batch sampler that is asked, if one is: ours has its attributes."""
 
     @abstractmethod
     def pieces(self) -> Iterator[SomeIds]:
@@ -50,16 +54,15 @@ class SampledOrder(Order):
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """A sampler, and a batch sampler if the loader has one."""
-        ids = _Sampler(self.__len__, self.ids)
+        ids = StandIn(self.__len__, self.ids, self.source)
         if loader.batch_sampler is None:
             return {"sampler": ids}
         return {"sampler": ids, "batch_sampler": self.batch_sampler(ids)}
 
-    def batch_sampler(self, ids: Sampler[Any] | None = None) -> Sampler[Any]:
+    def batch_sampler(self, ids: Sampler[Any]) -> Sampler[Any]:
         """What gives the lists, with the attributes that a batch sampler of PyTorch's has."""
-        batches = _Sampler(self.batches, self.lists)
-        batches.sampler, batches.batch_size, batches.drop_last = ids, self.batch_size, self.drop_last
-        return batches
+        own = {"sampler": ids, "batch_size": self.batch_size, "drop_last": self.drop_last}
+        return StandIn(self.batches, self.lists, own=own)
 
     def begin_unless_begun(self) -> None:
         """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
@@ -69,20 +72,3 @@ class SampledOrder(Order):
             refuse_sharing(self.world)
             self.begin(epoch)
             self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size
-
-
-class _Sampler(Sampler[Any]):
-    """What a DataLoader wants to see: a length, and a fresh iterator at every call."""
-
-    sampler: Any
-    batch_size: int
-    drop_last: bool
-
-    def __init__(self, length: Callable[[], int], walk: Callable[[], Iterator[Any]]) -> None:
-        self._length, self._walk = length, walk
-
-    def __len__(self) -> int:
-        return self._length()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._walk()

@@ -1,0 +1,47 @@
+"""A sampler that stands in the place of the user's own, with its attributes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import Sampler
+
+__all__ = ["StandIn"]
+
+
+class StandIn(Sampler[Any]):
+    """What a DataLoader wants to see: a length, and a fresh iterator at every call.
+
+    All other attributes are read from ``source``, if there is one, and set there: trainers look for ``set_epoch`` on
+    what a loader has. Those in ``own`` are this object's.
+    """
+
+    _length: Callable[[], int]
+    _walk: Callable[[], Iterator[Any]]
+    _source: Any
+
+    def __init__(
+        self,
+        length: Callable[[], int],
+        walk: Callable[[], Iterator[Any]],
+        source: Any = None,
+        own: dict[str, Any] | None = None,
+    ) -> None:
+        vars(self).update(own or {}, _length=length, _walk=walk, _source=source)
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._walk()
+
+    def __getattr__(self, name: str) -> Any:
+        source = vars(self).get("_source")
+        if source is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(source, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._source is None or name in vars(self):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._source, name, value)
