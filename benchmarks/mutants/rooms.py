@@ -33,7 +33,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "cost": [
         Tested(["prunedata/plan/cost.py"], ["tests/plan/test_cost.py"], ["tests/plan", *RUNS]),
-        Tested(["prunedata/findings/savings.py"], ["tests/findings/test_savings.py"], ["tests/findings"]),
+        Tested(["prunedata/plan/savings.py"], ["tests/plan/test_savings.py"], ["tests/findings"]),
     ],
     "counts": [
         Tested(

@@ -19,7 +19,7 @@ from prunedata.cli.named import named_object
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import DamagedStore, PrunedataError
-from prunedata.findings.savings import savings
+from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
 from prunedata.store.reading import StoredRun, read_run

@@ -6,8 +6,8 @@ import numpy as np
 
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.findings.advice import Advice
-from prunedata.findings.savings import savings
 from prunedata.findings.top import count_top
+from prunedata.plan.savings import savings
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState
@@ -35,7 +35,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
-        :func:`prunedata.findings.savings.savings`; ``epoch``, ``open``: the epoch that is open, or else the next;
+        :func:`prunedata.plan.savings.savings`; ``epoch``, ``open``: the epoch that is open, or else the next;
         ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
         ``counts_histogram``: samples by count; ``most_pruned``: the samples left out most often, with their
         ``hits`` and ``visits`` of the run and their ``count`` of the window.

@@ -13,9 +13,9 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
 from prunedata.findings.inspection import histogram, times_pruned
-from prunedata.findings.savings import savings, seconds_of_whole_epoch
 from prunedata.findings.suspects import most_suspect, rates
 from prunedata.plan.cost import count_kept
+from prunedata.plan.savings import savings, seconds_of_whole_epoch
 from prunedata.plan.schedule import Schedule
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
@@ -165,7 +165,7 @@ class RunFacts:
 
     @cached_property
     def saved(self) -> dict[str, Any]:
-        """As :func:`prunedata.findings.savings.savings`."""
+        """As :func:`prunedata.plan.savings.savings`."""
         return savings(self.history, self.samples, self.batch_size)
 
     @property
@@ -185,7 +185,7 @@ class RunFacts:
         """Seconds that each finished epoch should take by its batches, shape (epochs,); None if there is no measure.
 
         The measure is the time of an epoch on all samples, see
-        :func:`prunedata.findings.savings.seconds_of_whole_epoch`.
+        :func:`prunedata.plan.savings.seconds_of_whole_epoch`.
         """
         whole, size = seconds_of_whole_epoch(self.history, self.samples), self.batch_size or 1
         if whole is None:

@@ -1,19 +1,20 @@
 """The machine of a run: it opens an epoch, records its losses and closes it, each step whole or not at all."""
 
+from __future__ import annotations
+
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
-from prunedata.findings.advice import Advice
-from prunedata.findings.agreement import note_left_out
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.block import Block
@@ -25,6 +26,9 @@ from prunedata.run.plan import RunPlan
 from prunedata.run.whole import Whole
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Ids, Means, Recorded, Sizes
+
+if TYPE_CHECKING:
+    from prunedata.findings.advice import Advice
 
 __all__ = ["Engine", "Phase"]
 

@@ -1,18 +1,21 @@
 """Where a run is kept: its description, its store, and the checks before it goes on from a state."""
 
+from __future__ import annotations
+
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prunedata.checks import whole
 from prunedata.errors import ForeignStore, PrunedataError
-from prunedata.findings.advice import Advice
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
 from prunedata.store.description import check_state
-from prunedata.store.run_store import RunStore, StoreLike
 from prunedata.store.state import RunState
+
+if TYPE_CHECKING:
+    from prunedata.store.run_store import RunStore, StoreLike
 
 __all__ = ["Keeper"]
 
@@ -35,6 +38,8 @@ class Keeper:
         self.engine, self.run = engine, run
         self._store: RunStore | None = None
         if location is not None:
+            from prunedata.store.run_store import RunStore  # noqa: PLC0415 (zarr takes longer to load than all else)
+
             self._store = self._open(RunStore(location), resume)
         elif resume:
             raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
@@ -98,7 +103,11 @@ class Keeper:
         """Go on from a state. One that is refused changes nothing."""
         schedule = self._schedule_of(state)
         self.engine.ledger.check(state)
-        advice = None if state.advice is None else Advice.from_dict(state.advice)
+        advice = None
+        if state.advice is not None:
+            from prunedata.findings.advice import Advice  # noqa: PLC0415 (only where a run was advised)
+
+            advice = Advice.from_dict(state.advice)
         self._check_left_out(state)
         whole("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
         whole("the state's excused samples", state.excused, 0)

@@ -1,20 +1,24 @@
 """When a run prunes and how much, as it stands: by its schedule, or by what it was advised."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from prunedata.errors import NeverPrunesWarning, PrunedataError
-from prunedata.findings.advice import ADVISED_POLICY, Advice, advise
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, describe
 from prunedata.run.counts import SampleCounts
 from prunedata.run.epoch import read_only
 from prunedata.types import Array, Mask
+
+if TYPE_CHECKING:
+    from prunedata.findings.advice import Advice
 
 __all__ = ["RunPlan", "policy_of", "warn_of_advice", "warn_of_small_prune"]
 
@@ -31,6 +35,8 @@ def policy_of(policy: Policy | Literal["auto"], classes: int | None) -> Policy:
             'Expected classes, the number of classes, with policy="auto". Got none: without '
             "them a run cannot tell wrong labels from hard samples, and would never prune."
         )
+    from prunedata.findings.advice import ADVISED_POLICY  # noqa: PLC0415 (only where a run is to be advised)
+
     return ADVISED_POLICY
 
 
@@ -119,6 +125,8 @@ class RunPlan:
         """With ``auto``, ask for advice on what the finished epochs have shown; return whether it has come just now."""
         if not self.auto or self.advice is not None:
             return False
+        from prunedata.findings.advice import advise  # noqa: PLC0415 (as above)
+
         seen = slice(None) if self.included is None else self.included
         high = None if high is None else high[seen]
         told = known.hits[seen], known.visits[seen], high, len(history)

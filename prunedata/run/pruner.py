@@ -1,21 +1,21 @@
 """A run as its user sees it: its epochs, what they are fed, and where it is kept."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.checks import whole
 from prunedata.errors import FinishedWarning, PrunedataError
-from prunedata.findings.advice import Advice
-from prunedata.findings.savings import savings
 from prunedata.plan.cost import count_pruned
+from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
-from prunedata.reporting.card import card
 from prunedata.run.adapter import Adapter
 from prunedata.run.arguments import RunArguments
 from prunedata.run.engine import Engine, Phase
@@ -24,9 +24,12 @@ from prunedata.run.keeping import Keeper
 from prunedata.run.meter import Overhead
 from prunedata.run.plan import policy_of, warn_of_advice
 from prunedata.run.ranks.joining import joined
-from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
+
+if TYPE_CHECKING:
+    from prunedata.findings.advice import Advice
+    from prunedata.store.durable import StoreLike
 
 __all__ = ["Pruner"]
 
@@ -188,7 +191,7 @@ class Pruner:
     def saved(self) -> dict[str, Any]:
         """What the finished epochs have saved: visits, batches and time.
 
-        The keys are those of :func:`prunedata.findings.savings.savings`.
+        The keys are those of :func:`prunedata.plan.savings.savings`.
         """
         return savings(self.history, self.samples, self.batch_size)
 
@@ -341,6 +344,8 @@ class Pruner:
 
     def _repr_html_(self) -> str | None:
         """The run as a notebook shows it. None, which shows the plain text, where it cannot be asked right now."""
+        from prunedata.reporting.card import card  # noqa: PLC0415 (only in a notebook)
+
         try:
             return card(self)
         except PrunedataError:

@@ -8,11 +8,8 @@ import tarfile
 import tomllib
 import venv
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-import prunedata
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "prunedata", "adapters"]
@@ -173,13 +170,3 @@ def test_top_level_adapters_refuses() -> None:
     failed = run(sys.executable, "-c", "import adapters", check=False, cwd=ROOT)
     assert failed.returncode == 1
     assert "Expected to be imported as 'prunedata.adapters'" in failed.stderr.splitlines()[-1]
-
-
-def test_all_is_the_public_names() -> None:
-    public = {
-        name
-        for name, value in vars(prunedata).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    assert public == set(prunedata.__all__) - {"__version__"}
-    assert sorted(prunedata.__all__) == sorted(set(prunedata.__all__))

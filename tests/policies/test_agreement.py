@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Pruner, Random, Schedule
-from prunedata.findings.agreement import SKETCHED, agreement, drawn, note_left_out, sketch
+from prunedata.policies.agreement import SKETCHED, agreement, drawn, note_left_out, sketch
 
 MASKS = st.integers(1, 200).flatmap(
     lambda n: st.tuples(*[st.lists(st.booleans(), min_size=n, max_size=n).map(np.array)] * 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.findings.inspection import inspect
-from prunedata.findings.savings import savings, seconds_of_whole_epoch
+from prunedata.plan.savings import savings, seconds_of_whole_epoch
 from tests.common.strategies import pruner, schedules
 
 
