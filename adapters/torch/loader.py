@@ -158,10 +158,13 @@ class PrunedLoader:
         if weights is not None:
             losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
         charge.seconds = perf_counter() - began
-        return losses.mean() if scale is None else losses.sum() * scale
+        if scale is None:
+            return losses.mean()
+        # Not their sum, and in float32 at least: the largest float16 is 65,504.
+        return losses.mean(dtype=torch.promote_types(losses.dtype, torch.float32)) * scale
 
     def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
-        """Record what counts of a batch, of several ranks; return what to multiply the sum of its losses by."""
+        """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""
         counted, scale = self._order.part(ids)
         if counted == len(ids) or len(losses) != len(ids):
             self._recorder.add(ids, losses)

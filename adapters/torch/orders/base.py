@@ -90,9 +90,9 @@ class Order(ABC):
         return delivered * self.world
 
     def part(self, ids: SomeIds) -> tuple[int, float | None]:
-        """How many of a batch's samples, the first ones, count; and what to multiply the sum of its losses by.
+        """How many of a batch's samples, the first ones, count; and what to multiply the mean of its losses by.
 
-        None for the latter takes their mean.
+        None for the latter leaves it.
         """
         return len(ids), None
 

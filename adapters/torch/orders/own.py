@@ -43,6 +43,7 @@ class OwnOrder(SampledOrder):
         self.source = distributed  # whose set_epoch loops call
         self._last: SomeIds = np.zeros(0, dtype=np.int64)
         self._counted = self._total = self._own = self._dealt = 0
+        self._comes_again = False
         super().__init__(pruner, batch_size, drop_last)  # asks for a share
         if distributed is not None and distributed.num_replicas > 1:
             ranks = distributed.num_replicas
@@ -90,11 +91,12 @@ class OwnOrder(SampledOrder):
 
     def left_out(self, epoch: Epoch) -> int:
         """What is dropped so that all ranks get as many, and of each rank's share the batch that isn't full."""
+        coming = epoch.kept if self.remaining is epoch.keep else int(np.count_nonzero(self.remaining))
         if self.uneven == "weights" and self.world > 1:
-            return epoch.kept % (self.batch_size * self.world) if self.drop_last else 0
-        each = self.share(epoch.kept)
+            return coming % (self.batch_size * self.world) if self.drop_last else 0
+        each = self.share(coming)
         tail = each % self.batch_size if self.drop_last else 0
-        return max(0, epoch.kept - (each - tail) * self.world)
+        return max(0, coming - (each - tail) * self.world)
 
     def pieces(self) -> Iterator[SomeIds]:
         """Yield what remains of the epoch, or of this rank's share of it."""
@@ -108,20 +110,23 @@ class OwnOrder(SampledOrder):
     def _share_of(self, rest: SomeIds, everything: SomeIds) -> SomeIds:
         """Return this rank's share of what remains, padded by the first samples of the whole order."""
         rank, world = self.place
-        own = rest[rank::world]
-        size = self.share(rest.size)
+        own, size = rest[rank::world], self.share(rest.size)
         counted = min(size, own.size)
         if own.size < size:  # what pads the end of an epoch is what pads it when it is resumed
-            pads = self.uneven == "pad"
-            own = np.append(own, everything[rank + own.size * world - rest.size] if pads else rest[-1])
+            place = (rank + own.size * world - rest.size) % everything.size
+            own = np.append(own, everything[place] if self.uneven == "pad" else rest[-1])
         own = own[:size]
         tail = size % self.batch_size or min(size, self.batch_size)
-        self._last, self.splits = own[size - tail :], True
-        self._counted = counted - (size - tail)
-        self._total = rest.size % (self.batch_size * world)
-        whole = self.uneven == "weights" and not self.drop_last
-        self._own, self._dealt = size, rest.size if whole else min(rest.size, size * world)
+        self._last, self._counted, self.splits = own[size - tail :], counted - (size - tail), True
+        weighed = self.uneven == "weights" and not self.drop_last
+        self._total = rest.size % (self.batch_size * world) if weighed else 0
+        self._own, self._dealt = size, rest.size if weighed else min(rest.size, size * world)
+        self._comes_again = self.batch_size == 1 and not self._counted and self._has_waiting(own[-1:], own[:-1])
         return own
+
+    def _has_waiting(self, padding: SomeIds, before: SomeIds) -> bool:
+        """Whether what pads a share is in it already, and not yet observed."""
+        return bool((padding[:, np.newaxis] == before).any() and self.pruner.current.remaining[padding].all())
 
     def overall(self, delivered: int) -> int:
         """How many samples all ranks have delivered when this one has delivered so many: as many each, or all."""
@@ -132,11 +137,10 @@ class OwnOrder(SampledOrder):
         last = self._last
         if not last.size or len(ids) != last.size or ids[0] != last[0] or not np.array_equal(ids, last):
             return len(ids), None
-        if self.uneven == "pad" and self.batch_size == 1:
-            return 1, None  # a batch before may be the same
-        if self.uneven != "weights" or not self._total:
-            return self._counted, None
-        return self._counted, self.world / self._total if self._counted else 0.0
+        if self._comes_again:  # one of two batches that look the same: which of them counts makes no difference
+            self._comes_again = False
+            return len(ids), None
+        return self._counted, self._counted * self.world / self._total if self._total else None
 
     def ids_of(self, kept: int) -> int:
         """As many as this rank's share."""

@@ -74,7 +74,7 @@ class StreamOrder(Order):
             else:
                 ids, batch = np.full(last[0], -1), last[1]
             if min(sizes) != max(sizes):
-                self._scales[int(ids[0])] = len(sizes) / total
+                self._scales[int(ids[0])] = len(ids) * len(sizes) / total
             yield ids, batch
 
     def part(self, ids: SomeIds) -> tuple[int, float | None]:
