@@ -233,6 +233,7 @@ class PrunedLoader:
         order, delivery = self._order, self._order.delivery
         delivery.delivered = order.overall(self._delivered) - observed
         for ids, batch in order.steps(begin()):
+            order.check_newest(delivery)
             order.deliver(ids)
             self._delivered += len(ids)
             # On all ranks; the run knows itself what was observed before it was resumed.
@@ -242,6 +243,7 @@ class PrunedLoader:
             else:
                 self._pending.append(ids)
                 yield batch
+        order.check_newest(delivery)
         self._running = None
         order.finish(self._delivered)
         delivery.end()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, DistributedSampler
 
+from prunedata.adapters.torch.orders.standin import two_at_a_time
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
@@ -105,6 +106,11 @@ class Order(ABC):
 
     def deliver(self, ids: SomeIds) -> None:  # noqa: B027 (most have nothing to say)
         """Look at a batch before it is delivered; raise if it cannot be right."""
+
+    def check_newest(self, delivery: Delivery) -> None:
+        """Raise in an iterator that is asked for another batch after a newer one has begun: both give every sample."""
+        if self.delivery is not delivery:
+            raise two_at_a_time()
 
     def finish(self, delivered: int) -> None:  # noqa: B027 (most have nothing to say)
         """Tell what is known only when the loader has come to its end, after so many samples."""

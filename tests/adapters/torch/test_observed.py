@@ -1,14 +1,16 @@
 """What is said when batches are left out, observed twice or not at all, and how a loop goes on from there."""
 
+import copy
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from prunedata import LossError, Random, Schedule, SkippedSamples
+from prunedata import LossError, PrunedataError, Random, Schedule, SkippedSamples
 from prunedata.adapters.torch import prune
-from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, Items, loader_of, losses_of, make_pruner
 
 
 def loop(loader, pruner, *, stop=None, first=0, observing=True):
@@ -117,3 +119,54 @@ class TestWhatIsNotObserved:
         loader = prune(loader_of(), pruner)
         with pytest.raises(SkippedSamples, match="did not deliver 63 "):
             loop(loader, pruner, stop=5, observing=observing)
+
+
+class TestTwoIteratorsOfOneLoader:
+    """As zip(loader, loader) makes them: both give every sample."""
+
+    def both(self, loader, pruner, batches=None):
+        pruner.begin_epoch()
+        for pairs in zip(loader if batches is None else batches, loader if batches is None else batches, strict=True):
+            for ids, (_, index) in pairs:
+                loader.observe(losses_of(index, 0), ids)
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"shuffle": None, "sampler": list(range(103))}, {"batch_size": 200}],
+        ids=["ours", "a user's", "one batch"],
+    )
+    def test_is_told_at_the_next_batch(self, workers, options):
+        pruner = make_pruner()
+        loader = prune(DataLoader(Items(), **{"batch_size": BATCH, "shuffle": True, "num_workers": workers, **options}),
+                       pruner, with_ids=True)  # fmt: skip
+        with pytest.raises(PrunedataError, match=r"^Expected one iterator at a time .* as zip\(loader, loader\) does"):
+            self.both(loader, pruner)
+
+    def test_is_told_without_ids_and_of_a_copy(self):
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        pruner.begin_epoch()
+        with pytest.raises(PrunedataError, match="one iterator at a time"):
+            for _ in zip(loader, copy.copy(loader), strict=True):
+                pass
+
+    def test_is_told_to_who_iterates_its_batch_sampler(self):
+        """As accelerate does."""
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner, with_ids=True)
+        with pytest.raises(PrunedataError, match="one iterator at a time"):
+            self.both(loader, pruner, DataLoader(loader.dataset, batch_sampler=loader.batch_sampler,
+                                                 collate_fn=loader.collate_fn))  # fmt: skip
+
+    def test_may_be_made_and_left(self):
+        """As trainers do; one that was asked for a batch may be left, too."""
+        pruner = make_pruner()
+        loader = prune(loader_of(), pruner)
+        for epoch in pruner.epochs():
+            unused, left, batches = iter(loader), iter(loader), iter(loader)
+            next(left)
+            for _, index in batches:
+                loader.observe(losses_of(index, epoch.number))
+            del unused
+        assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
