@@ -202,7 +202,8 @@ class PrunedLoader:
         """How many batches each epoch of the run has, shape (epochs,): of several ranks, this one's.
 
         For learning rate schedulers that step by batch. It is the most that can come with ``policy="auto"`` before
-        advice has come, and for samplers whose length the library doesn't know.
+        advice has come, and for a sampler of your own: as this may repeat samples, it is the sampler's own length, in
+        pruned epochs too, until an epoch has shown that it gives each sample once.
 
         Raises
         ------

@@ -21,6 +21,8 @@ class FilteredOrder(SampledOrder):
 
     yields = "sampler to yield ids"
     """What is expected of the source, for the error."""
+    once: bool | None = None
+    """Whether the source gives no sample twice, by what it is or as passes over it have shown; None if not known."""
 
     def __init__(self, pruner: Pruner, source: Any, batch_size: int, drop_last: bool) -> None:
         self.source = source
@@ -45,13 +47,22 @@ class FilteredOrder(SampledOrder):
         That is before the last one is passed on: a loop that counts batches never asks for another.
         """
         given = np.zeros(self.pruner.samples, dtype=np.bool_)
+        ids = 0
         waiting: SomeIds | None = None
         for batch in batches:
             given[batch] = True
+            ids += len(batch)
             if waiting is not None:
                 yield waiting
             waiting = batch
         self.begin_unless_begun()  # where the source gave nothing at all
         self.delivery.left_out = int(np.count_nonzero(self.remaining & ~given))
+        self._learn(once=ids == int(np.count_nonzero(given)))
         if waiting is not None:
             yield waiting
+
+    def _learn(self, *, once: bool) -> None:
+        """Take note whether the source gave no sample twice, which only a pass over all kept samples can show."""
+        whole = int(np.count_nonzero(self.remaining)) == self.pruner.current.kept
+        if not once or (whole and self.once is None):
+            self.once = once

@@ -1,11 +1,14 @@
 """A sampler of the user's own, with the pruned samples left out."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+
 from prunedata.adapters.torch.orders.filtered import FilteredOrder
 from prunedata.run.order import cut_batches
+from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 __all__ = ["FilteredSampler"]
@@ -14,14 +17,15 @@ __all__ = ["FilteredSampler"]
 class FilteredSampler(FilteredOrder):
     """The user's order. Batches are cut after the pruned samples are left out, so that they are full."""
 
-    @property
-    def repeats(self) -> bool:
-        """Whether the sampler gives samples more than once, as far as can be seen."""
-        return getattr(self.source, "replacement", False) or len(self.source) > self.pruner.samples
+    def __init__(self, pruner: Pruner, source: Any, batch_size: int, drop_last: bool) -> None:
+        self.once = _gives_once(source)
+        super().__init__(pruner, source, batch_size, drop_last)
 
     def share(self, kept: int) -> int:
-        """As many as are kept. A sampler that may repeat samples can always fill a batch."""
-        once = hasattr(self.source, "__len__") and not self.repeats
+        """As many as are kept. A sampler that is seen to repeat samples can always fill a batch."""
+        source = self.source
+        repeats = getattr(source, "replacement", False) or self.once is False
+        once = hasattr(source, "__len__") and not repeats and len(source) <= self.pruner.samples
         return kept if once else max(kept, self.batch_size)
 
     def pieces(self) -> Iterator[SomeIds]:
@@ -39,12 +43,23 @@ class FilteredSampler(FilteredOrder):
             yield batch.tolist()
 
     def ids_of(self, kept: int) -> int:
-        """Of a sampler that gives each sample once; of others, at most."""
+        """At most as many as the sampler gives; and as are kept, if it is known to give each sample once."""
         given = len(self.source)
-        return given if self.repeats else min(given, kept)
+        return min(given, kept) if self.once else given
 
 
 def _chunks(source: Iterable[Any], size: int) -> Iterator[list[Any]]:
     items = iter(source)
     while chunk := list(islice(items, size)):
         yield chunk
+
+
+def _gives_once(source: Any) -> bool | None:
+    """Whether a sampler gives no sample twice; None if it has to be watched: one of a user's own class may."""
+    if isinstance(source, Sequence):
+        return len(set(source)) == len(source)
+    if type(source) is SubsetRandomSampler:
+        return len(set(source.indices)) == len(source)
+    if type(source) is RandomSampler:
+        return not source.replacement and len(source) <= len(source.data_source)
+    return True if type(source) in (SequentialSampler, DistributedSampler) else None

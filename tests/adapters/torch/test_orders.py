@@ -55,6 +55,19 @@ class Buckets(Sampler):
         return (list(range(end - size, end)) for size, end in zip(self.sizes, ends.tolist(), strict=True))
 
 
+class Repeated(Sampler):
+    """As timm's RepeatAugSampler: three copies of each sample follow one another, cut to the length of the dataset."""
+
+    def __init__(self, samples=SAMPLES):
+        self.samples, self.random = samples, np.random.default_rng(0)
+
+    def __len__(self):
+        return self.samples
+
+    def __iter__(self):
+        return iter(np.repeat(self.random.permutation(SAMPLES), 3)[: self.samples].tolist())
+
+
 def run(options, *, pruner=None, dataset=None):
     pruner = make_pruner() if pruner is None else pruner
     return train(prune(DataLoader(dataset or Items(), **options), pruner), pruner)
@@ -293,6 +306,50 @@ class TestLength:
                 came += 1
             assert came <= most == -(-draws // BATCH)
             assert epoch.pruned or came == most
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    @pytest.mark.parametrize("drop_last", [False, True])
+    @pytest.mark.parametrize("draws", [90, SAMPLES])
+    def test_of_a_sampler_that_repeats_and_gives_no_more_than_there_are_is_at_most(self, draws, drop_last, workers):
+        pruner = make_pruner()
+        options = {"batch_size": 4, "drop_last": drop_last, "num_workers": workers}
+        loader = prune(DataLoader(Items(), sampler=Repeated(draws), **options), pruner)
+        most, came = loader.lengths(), []
+        for epoch in pruner.epochs():
+            said = len(loader)
+            came.append(0)
+            for _, index in loader:
+                loader.observe(losses_of(index, epoch.number))
+                came[-1] += 1
+            assert came[-1] <= said == most[epoch.number]
+        assert most == [draws // 4 if drop_last else -(-draws // 4)] * len(most)
+        assert max(came) > -(-103 // 3 // 4)  # samples come more than once
+
+    @pytest.mark.parametrize("sampler", [Backwards(), Repeated()], ids=["once", "repeats"])
+    def test_of_a_users_own_is_known_better_after_the_first_epoch(self, sampler):
+        pruner = make_pruner()
+        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
+        assert loader.lengths() == [13] * 5
+        pruner.begin_epoch()
+        for _, index in loader:
+            loader.observe(losses_of(index, 0))
+        assert loader.lengths() == (list(self.LENGTHS) if isinstance(sampler, Backwards) else [13] * 5)
+
+    @pytest.mark.parametrize(
+        ("sampler", "once"),
+        [
+            (range(SAMPLES), True),
+            ([*range(SAMPLES - 2), 0, 0], False),
+            (SubsetRandomSampler(range(SAMPLES)), True),
+            (SubsetRandomSampler([*range(SAMPLES - 2), 0, 0]), False),
+            (DistributedSampler(range(90), num_replicas=1, rank=0), True),
+            (RandomSampler(range(80), num_samples=100), False),
+        ],
+        ids=["range", "list", "subset", "subset that repeats", "distributed", "more than there are"],
+    )
+    def test_of_what_is_known_beforehand_to_give_each_sample_once(self, sampler, once):
+        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), make_pruner())
+        assert loader.lengths()[1] == -(-(73 if once else len(sampler)) // BATCH)
 
     def test_of_a_users_own_is_at_most(self):
         pruner = make_pruner()
