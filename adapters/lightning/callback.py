@@ -1,12 +1,22 @@
 """The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
 
+from functools import partial
 from typing import Any, Never
 
 import torch.distributed as dist
 
 from prunedata.adapters.lightning.framework import BaseCallback
-from prunedata.adapters.lightning.settings import check_loader, check_settings, check_step, check_validation
+from prunedata.adapters.lightning.settings import (
+    check_intervals,
+    check_loader,
+    check_others,
+    check_settings,
+    check_step,
+    check_still,
+    check_validation,
+)
 from prunedata.adapters.lightning.steps import counting
+from prunedata.adapters.lightning.trial import Trial
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.run.pruner import Pruner
@@ -40,6 +50,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         super().__init__()
         self.pruner, self._run = pruner, pruner.attach(TorchRun(pruner))
         self._begun: int | None = None
+        self._trial = Trial(pruner)
         self._before: dict[str, Any] | None = None
         """What ``fit`` finds, to be put back after it."""
         self._step: int | None = None
@@ -52,16 +63,15 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Check the Trainer, and take the lead."""
         if stage != "fit":
+            check_others(trainer, stage)
             return
+        self.teardown(trainer, pl_module, stage)  # if a tuner failed, nobody told us
         check_settings(trainer, self.pruner)
         run, kind = self._run, trainer.__class__
-        self._before = {
-            "reload": trainer.reload_dataloaders_every_n_epochs,
-            "class": kind,
-            "state": self.pruner.state_dict() if trainer.fast_dev_run else None,
-        }
+        self._before = {"reload": trainer.reload_dataloaders_every_n_epochs, "class": kind}
         run.join()
-        run.place, run.leader, self._begun = (trainer.global_rank, trainer.world_size), self._begin, None
+        run.place, self._begun = (trainer.global_rank, trainer.world_size), None
+        run.leader = partial(self._begin, trainer)
         trainer.reload_dataloaders_every_n_epochs = 1
         trainer.__class__ = counting(kind)
 
@@ -73,8 +83,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         self._run.place, self._run.leader = (0, 1), None
         trainer.reload_dataloaders_every_n_epochs = before["reload"]
         trainer.__class__ = before["class"]
-        if before["state"] is not None:
-            self.pruner.load_state_dict(before["state"])
+        self._trial.end()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leave the epoch open; the rest as after ``fit``."""
@@ -82,14 +91,23 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     # -- epochs
 
-    def _begin(self) -> None:
-        """Begin the epoch, or go on with it: a loader is asked for its first batch."""
+    def _begin(self, trainer: Any) -> None:
+        """Begin the epoch, or go on with it: a loader is asked for its first batch.
+
+        Lightning's tuners take all callbacks away while they train, and then restore a checkpoint.
+        """
+        if trainer.fast_dev_run or self not in trainer.callbacks:
+            self._trial.begin()
+            return
+        self._trial.end()
         if self._begun != self.pruner.next_epoch:
             self._begun = self.pruner.begin_epoch().number
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Check what is trained on."""
+        """Check what is trained on, and what other callbacks have set since."""
         check_loader(trainer, self.pruner)
+        check_intervals(trainer, self.pruner)
+        check_still(trainer, self.pruner)
         size, saved = trainer.train_dataloader.batch_size, self._saved_step
         self._step, self._saved_step = None if size is None else size * trainer.world_size, None
         if saved is not None and self._is_open():
@@ -154,6 +172,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from where :meth:`state_dict` stood."""
+        self._trial.end()
         states, (rank, world) = state_dict["ranks"], self._run.place
         self.pruner.load_state_dict(states[rank] if len(states) == world else states)
         self._saved_step = state_dict.get("step")

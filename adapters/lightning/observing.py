@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.types import SomeIds
 
@@ -13,8 +14,8 @@ __all__ = ["observe"]
 def observe(module: Any, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
     """Record the losses of a batch and return their mean, to be returned from ``training_step``.
 
-    In validation, and in training on a loader that is not pruned, it is the mean alone: the same module trains with
-    and without pruning.
+    In validation, while a tuner searches, and in training on a loader that is not pruned, it is the mean alone: the
+    same module trains with and without pruning.
 
     Parameters
     ----------
@@ -32,6 +33,6 @@ def observe(module: Any, losses: torch.Tensor, ids: SomeIds | None = None) -> to
     """
     trainer = module.trainer
     loader = trainer.train_dataloader if trainer.training else None
-    if isinstance(loader, PrunedLoader):
+    if isinstance(loader, PrunedLoader) and any(isinstance(one, DataPruning) for one in trainer.callbacks):
         return loader.observe(losses, ids)
     return losses.mean()

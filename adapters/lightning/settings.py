@@ -2,13 +2,21 @@
 
 from typing import Any
 
-from torch.utils.data import DistributedSampler
+from torch.utils.data import DistributedSampler, IterableDataset
 
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_loader", "check_settings", "check_step", "check_validation"]
+__all__ = [
+    "check_intervals",
+    "check_loader",
+    "check_others",
+    "check_settings",
+    "check_step",
+    "check_still",
+    "check_validation",
+]
 
 ALONE = {
     "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
@@ -27,13 +35,43 @@ def check_settings(trainer: Any, pruner: Pruner) -> None:
         return
     for name, (expected, why) in ALONE.items():
         got = getattr(trainer, name)
-        if got != expected:
+        if got != expected or type(got) is not type(expected):  # limit_train_batches=1 is one batch, 1.0 is all
             raise PrunedataError(f"Expected a Trainer with {name}={expected}, as by default. Got {got}: {why}.")
     epochs = pruner.schedule.epochs
     if trainer.max_epochs != epochs:
         raise PrunedataError(
             f"Expected Trainer(max_epochs={epochs}), as many as the pruner's schedule has. Got {trainer.max_epochs}: "
             "write max_epochs=pruner.schedule.epochs; to train longer, lengthen the schedule."
+        )
+
+
+def check_still(trainer: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` if a callback has given Lightning more epochs than the pruner has."""
+    epochs = pruner.schedule.epochs
+    if trainer.max_epochs != epochs and not trainer.fast_dev_run:
+        raise PrunedataError(
+            f"Expected max_epochs to stay {epochs}. Got {trainer.max_epochs} by a callback: "
+            "StochasticWeightAveraging passes over the data once more for a model with batch norm. "
+            "Use the callback WeightAveraging, and after fit torch.optim.swa_utils.update_bn(loader, model)."
+        )
+
+
+def check_intervals(trainer: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` if an epoch to come is too short for the number of batches between validations.
+
+    Lightning raises, too, but not before that epoch.
+    """
+    every, loader = trainer.val_check_interval, trainer.train_dataloader
+    counted = isinstance(every, int) and trainer.check_val_every_n_epoch is not None and trainer.limit_val_batches > 0
+    if not counted or isinstance(loader.dataset, IterableDataset) or trainer.fast_dev_run:
+        return
+    lengths = loader.lengths()
+    epoch = min(range(pruner.next_epoch, len(lengths)), key=lengths.__getitem__, default=None)
+    if epoch is not None and lengths[epoch] < every:
+        raise PrunedataError(
+            f"Expected a val_check_interval of at most {lengths[epoch]} batches, as many as epoch {epoch} has. Got "
+            f"{every}: take fewer, or a fraction of each epoch, as 0.5, or count the batches of all epochs, by "
+            "check_val_every_n_epoch=None."
         )
 
 
@@ -69,10 +107,20 @@ def check_step(step: int | None, saved: int, processes: int) -> None:
         )
 
 
-def check_validation(loaders: Any) -> None:
-    """Raise :class:`PrunedataError` if a pruned loader is to be validated on."""
+def check_others(trainer: Any, stage: str) -> None:
+    """Raise :class:`PrunedataError` if a pruned loader was given to ``validate``, ``test`` or ``predict``.
+
+    This comes before Lightning takes the loader apart, as it does for ``predict``.
+    """
+    stage = str(getattr(stage, "value", stage))  # Lightning gives a member of an enumeration
+    loop = getattr(trainer, f"{stage}_loop", None)
+    check_validation(getattr(getattr(loop, "_data_source", None), "instance", None), stage)
+
+
+def check_validation(loaders: Any, stage: str = "validate") -> None:
+    """Raise :class:`PrunedataError` if a pruned loader is to be validated on, or whatever the stage is."""
     each = (
         loaders.values() if isinstance(loaders, dict) else loaders if isinstance(loaders, (list, tuple)) else [loaders]
     )
     if any(isinstance(loader, PrunedLoader) for loader in each):
-        raise PrunedataError("Expected a loader that isn't pruned to validate on. Got the result of prune().")
+        raise PrunedataError(f"Expected a loader that isn't pruned to {stage} on. Got the result of prune().")

@@ -22,6 +22,7 @@ class _Counting:
     train_dataloader: Any
     fast_dev_run: Any
     accumulate_grad_batches: int
+    callbacks: Any
 
     @property
     def estimated_stepping_batches(self) -> int | float:
@@ -32,4 +33,11 @@ class _Counting:
         if self.fast_dev_run or not isinstance(loader, PrunedLoader):
             steps: int | float = super().estimated_stepping_batches  # type: ignore[misc]
             return steps
-        return sum(-(-batches // self.accumulate_grad_batches) for batches in loader.lengths())
+        return sum(-(-batches // self._accumulated_in(epoch)) for epoch, batches in enumerate(loader.lengths()))
+
+    def _accumulated_in(self, epoch: int) -> int:
+        """How many batches make a step in an epoch: a GradientAccumulationScheduler changes that as it begins."""
+        for callback in self.callbacks:
+            if hasattr(callback, "get_accumulate_grad_batches"):
+                return int(callback.get_accumulate_grad_batches(epoch))
+        return self.accumulate_grad_batches

@@ -14,7 +14,7 @@ ENDED = object()
 class Driven(DataPruning):
     """The kit begins and ends the epochs, the rest is as ever."""
 
-    def _begin(self):
+    def _begin(self, trainer):
         """Nothing to do: the epoch is open."""
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):

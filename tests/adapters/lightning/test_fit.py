@@ -56,6 +56,15 @@ def test_accumulated_steps_end_with_each_epoch(lengths):
     assert net.validated == [0, 1, 2, 3]
 
 
+def test_accumulation_may_change_from_epoch_to_epoch():
+    pruner, net = pruner_of([10, 6, 8]), Net()
+    growing = pl.callbacks.GradientAccumulationScheduler({0: 2, 1: 3})
+    trainer_of(pruner, growing, enable_checkpointing=False).fit(net, loader_of(pruner), validation())
+    assert net.steps == {0: 5, 1: 2, 2: 3}
+    assert net.total == len(net.rates)
+    assert net.rate == pytest.approx(0)
+
+
 @pytest.mark.parametrize("start", [1, 2])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_a_schedule_of_the_papers(start, drop_last):

@@ -4,6 +4,7 @@ import lightning.pytorch as pl
 import pytest
 import pytorch_lightning
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, SequentialSampler
 
 from prunedata import NotInEpoch, PrunedataError
@@ -73,6 +74,7 @@ def test_a_loop_of_the_users_own_within_a_hook_is_none_of_lightnings():
         ({"max_steps": 20}, "max_steps=-1, as by default. Got 20: the run would end within an epoch"),
         ({"limit_train_batches": 0.5}, "limit_train_batches=1.0, as by default. Got 0.5"),
         ({"limit_train_batches": 3}, "Make the data set a Subset"),
+        ({"limit_train_batches": 1}, r"limit_train_batches=1\.0, as by default\. Got 1: .*Make the data set a Subset"),
         ({"overfit_batches": 2}, "overfit_batches=0.0, as by default. Got 2"),
     ],
     ids=str,
@@ -84,6 +86,70 @@ def test_settings(options, message):
         trainer.fit(Net(), loader_of(pruner))
     assert type(trainer) is pl.Trainer
     assert pruner.next_epoch == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"check_val_every_n_epoch": 2}], ids=str)
+def test_an_interval_of_validations_that_a_later_epoch_is_too_short_for(options, workers):
+    pruner, net = pruner_of([10, 9, 6, 8]), Net()
+    trainer = trainer_of(pruner, val_check_interval=7, **options)
+    with pytest.raises(
+        PrunedataError, match=r"val_check_interval of at most 6 .* epoch 2 has. Got 7: .*every_n_epoch=None"
+    ):
+        trainer.fit(net, loader_of(pruner, num_workers=workers), validation())
+    assert not net.epochs
+    assert pruner.next_epoch == 0
+    trainer_of(pruner, val_check_interval=6, **options).fit(net, loader_of(pruner), validation())
+    assert net.lengths == [10, 9, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("options", "validated"),
+    [
+        ({"val_check_interval": 7, "check_val_every_n_epoch": None}, [0, 1, 2]),
+        ({"val_check_interval": 7, "limit_val_batches": 0}, []),
+        ({"val_check_interval": 0.5}, [0, 0, 1, 1, 2, 2]),
+    ],
+    ids=str,
+)
+def test_other_intervals_of_validations(options, validated):
+    pruner, net = pruner_of(LENGTHS), Net()
+    trainer_of(pruner, **options).fit(net, loader_of(pruner), validation())
+    assert net.lengths == LENGTHS
+    assert net.validated == validated
+
+
+def test_an_interval_of_validations_that_only_a_finished_epoch_was_too_short_for(tmp_path):
+    pruner, saver = pruner_of([6, 10, 8]), ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
+    trainer_of(pruner, saver).fit(Net(), loader_of(pruner), validation())
+    pruner, net = pruner_of([6, 10, 8]), Net()
+    trainer = trainer_of(pruner, ModelCheckpoint(tmp_path), val_check_interval=8)
+    trainer.fit(net, loader_of(pruner), validation(), ckpt_path=tmp_path / "epoch=0.ckpt")
+    assert net.validated == [1, 2]
+
+
+def test_an_average_of_weights_that_would_train_one_epoch_more():
+    pruner = pruner_of(LENGTHS)
+    net = Net(schedule=False)
+    net.norm = torch.nn.BatchNorm1d(2)
+    averaging = pl.callbacks.StochasticWeightAveraging(0.1, swa_epoch_start=1)
+    with pytest.raises(PrunedataError, match=r"Expected max_epochs to stay 3\. Got 4 .*StochasticWeightAveraging"):
+        trainer_of(pruner, averaging, enable_checkpointing=False).fit(net, loader_of(pruner))
+    assert not net.epochs
+
+
+@pytest.mark.parametrize("method", ["validate", "test", "predict"])
+def test_a_pruned_loader_to_do_anything_but_train_on(method):
+    pruner = pruner_of(LENGTHS)
+
+    class All(Net):
+        def test_step(self, batch, index):
+            self.losses(batch)
+
+        predict_step = test_step
+
+    with pytest.raises(PrunedataError, match=f"isn't pruned to {method} on"):
+        getattr(trainer_of(pruner), method)(All(), loader_of(pruner))
 
 
 @pytest.mark.parametrize(
