@@ -8,11 +8,13 @@ from typing import Any, Never
 
 import numpy as np
 import torch
+from torch.compiler import is_dynamo_compiling
 from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.orders import Order
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -28,7 +30,7 @@ def clone(loader: DataLoader[Any], replaced: dict[str, Any]) -> Any:
     arguments, because nobody knows what a subclass of the user's was built from.
     """
     attributes = vars(loader) | replaced
-    if loader.generator is None:  # PrunedLoader seeds it in each epoch
+    if loader.generator is None:  # WorkerSeeds seeds it in each epoch
         attributes["generator"] = torch.Generator()
     # The user's loader may stand within an epoch; the new one stands at the beginning. The last two attributes are
     # StatefulDataLoader's, which reads them when it is iterated.
@@ -71,8 +73,8 @@ class PrunedLoader:
     _run: TorchRun
     _recorder: Recorder
     _with_ids: bool
-    _reseeded: bool
-    """Whether the generator is ours, to be seeded in each epoch."""
+    _seeds: WorkerSeeds | None
+    """Of the generator, if it is ours."""
     _pending: deque[SomeIds]
     """The ids of batches whose losses have not come."""
     _delivered: int
@@ -99,7 +101,10 @@ class PrunedLoader:
         """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
         self._pruner, self._order, self._charge = pruner, order, pruner.charge
         self._run, self._recorder = order.run, order.run.recorder
-        self._with_ids, self._reseeded = with_ids, reseeded
+        self._with_ids, self._seeds = with_ids, None
+        if reseeded:
+            self._seeds = WorkerSeeds(self.generator, self._rank)
+            self._run.seeds.add(self._seeds)
         self._pending = deque()
         self._delivered, self._running, self._restored = 0, None, None
         self._pass, self._observed = (-1, 0), [0]
@@ -138,6 +143,10 @@ class PrunedLoader:
             As :meth:`Pruner.observe`; and if it cannot be told which batch the losses belong to, because batches
             were fetched ahead or left unobserved.
         """
+        if is_dynamo_compiling():  # false as soon as it runs: torch.compile looks here, and leaves what it compiles
+            from prunedata.adapters.torch.compiled import observe  # noqa: PLC0415 (see there)
+
+            return observe(self, losses, ids)  # type: ignore[no-any-return]
         charge, scale = self._charge, None
         began = perf_counter() - charge.seconds  # as `with charge:` does, in half the time: this runs once a batch
         if ids is None:
@@ -261,12 +270,13 @@ class PrunedLoader:
         begins, earlier = self._pass
         self._pass = self._run.begins, earlier + self._observed[0] if begins == self._run.begins else 0
         self._observed = [0]  # in a list: setting an attribute of a DataLoader costs as much as all else here
-        if self._reseeded:
-            # Else PyTorch draws the workers' seed from the global generator, once more in an epoch that is resumed,
-            # and every random number of the model after it would be another.
-            state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
-            self.generator.manual_seed(int(state[0]))
+        if self._seeds is not None:  # again, as another pass may have drawn from it
+            self._seeds.begin(epoch)
         return epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
+
+    def _rank(self) -> int:
+        """Which of several ranks this is: they draw other random numbers."""
+        return getattr(self._order.dealt(), "rank", self._run.group_place()[0])
 
     def state_dict(self) -> dict[str, Any]:
         """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.
@@ -278,6 +288,8 @@ class PrunedLoader:
         inside = exact and self._running is not None and self._running == self._pruner.next_epoch
         state = super().state_dict() if inside else None  # type: ignore[misc]
         where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+        if self._seeds is not None:
+            where["seed"] = self._seeds.torchs
         return where if self._order.world == 1 else where | {"ranks": self._order.world}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -290,6 +302,8 @@ class PrunedLoader:
                 f"epoch {state['epoch']}: call pruner.load_state_dict() first, with the state saved beside this one."
             )
         self._restored = None
+        if self._seeds is not None and "seed" in state:
+            self._seeds.go_on(state["seed"])
         if state["loader"] is not None and self._is_of_these_ranks(state):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored = state["epoch"]

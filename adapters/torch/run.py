@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.ranks import Ranks, everyones
+from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.adapters.torch.trainers import trainer_that_iterates
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Adapter
@@ -55,6 +57,8 @@ class TorchRun(Adapter):
         """How our own orders cut and share an epoch, in words: the same on all ranks."""
         self.streams = False
         """Whether a loader reads a stream."""
+        self.seeds: WeakSet[WorkerSeeds] = WeakSet()
+        """Of all loaders. Accelerate iterates a loader of its own, and with it takes no more than the generator."""
         self.begins = 0
         """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
 
@@ -112,6 +116,8 @@ class TorchRun(Adapter):
         self.join()  # the processes may have met after the loader was wrapped
         self.weights, self.begins = epoch.weights, self.begins + 1
         self._begun, self.delivery = epoch.number, None
+        for each in self.seeds:
+            each.begin(epoch)
 
     def hand_over(self) -> None:
         """Observe the losses that are on a device."""

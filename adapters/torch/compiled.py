@@ -1,0 +1,18 @@
+"""What a step that ``torch.compile`` compiled calls, outside of what is compiled.
+
+This is imported only while such a step is traced: the import takes a second, which other loops need not spend.
+"""
+
+from typing import Any
+
+import torch
+
+from prunedata.types import SomeIds
+
+__all__ = ["observe"]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def observe(loader: Any, losses: torch.Tensor, ids: SomeIds | None) -> torch.Tensor:
+    """Record the losses of a batch."""
+    return loader.observe(losses, ids)  # type: ignore[no-any-return]

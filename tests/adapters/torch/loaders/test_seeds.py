@@ -1,0 +1,144 @@
+"""The random numbers of workers: another in each epoch, rank and run, and the same when a run goes on."""
+
+import json
+import os
+import random
+from itertools import islice
+
+import pytest
+import torch
+from accelerate import Accelerator, DataLoaderConfiguration
+from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler, get_worker_info
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata.adapters.torch import prune
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
+
+BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+
+
+class Noisy(Items):
+    """Each sample has what an augmentation may draw, and what its worker says of its own seed."""
+
+    def __getitem__(self, index):
+        worker = get_worker_info()
+        noise = [torch.rand(()).item(), random.random()]
+        return torch.tensor([*noise, 0 if worker is None else worker.seed % 9973], dtype=torch.float64), index
+
+
+class Run:
+    def __init__(self, seed=None, kind=DataLoader, *, workers=2, **options):
+        if seed is not None:
+            torch.manual_seed(seed)
+            random.seed(seed)
+        self.pruner, self.noise = make_pruner(), {}
+        self.loader = prune(kind(Noisy(), batch_size=BATCH, shuffle=True, num_workers=workers, **options), self.pruner)
+
+    def go(self, epochs=3, stop=None):
+        for epoch in self.pruner.epochs():
+            for number, (values, index) in enumerate(self.loader):
+                self.loader.observe(losses_of(index, epoch.number))
+                self.noise.setdefault(epoch.number, []).append(values.tolist())
+                if (epoch.number, number) == stop:
+                    return self
+            if epoch.number == epochs - 1:
+                break
+        return self
+
+    def states(self):
+        return self.pruner.state_dict(), self.loader.state_dict()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_seed_of_torch_counts(workers):
+    first, again, other = (Run(seed, workers=workers).go(2).noise for seed in (1, 1, 2))
+    assert first == again
+    assert first[0][0] != other[0][0]
+    assert first[0][0] != first[1][0]
+
+
+def test_a_worker_knows_the_seed_that_it_was_given():
+    seen = []
+    for seed in (1, 2):
+        loader = Run(seed, worker_init_fn=lambda worker: random.seed(get_worker_info().seed % 997)).loader
+        loader._pruner.begin_epoch()
+        seen.append([values[0].tolist() for values, _ in islice(loader, 2)])
+    assert all(ours[1:] != theirs[1:] for ours, theirs in zip(*seen, strict=True))
+    assert seen[0][0][1] != seen[0][1][1]  # of two workers
+
+
+def test_workers_that_stay_go_on_drawing_as_pytorchs_do():
+    noise = [Run(seed, persistent_workers=True).go(2).noise for seed in (1, 1, 2)]
+    assert noise[0] == noise[1] != noise[2]
+    assert noise[0][0][0] != noise[0][1][0]
+
+
+@BOTH
+@pytest.mark.parametrize("stop", [None, (1, 4)], ids=["between", "within"])
+def test_a_run_that_goes_on_under_another_seed_draws_as_before(kind, stop):
+    """By the loader's state. Within an epoch the workers begin anew, with the seed of that epoch."""
+    whole, first = Run(1, kind).go(3).noise, Run(1, kind).go(1 if stop is None else 2, stop)
+    states = first.states()
+    again = Run(7, kind)
+    again.pruner.load_state_dict(states[0])
+    again.loader.load_state_dict(states[1])
+    again.go(3)
+    ours, theirs = ({sample[2] for batch in noise[1] for sample in batch} for noise in (whole, again.noise))
+    assert ours == theirs
+    assert again.noise[2] == whole[2]
+    if stop is None:
+        assert again.noise[1] == whole[1]
+    torch.manual_seed(8)
+    assert again.loader.state_dict()["seed"] == 8
+
+
+def test_the_state_of_torchs_generator_says_the_seed_too():
+    """As most checkpoints have it; then a plain loader needs no state of its own."""
+    first = Run(1).go(1)
+    state, generator = first.pruner.state_dict(), torch.get_rng_state()
+    again = Run(7)
+    again.pruner.load_state_dict(state)
+    torch.set_rng_state(generator)
+    assert again.go(3).noise[2] == Run(1).go(3).noise[2]
+
+
+class Seeds(Items):
+    def __getitem__(self, index):
+        return torch.tensor(get_worker_info().seed), index
+
+
+def first_seed(pruner, loader, *, ids=False):
+    """The seed of the first worker in the first epoch."""
+    pruner.begin_epoch()
+    batch = next(iter(loader))
+    return int((batch[1] if ids else batch)[0][0])
+
+
+def work(rank, folder):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # asked for, but they meet in the folder
+    # Not forked: gloo has threads, and a fork of a process that has some may wait for ever.
+    options = {"batch_size": 32, "num_workers": 1, "multiprocessing_context": "spawn"}
+    samplers = {
+        "distributed": DistributedSampler(Items(), num_replicas=WORLD, rank=rank),
+        "accelerate": SequentialSampler(Items()),
+    }
+    found = {}
+    with group(rank, folder):
+        for name, sampler in samplers.items():
+            torch.manual_seed(3)  # all ranks have the same
+            pruner, ids = make_pruner(), name == "accelerate"
+            loader = prune(DataLoader(Seeds(), sampler=sampler, **options), pruner, with_ids=ids)
+            if ids:
+                configuration = DataLoaderConfiguration(even_batches=False)
+                loader = Accelerator(cpu=True, dataloader_config=configuration).prepare(loader)
+            found[name] = first_seed(pruner, loader, ids=ids)
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.mark.slow
+def test_ranks_draw_other_numbers_from_the_same_seed(tmp_path):
+    ours, theirs = start(work, tmp_path)
+    assert ours["distributed"] != theirs["distributed"]
+    assert ours["accelerate"] != theirs["accelerate"]
