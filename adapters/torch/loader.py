@@ -65,6 +65,16 @@ def _known(batches: int | None) -> int:
     return batches
 
 
+def _weighed(losses: torch.Tensor, weight: torch.Tensor | None, scale: float | None) -> torch.Tensor:
+    """Return the mean of weighed losses, times ``scale``."""
+    if weight is not None:
+        losses = losses * weight
+    if scale is None:
+        return losses.mean()
+    # Not their sum, and in float32 at least: the largest float16 is 65,504.
+    return losses.mean(dtype=torch.promote_types(losses.dtype, torch.float32)) * scale
+
+
 class PrunedLoader:
     """What a pruned loader adds to its class."""
 
@@ -164,13 +174,12 @@ class PrunedLoader:
         finally:  # a loop that leaves a bad batch out goes on with the next
             self._pending.clear()
         weights = self._run.weights
-        if weights is not None:
-            losses = losses * torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+        weight = None if weights is None else torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
         charge.seconds = perf_counter() - began
-        if scale is None:
-            return losses.mean()
-        # Not their sum, and in float32 at least: the largest float16 is 65,504.
-        return losses.mean(dtype=torch.promote_types(losses.dtype, torch.float32)) * scale
+        try:
+            return losses.mean() if weight is None and scale is None else _weighed(losses, weight, scale)
+        except RuntimeError:  # of a dtype that has no mean: an integer, or float8
+            return _weighed(losses.float(), weight, scale)
 
     def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""

@@ -29,15 +29,22 @@ class Recorder:
         if losses.is_cpu:
             try:
                 array = losses.numpy(force=True)  # detaches, in less time than detach()
-            except TypeError:  # of a dtype that numpy lacks, as bfloat16
-                array = losses.float().numpy(force=True)
+            except (TypeError, RuntimeError) as error:
+                array = _widened(losses, error)
             self.pruner.observe(ids, array)
             return
         if losses.shape != (len(ids),):
             raise LossError(
                 f"Expected losses of shape ({len(ids)},), one per sample (reduction='none'). Got {tuple(losses.shape)}."
             )
+        if losses.layout != torch.strided or not losses.is_floating_point():
+            losses = _plain(losses)
         if self._block is None or self._block.device != losses.device:
+            if losses.is_meta:
+                raise LossError(
+                    "Expected losses that were computed. Got those of the device meta, which has no numbers: "
+                    "compute them on another one."
+                )
             self.hand_over()
             self._block = DeviceBlock(self.pruner, losses.device)
         self._block.add(ids, losses)
@@ -51,6 +58,25 @@ class Recorder:
         """Drop what has not been observed."""
         if self._block is not None:
             self._block.forget()
+
+
+def _widened(losses: torch.Tensor, error: Exception) -> Any:
+    """Losses as an array that numpy could not make of them at once, as of bfloat16; raise if there is no way."""
+    if isinstance(error, TypeError):
+        return _plain(losses).float().numpy(force=True)
+    raise LossError(
+        "Expected losses with numbers in memory. Got a Tensor that a transform of PyTorch's traces, as torch.func.grad "
+        "or vmap do: return the losses from the function, by has_aux=True for example, and observe them after it."
+    ) from error
+
+
+def _plain(losses: torch.Tensor) -> torch.Tensor:
+    """Raise for what no loss is, of those that came in another form than usual."""
+    if losses.layout != torch.strided:
+        raise LossError(f"Expected losses as a dense Tensor. Got layout {losses.layout}: give losses.to_dense().")
+    if losses.is_complex() or losses.dtype == torch.bool:
+        raise LossError(f"Expected losses of a floating dtype, one for each sample. Got {losses.dtype}.")
+    return losses
 
 
 class DeviceBlock:

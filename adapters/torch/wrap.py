@@ -46,12 +46,14 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, un
     Raises
     ------
     PrunedataError
-        If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned.
+        If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned; or if
+        it keeps one iterator for all epochs, as timm's ``MultiEpochsDataLoader`` does.
     """
     if not isinstance(loader, DataLoader):
         raise PrunedataError(_no_loader(loader))
     if isinstance(loader, PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
+    _refuse_kept_iterator(loader)
     if isinstance(loader.dataset, IterableDataset):
         order, replaced = _stream(loader, pruner, uneven)
     else:
@@ -74,6 +76,19 @@ def _no_loader(given: object) -> str:
     if kind.__name__.endswith("Loader"):
         return f"{got}, of another library: wrap a DataLoader of PyTorch's, or write an adapter for that library."
     return f"{got}: wrap the loader, not its dataset or its iterator."
+
+
+def _refuse_kept_iterator(loader: DataLoader[Any]) -> None:
+    """Raise for a loader that has an iterator of its own, as those of libraries that keep their workers."""
+    for name, value in vars(loader).items():
+        if name != "_iterator" and any(kind.__name__ == "_BaseDataLoaderIter" for kind in type(value).__mro__):
+            kind = type(loader)
+            raise PrunedataError(
+                "Expected a DataLoader that makes its iterator when an epoch begins. Got a "
+                f"{kind.__module__}.{kind.__qualname__}, which has one already, in its attribute {name!r}, for all "
+                "epochs: the samples that these keep are not known yet. Wrap a DataLoader(..., num_workers=n, "
+                "persistent_workers=True), whose workers stay as well."
+            )
 
 
 def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:

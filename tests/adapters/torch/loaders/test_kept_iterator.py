@@ -1,0 +1,58 @@
+"""Loaders that keep one iterator, and with it their workers, for all epochs: refused, and what does the same works."""
+
+import pytest
+from torch.utils.data import DataLoader
+
+from prunedata import PrunedataError
+from prunedata.adapters.torch import prune
+from tests.adapters.helpers.torch import BATCH, Items, by_the_core, make_pruner, train
+
+
+class Forever:
+    """A batch sampler that begins again when it has come to its end."""
+
+    def __init__(self, source):
+        self.sampler = source
+
+    def __iter__(self):
+        while True:
+            yield from self.sampler
+
+
+class Endless(DataLoader):
+    """As in timm and ultralytics: the iterator is made with the loader, and an epoch is a number of its batches."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        object.__setattr__(self, "batch_sampler", Forever(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __len__(self):
+        return len(self.batch_sampler.sampler)
+
+    def __iter__(self):
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_one_iterator_for_all_epochs_is_refused(workers):
+    loader = Endless(Items(), batch_size=BATCH, shuffle=True, num_workers=workers)
+    assert len(list(loader)) == 13
+    with pytest.raises(PrunedataError, match=r"Endless, which has one already, .*'iterator'.*persistent_workers=True"):
+        prune(loader, make_pruner())
+
+
+class Counting(DataLoader):
+    """Has an iterator that is none of a loader."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.batches = iter(range(3))
+
+
+def test_the_way_on_works():
+    pruner = make_pruner()
+    options = {"num_workers": 2, "persistent_workers": True}
+    seen = train(prune(Counting(Items(), batch_size=BATCH, shuffle=True, **options), pruner), pruner)
+    assert seen == by_the_core(make_pruner())[1]
