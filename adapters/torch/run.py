@@ -1,6 +1,6 @@
 """PyTorch's part in a run: one adapter, which all loaders that were wrapped for the run share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -11,7 +11,7 @@ from prunedata.adapters.torch.ranks import Ranks, everyones
 from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.adapters.torch.trainers import trainer_that_iterates
 from prunedata.errors import LossError, PrunedataError
-from prunedata.run.adapter import Adapter
+from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.completeness import check_iterated
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
@@ -23,7 +23,7 @@ __all__ = ["TorchRun"]
 
 
 class TorchRun(Adapter):
-    """Holds the losses that are on a device, and says what the loader that was iterated last has delivered.
+    """Holds the losses that are on a device, and says what the loaders that were iterated have delivered.
 
     Attributes
     ----------
@@ -59,6 +59,8 @@ class TorchRun(Adapter):
         """Whether a loader reads a stream."""
         self.seeds: WeakSet[WorkerSeeds] = WeakSet()
         """Of all loaders. Accelerate iterates a loader of its own, and with it takes no more than the generator."""
+        self._said: dict[object, Delivery] = {}
+        """What the loaders say that have begun, by what adds up; a newer one takes the place of the older."""
         self.begins = 0
         """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
 
@@ -66,6 +68,15 @@ class TorchRun(Adapter):
     def group_size() -> int:
         """How many processes train together."""
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+    @property
+    def deliveries(self) -> Sequence[Delivery]:
+        """What each loader says that has begun since the epoch was begun or gone on with."""
+        return tuple(self._said.values())
+
+    def set_out(self, key: object, delivery: Delivery) -> None:
+        """A loader begins. Its delivery takes the place of an earlier one with the same key, and adds to others."""
+        self.delivery = self._said[key] = delivery
 
     @property
     def shared(self) -> Shared | None:
@@ -115,7 +126,7 @@ class TorchRun(Adapter):
         """Forget what was delivered: the loader begins anew."""
         self.join()  # the processes may have met after the loader was wrapped
         self.weights, self.begins = epoch.weights, self.begins + 1
-        self._begun, self.delivery = epoch.number, None
+        self._begun, self.delivery, self._said = epoch.number, None, {}
         for each in self.seeds:
             each.begin(epoch)
 
@@ -126,7 +137,7 @@ class TorchRun(Adapter):
     def forget(self) -> None:
         """Drop them."""
         self.recorder.forget()
-        self._begun, self.delivery = None, None
+        self._begun, self.delivery, self._said = None, None, {}
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Raise if no pruned loader was iterated, and what was observed shows that another one was."""

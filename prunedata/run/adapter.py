@@ -7,15 +7,17 @@ the run calls its methods, those of several adapters in the order in which they 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
+
+import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.ranks.waiting import Shared
-from prunedata.types import Arrays, Floats
+from prunedata.types import Arrays, Floats, Mask
 
 __all__ = ["Adapter", "Adapters", "Delivery", "together"]
 
@@ -34,6 +36,10 @@ class Delivery:
         Samples delivered so far, on all ranks; None if the loader cannot tell.
     left_out : int
         Kept samples that it will not deliver by the user's own settings, as ``drop_last``.
+    given : ndarray of bool, shape (samples,), or None
+        Of a loader whose source gives what it likes: which samples that is, or all that are kept as long as the source
+        has not come to its end. Kept samples that no loader gives are left out, beside ``left_out``. None if it gives
+        all that are kept.
     ended : float or None
         When it came to its end, by ``time.perf_counter``; None before. Training time stops there.
     inner : bool
@@ -43,6 +49,7 @@ class Delivery:
     epoch: int
     delivered: int | None = None
     left_out: int = 0
+    given: Mask | None = field(default=None, compare=False)
     ended: float | None = None
     inner: bool = False
 
@@ -68,6 +75,11 @@ class Adapter:
     """How many processes train together."""
     rank: int = 0
     """Which of them this is."""
+
+    @property
+    def deliveries(self) -> Sequence[Delivery]:
+        """What was delivered of the epoch that is open, by several loaders: :attr:`delivery`, if there is one."""
+        return () if self.delivery is None else (self.delivery,)
 
     @property
     def shared(self) -> Shared | None:
@@ -166,23 +178,25 @@ class Adapters:
     def reopen(self) -> None:
         """Take no loader to be at its end: the epoch could not end, and goes on."""
         for one in self._attached:
-            if one.delivery is not None:
-                one.delivery.ended = None
+            for delivery in one.deliveries:
+                delivery.ended = None
 
     def delivery(self, epoch: int) -> Delivery:
         """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
-        return together(epoch, (one.delivery for one in self._attached))
+        return together(epoch, (each for one in self._attached for each in one.deliveries))
 
 
-def together(epoch: int, deliveries: Iterable[Delivery | None]) -> Delivery:
+def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
     """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
-    said = [one for one in deliveries if one is not None and one.epoch == epoch]
+    said = [one for one in deliveries if one.epoch == epoch]
     said = [one for one in said if not one.inner] or said
     counts = [int(one.delivered) for one in said if one.delivered is not None]  # plain, as they are saved with the run
+    masks = [one.given for one in said if one.given is not None]
     ends = [one.ended for one in said if one.ended is not None]
     return Delivery(
         epoch,
         delivered=sum(counts) if counts else None,
         left_out=sum(int(one.left_out) for one in said),
+        given=np.logical_or.reduce(masks) if masks and len(masks) == len(said) else None,
         ended=max(ends) if ends and len(ends) == len(said) else None,
     )

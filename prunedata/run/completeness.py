@@ -1,13 +1,29 @@
 """Whether an epoch was seen whole: the samples observed are the samples kept, but for those that may be missing."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from prunedata.errors import LossError, SkippedSamples
 from prunedata.run.adapter import Delivery
 from prunedata.run.counts import CHUNK, Tally
 from prunedata.run.epoch import Epoch
+from prunedata.types import Mask
 
-__all__ = ["check_complete", "check_iterated", "is_complete"]
+__all__ = ["check_complete", "check_iterated", "is_complete", "missing", "with_left_out"]
+
+
+def missing(epoch: Epoch, tally: Tally) -> Mask:
+    """Which kept samples were not observed, shape (samples,)."""
+    return np.asarray(epoch.keep & (tally.visits == 0))
+
+
+def with_left_out(epoch: Epoch, tally: Tally, delivery: Delivery) -> Delivery:
+    """What the loaders say, with ``left_out`` as it follows from what their sources gave."""
+    if delivery.given is None:
+        return delivery
+    more = int(np.count_nonzero(missing(epoch, tally) & ~delivery.given))
+    return replace(delivery, left_out=delivery.left_out + more)
 
 
 def is_complete(epoch: Epoch, tally: Tally, delivery: Delivery, excused: int) -> bool:

@@ -18,11 +18,12 @@ from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.block import Block
-from prunedata.run.completeness import check_complete, is_complete
+from prunedata.run.completeness import check_complete, is_complete, missing, with_left_out
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch, read_only, select
 from prunedata.run.ledger import Ledger
 from prunedata.run.plan import RunPlan
+from prunedata.run.ranks.meeting import Met, said_by_all, unseen
 from prunedata.run.whole import Whole
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Ids, Means, Recorded, Sizes
@@ -67,6 +68,8 @@ class Engine:
         self._samples = samples
         self._excused = 0
         self._restored: Delivery | None = None
+        self._unseen = 0
+        """Samples that were given and not observed, as a process had saved it that went on from its own state."""
         self._part: tuple[int, int] | None = None
         """Which of how many processes the state is of that was restored; None once it was gone on with."""
 
@@ -102,7 +105,7 @@ class Engine:
             self.flush()
             self._rejoin()
             with self.whole:
-                self._restored, self._part, self._excused = None, None, 0
+                self._restored, self._part, self._excused, self._unseen = None, None, 0, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
                 self.ledger.wait(self.adapters.shared)
                 self.block.open()
@@ -169,20 +172,20 @@ class Engine:
         epoch, ledger = self.current, self.ledger
         self._check_part()
         with ledger.meter.overhead:
-            excused, mean_loss = self._meet()
+            met = self._meet()
             tally, arrays = self._merged()
+            delivery = self._delivery_of_all(tally, met)
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
             tally.check()
-            delivery = self._delivery()
             needs_losses = self.policy.needs_losses
             try:
-                check_complete(epoch, tally, delivery, excused, needs_losses=needs_losses)
+                check_complete(epoch, tally, delivery, int(met.excused), needs_losses=needs_losses)
             except SkippedSamples:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
             with self.whole:
-                record = self._new_record(epoch, tally, delivery, mean_loss)
+                record = self._new_record(epoch, tally, delivery, met.mean_loss)
                 ledger.end_epoch(tally, arrays, record, reset=self.plan.schedule.resets(epoch.number))
                 self._close()
                 advised = self.plan.ask(ledger.known, ledger.arrays.finished.get("high"), ledger.history)
@@ -202,8 +205,8 @@ class Engine:
             if alone and self.phase is Phase.OPEN and self.is_open(epoch) and self.is_complete():
                 self.end(commit=lambda: None)
 
-    def _meet(self) -> tuple[int, float | None]:
-        """Record what waits; return how many samples are excused and the mean loss, both of all processes.
+    def _meet(self) -> Met:
+        """Record what waits; return what all processes have to say.
 
         An error here must not leave the others waiting, so that they are told of it first.
         """
@@ -213,14 +216,28 @@ class Engine:
         except PrunedataError as error:
             failure = error
         meter = self.ledger.meter
-        sums = [float(self._excused), meter.loss_sum, float(meter.visits)]
+        said = self._said()
+        own = Met(self._excused, self._unseen_here(said), said.delivered or 0, meter.loss_sum, meter.visits)
+        sums: list[float] = [float(number) for number in own]
         tally = self.ledger.tally if self.ledger.waiting is None else None
         for adapter in self.adapters:
             sums = adapter.meet(sums, failure, tally)
         if failure is not None:
             raise failure
-        excused, loss_sum, visits = sums
-        return int(excused), loss_sum / visits if visits else None
+        return Met(*sums)
+
+    def _unseen_here(self, said: Delivery) -> int:
+        """How many samples this process was given and has not observed, if there are others."""
+        if self._restored is not None or not self.adapters.merge:
+            return self._unseen
+        return unseen(self.current, self.ledger.tally, said, needs_losses=self.policy.needs_losses)
+
+    def _delivery_of_all(self, tally: Tally, met: Met) -> Delivery:
+        """What the loaders of all processes say, which have observed ``tally`` together."""
+        said = self._said()
+        if not self.adapters.merge:
+            return with_left_out(self.current, tally, said)
+        return said_by_all(self.current, tally, said, met, lambda one: self._merge(one, {}))
 
     def _merged(self) -> tuple[Tally, Arrays]:
         """The epoch's tally and the policy's arrays, over all processes."""
@@ -232,9 +249,12 @@ class Engine:
             else:
                 settled = self.ledger.waiting.settle(self.current, self.adapters.add_up)
                 tally, arrays = self.ledger.settled(settled, self.policy.tolerance)
-            for adapter in self.adapters:
-                adapter.merge(tally, arrays)
+            self._merge(tally, arrays)
         return tally, arrays
+
+    def _merge(self, tally: Tally, arrays: Arrays) -> None:
+        for adapter in self.adapters:
+            adapter.merge(tally, arrays)
 
     def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery, mean_loss: float | None) -> dict[str, Any]:
         meter = self.ledger.meter
@@ -258,7 +278,7 @@ class Engine:
         return record
 
     def _close(self) -> None:
-        self.epoch, self._restored, self._part, self._excused = None, None, None, 0
+        self.epoch, self._restored, self._part, self._excused, self._unseen = None, None, None, 0, 0
         self.block.close()
         self.phase = Phase.BETWEEN
 
@@ -323,8 +343,14 @@ class Engine:
             return True  # what other processes have observed is not known here
         return is_complete(self.current, self.ledger.tally, delivery, self._excused)
 
-    def _delivery(self) -> Delivery:
+    def _said(self) -> Delivery:
+        """What the loaders of this process say."""
         return self.adapters.delivery(self.ledger.next_epoch) if self._restored is None else self._restored
+
+    def _delivery(self) -> Delivery:
+        """What the loaders say, as far as this process knows what was observed."""
+        said = self._said()
+        return said if self.epoch is None or self.adapters.merge else with_left_out(self.epoch, self.ledger.tally, said)
 
     def counts(self) -> Counts:
         """DroppingCount with the open epoch: from another thread, without what still waits."""
@@ -361,6 +387,7 @@ class Engine:
             rank=rank,
             processes=processes,
             left_out=left_out,
+            unseen=self._unseen_here(delivery) if within and processes > 1 and delivery.given is not None else None,
             shared=self.ledger.waiting.shared.to_dict() if within and self.ledger.waiting is not None else None,
             arrays=self.ledger.state(within=within) | self._left_out(),
         )
@@ -381,8 +408,17 @@ class Engine:
             self.ledger.known = self.ledger.known.widened(self.plan.longest_window)
             if state.open:
                 self.epoch, self.phase = self._select(), Phase.RESTORED
-                ended = 0.0 if state.complete else None
-                self._restored = Delivery(state.epoch, left_out=state.excused, ended=ended)
-                self._part = (state.rank, state.processes)
+                self._part, self._restored = (state.rank, state.processes), self._delivery_in(state, self.epoch)
                 if state.processes == 1:
                     self.ledger.settle(self.epoch, self.policy.tolerance)
+
+    def _delivery_in(self, state: RunState, epoch: Epoch) -> Delivery:
+        """What the loaders had said when a state was saved."""
+        said = Delivery(state.epoch, left_out=state.excused, ended=0.0 if state.complete else None)
+        if state.unseen is None:
+            return said
+        if state.processes == 1:  # of all: what else is missing nobody was given
+            absent = int(np.count_nonzero(missing(epoch, self.ledger.tally)))
+            return replace(said, left_out=state.excused + max(0, absent - state.unseen))
+        self._unseen = max(0, state.unseen - state.excused)
+        return replace(said, given=epoch.keep)

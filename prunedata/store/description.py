@@ -59,6 +59,7 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     whole("the state's rank", state.get("rank", 0), 0, processes - 1)
     excused = whole("the state's excused samples", state["excused"], 0)
     whole("what the state's loaders leave out", state.get("left_out", 0), 0, excused)
+    whole("what the state's process did not observe", state.get("unseen", 0), 0)
     whole("the state's observed samples", state["observed"], 0)
     shared = state.get("shared", {"size": 1, "shuffle": False})
     if shared != {"steps": True}:

@@ -59,6 +59,8 @@ class RunState:
         Which of how many processes the state is of, within an epoch that several train; each has a state of its own.
     left_out : int
         How many of the excused samples the loaders of all these processes leave out.
+    unseen : int or None
+        How many samples its loaders gave and the process did not observe, where only their sources know what they give.
     shared : dict or None
         How they share global batches, ``size`` and ``shuffle``, or ``steps`` of a stream; then losses wait in arrays.
     arrays : dict of ndarray, shape (samples,)
@@ -79,6 +81,7 @@ class RunState:
     rank: int = 0
     processes: int = 1
     left_out: int = 0
+    unseen: int | None = None
     shared: dict[str, Any] | None = None
     arrays: Arrays = field(default_factory=dict)
 
@@ -92,6 +95,7 @@ class RunState:
         found |= {} if self.advice is None else {"advice": self.advice}
         if self.processes > 1:
             found |= {"rank": self.rank, "processes": self.processes, "left_out": self.left_out}
+        found |= {} if self.unseen is None else {"unseen": self.unseen}
         return found if self.shared is None else found | {"shared": self.shared}
 
     @classmethod
@@ -100,7 +104,7 @@ class RunState:
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
         state = check_state(plain, about)
         given = {name: state[name] for name in KINDS}
-        place = {name: state[name] for name in ("rank", "processes", "left_out", "shared") if name in state}
+        place = {name: state[name] for name in ("rank", "processes", "left_out", "unseen", "shared") if name in state}
         return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:

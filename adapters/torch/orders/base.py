@@ -13,7 +13,7 @@ from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.types import SomeIds
+from prunedata.types import Mask, SomeIds
 
 __all__ = ["Order"]
 
@@ -34,6 +34,9 @@ class Order(ABC):
     resumable = False
     splits = False
     """Whether several ranks share the epoch, so that :meth:`part` has to be asked of every batch."""
+
+    gives_all = False
+    """Whether each such order gives all that an epoch keeps. Then what two have delivered does not add up."""
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
@@ -60,7 +63,8 @@ class Order(ABC):
             self._refuse_empty(epoch.number, epoch.kept)
         self._begun = epoch
         self.remaining = epoch.keep if whole else epoch.remaining
-        self.delivery = self.run.delivery = Delivery(epoch.number, left_out=self.left_out(epoch))
+        self.delivery = Delivery(epoch.number, left_out=self.left_out(epoch), given=self.promised(epoch))
+        self.run.set_out("all that is kept" if self.gives_all else self, self.delivery)
 
     def share(self, kept: int) -> int:
         """The most samples that this loader delivers of so many kept ones."""
@@ -69,6 +73,10 @@ class Order(ABC):
     def left_out(self, epoch: Epoch) -> int:
         """How many kept samples will not be delivered, as far as that is known when the epoch begins."""
         return 0
+
+    def promised(self, epoch: Epoch) -> Mask | None:
+        """What may come of an epoch, where only its end shows what does."""
+        return None
 
     @abstractmethod
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import numpy as np
 
 from prunedata.adapters.torch.orders.sampled import SampledOrder
 from prunedata.errors import PrunedataError
+from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.types import SomeIds
+from prunedata.types import Mask, SomeIds
 
 __all__ = ["FilteredOrder"]
 
@@ -30,7 +31,6 @@ class FilteredOrder(SampledOrder):
 
     def kept(self, items: Iterable[Any]) -> Iterator[SomeIds]:
         """Yield each list of ids without those that are pruned, unless nothing is left of it."""
-        self.begin_unless_begun()
         for item in items:
             ids = np.asarray(item)
             if not ids.size:
@@ -41,11 +41,18 @@ class FilteredOrder(SampledOrder):
             if ids.size:
                 yield ids
 
+    def promised(self, epoch: Epoch) -> Mask:
+        """Everything: a source that is left early has not said what else it would have given."""
+        return epoch.keep
+
     def watched(self, batches: Iterator[SomeIds]) -> Iterator[SomeIds]:
-        """Pass batches on, and say what the source left out as soon as the last one is known to be the last.
+        """Pass batches on, and say what the source gives as soon as the last one is known to be the last.
 
         That is before the last one is passed on: a loop that counts batches never asks for another.
         """
+        self.begin_unless_begun()
+        delivery = self.delivery
+        delivery.given = self.promised(self.pruner.current)  # who has no loader begins once, and may walk twice
         given = np.zeros(self.pruner.samples, dtype=np.bool_)
         ids = 0
         waiting: SomeIds | None = None
@@ -55,8 +62,7 @@ class FilteredOrder(SampledOrder):
             if waiting is not None:
                 yield waiting
             waiting = batch
-        self.begin_unless_begun()  # where the source gave nothing at all
-        self.delivery.left_out = int(np.count_nonzero(self.remaining & ~given))
+        delivery.given = given
         self._learn(once=ids == int(np.count_nonzero(given)))
         if waiting is not None:
             yield waiting

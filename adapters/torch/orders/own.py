@@ -28,6 +28,7 @@ class OwnOrder(SampledOrder):
     """
 
     resumable = True
+    gives_all = True
 
     def __init__(
         self,

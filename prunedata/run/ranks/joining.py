@@ -125,6 +125,7 @@ def _with(whole: RunState, state: RunState) -> RunState:
         whole,
         complete=whole.complete and state.complete,
         left_out=max(whole.left_out, state.left_out),
+        unseen=None if whole.unseen is None or state.unseen is None else whole.unseen + state.unseen,
         observed=ours.observed,
         meter=meter,
         arrays=whole.arrays | arrays | {"tally": ours.packed},

@@ -1,0 +1,162 @@
+"""Real processes with samplers of the user's own: what none of them was given may be missing, and nothing else."""
+
+import json
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from prunedata import PrunedataError, Random
+from prunedata.adapters.torch import prune
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
+
+SHARES = (range(60), range(60, 100))
+"""What the sampler of each rank gives. The last three samples are in none."""
+
+
+def make(rank, policy=None, shares=SHARES, **options):
+    pruner = make_pruner(**({} if policy is None else {"policy": policy}))
+    return pruner, prune(DataLoader(Items(), BATCH, sampler=list(shares[rank]), **options), pruner, with_ids=True)
+
+
+def told(work):
+    try:
+        return work()
+    except PrunedataError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def run(rank, *, forget=(0, 0), excused=(0, 0), leave=(None, None), **options):
+    """Train to the end; in the first epoch forget the first batches, excuse some samples, or leave the loader."""
+    pruner, loader = make(rank, **options)
+    for epoch in pruner.epochs():
+        for number, (ids, _) in enumerate(loader):
+            if epoch.number or (number >= forget[rank] and pruner.policy.needs_losses):
+                loader.observe(losses_of(ids, epoch.number), ids)
+            if not epoch.number and number + 1 == leave[rank]:
+                break
+        pruner.excuse(0 if epoch.number else excused[rank])
+    return [record["observed"] for record in pruner.history]
+
+
+def accelerated(rank, forget=0, excused=0):
+    """Accelerate deals the batches of a sampler that gives a part; each process sees half of what it gives."""
+    pruner, loader = make(0)
+    prepared = Accelerator(cpu=True).prepare(loader)
+    for epoch in pruner.epochs():
+        for number, (ids, _) in enumerate(prepared):
+            if epoch.number or rank or number >= forget:
+                loader.observe(losses_of(ids, epoch.number), ids)
+        pruner.excuse(0 if epoch.number or rank else excused)
+    return [record["observed"] for record in pruner.history]
+
+
+def saved_at_its_end(rank, joined, forget=(0, 0)):
+    """Save after the last batch of the first epoch, and go on."""
+    pruner, loader = make(rank)
+    pruner.begin_epoch()
+    for number, (ids, _) in enumerate(loader):
+        if number >= forget[rank]:
+            loader.observe(losses_of(ids, 0), ids)
+    state = pruner.state_dict()
+    states = [None] * WORLD
+    torch.distributed.all_gather_object(states, state)
+    pruner, loader = make(rank)
+    pruner.load_state_dict(states if joined else state)
+    came = 0
+    for epoch in pruner.epochs():
+        for ids, _ in loader:
+            came += len(ids) if not epoch.number else 0
+            loader.observe(losses_of(ids, epoch.number), ids)
+    return {"came": came, "observed": pruner.history[0]["observed"], "visits": pruner.visits.tolist()}
+
+
+SCENARIOS = {
+    "whole": run,
+    "whole, dropped": partial(run, drop_last=True),
+    "whole, Random": partial(run, policy=Random()),
+    "forgets": partial(run, forget=(3, 3)),
+    "one forgets": partial(run, forget=(0, 2)),
+    "forgets, excused": partial(run, forget=(3, 3), excused=(48, 0)),
+    "forgets, excused too few": partial(run, forget=(3, 3), excused=(40, 7)),
+    "one leaves": partial(run, leave=(None, 2)),
+    "one leaves, Random": partial(run, leave=(None, 2), policy=Random()),
+    "both are given all": partial(run, shares=(range(SAMPLES), range(SAMPLES)), forget=(2, 0)),
+    "a rank has nothing": partial(run, shares=(range(SAMPLES), ())),
+    "accelerate": accelerated,
+    "accelerate, forgets": partial(accelerated, forget=2),
+    "accelerate, excused": partial(accelerated, forget=2, excused=12),
+    "saved at its end, own": partial(saved_at_its_end, joined=False),
+    "saved at its end, joined": partial(saved_at_its_end, joined=True),
+    "saved at its end, forgotten": partial(saved_at_its_end, joined=True, forget=(0, 2)),
+}
+
+
+def work(rank, folder):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}  # as accelerate wants it
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    with group(rank, folder):
+        found = {name: told(lambda work=work: work(rank)) for name, work in SCENARIOS.items()}
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    return start(work, tmp_path_factory.mktemp("ranks"))
+
+
+def of_both(ranks, name):
+    """What both ranks found, which has to be the same."""
+    assert ranks[0][name] == ranks[1][name]
+    return ranks[0][name]
+
+
+def test_what_no_rank_was_given_may_be_missing(ranks):
+    first, second, *_ = of_both(ranks, "whole")
+    assert first == 100
+    assert 60 < second <= 73
+    assert of_both(ranks, "whole, dropped")[0] == 56 + 40
+    assert len(of_both(ranks, "whole, Random")) == 5
+    assert of_both(ranks, "a rank has nothing")[0] == SAMPLES
+
+
+@pytest.mark.parametrize(("name", "missed"), [("forgets", 48), ("one forgets", 16), ("forgets, excused too few", 1)])
+def test_what_a_rank_was_given_and_forgot_is_told_on_all(ranks, name, missed):
+    message = of_both(ranks, name)
+    assert message.startswith("SkippedSamples: Expected all ")
+    assert f"Got {missed} that were not. {missed} of them were delivered, but their losses not observed." in message
+
+
+def test_what_a_rank_excuses_may_be_missing(ranks):
+    assert of_both(ranks, "forgets, excused")[0] == 100 - 48
+
+
+@pytest.mark.parametrize("name", ["one leaves", "one leaves, Random"])
+def test_a_rank_that_leaves_early_is_told_on_all(ranks, name):
+    assert "Got 27 that were not. The loader did not deliver 27 of them" in of_both(ranks, name)  # 3 may be given yet
+
+
+def test_what_one_rank_forgot_another_may_have_seen(ranks):
+    assert of_both(ranks, "both are given all")[0] == SAMPLES
+
+
+def test_accelerate_deals_the_batches_of_a_users_sampler(ranks):
+    assert of_both(ranks, "accelerate")[0] == 60
+    assert "Got 12 that were not" in of_both(ranks, "accelerate, forgets")  # 4 of 16 pad the last batch of the other
+    assert of_both(ranks, "accelerate, excused")[0] == 48
+
+
+def test_an_epoch_that_is_saved_at_its_end_ends_without_another_batch(ranks):
+    for name in ("saved at its end, own", "saved at its end, joined"):
+        found = of_both(ranks, name)
+        assert (found["came"], found["observed"]) == (0, 100)
+        assert np.all(np.array(found["visits"][:100]) <= 5)
+
+
+def test_an_epoch_that_is_saved_with_forgotten_samples_is_not_over(ranks):
+    assert "Got 16 that were not" in of_both(ranks, "saved at its end, forgotten")
