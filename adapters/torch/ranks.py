@@ -14,6 +14,7 @@ from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.run.ranks.joining import join
+from prunedata.run.ranks.waiting import Shared, SharedBatches
 from prunedata.types import Arrays, Floats
 
 __all__ = ["Ranks", "compare", "everyones"]
@@ -28,7 +29,8 @@ class Ranks(Adapter):
         self._settings = settings
         self.processes, self.rank = dist.get_world_size(), dist.get_rank()
         self._pruner = pruner
-        self._compared = False
+        self._compared: int | None = None
+        """How many settings were compared; None if the run has to be compared, too."""
         self.observed = 0
         """Visits of the epoch on all ranks, as they were told last."""
         self._bits: npt.NDArray[np.uint8] | None = None
@@ -36,20 +38,21 @@ class Ranks(Adapter):
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
-        self._compare()
+        self.compare_loaders()
 
-    def _compare(self) -> None:
-        if not self._compared:
+    def compare_loaders(self) -> None:
+        """Compare the ranks, unless no loader of another kind has come since that was done."""
+        if self._compared != len(self._settings):
             compare(self._pruner.standing() | {"loaders": list(self._settings)})
-            self._compared = True
+            self._compared = len(self._settings)
 
     def forget(self) -> None:
         """Compare again."""
-        self._compared = False
+        self._compared = None
 
     def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
         """Merge what each rank had observed, by the state that it was given."""
-        self._compare()
+        self.compare_loaders()
         parts = everyones(part).astype(np.int64)
         of_all = (parts == (0, 1)).all()
         if not of_all and sorted(map(tuple, parts.tolist())) != [(rank, len(parts)) for rank in range(len(parts))]:
@@ -62,17 +65,33 @@ class Ranks(Adapter):
             )
         join(tally, arrays, lambda one: _either(one.bits()), _largest)
 
-    def meet(self, sums: Sequence[float], failure: Exception | None, tally: Tally | None) -> list[float]:
-        """Add up over the ranks; raise if one of them failed, naming it. The tally's bits travel with the sums."""
-        numbers = [*sums, float(failure is not None)]
-        said, self._bits = (everyones(numbers), None) if tally is None else _met(numbers, tally.bits())
-        if said[:, -1].any() and failure is None:
-            rank = int(np.flatnonzero(said[:, -1])[0])
+    def meet(
+        self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None
+    ) -> list[float]:
+        """Add up over the ranks; raise if one of them failed, naming it, or shares batches otherwise.
+
+        The tally's bits travel with the sums, if no loader of the run shares batches: else ranks may differ in what
+        they would send.
+        """
+        numbers = [*sums, float(failure is not None), *_in_numbers(shared)]
+        if tally is None or self._settings:
+            said, self._bits = everyones(numbers), None
+        else:
+            said, self._bits = _met(numbers, tally.bits())
+        failed, ways = said[:, len(sums)], said[:, len(sums) + 1 :]
+        if failed.any() and failure is None:
+            rank = int(np.flatnonzero(failed)[0])
             raise PrunedataError(
                 f"Expected every rank to end epoch {self._pruner.next_epoch}. Got an error on rank {rank}, which says "
                 "what it is: all ranks can end the epoch when it is dealt with."
             )
-        totals = [float(total) for total in said[:, :-1].sum(axis=0)]
+        if failure is None and (ways != ways[0]).any():
+            told = ", ".join(f"rank {rank} has {_way(int(size))}" for rank, (size, *_) in enumerate(ways))
+            raise PrunedataError(
+                f"Expected every rank to iterate the same loaders in epoch {self._pruner.next_epoch}. Got ranks that "
+                f"share batches in other ways ({told})."
+            )
+        totals = [float(total) for total in said[:, : len(sums)].sum(axis=0)]
         self.observed = int(totals[-1])
         return totals
 
@@ -86,6 +105,19 @@ class Ranks(Adapter):
         """Merge an epoch's tally and the arrays of policies, in place."""
         met, self._bits = self._bits, None
         join(tally, arrays, lambda one: _either(one.bits()) if met is None else met, _largest)
+
+
+def _in_numbers(shared: Shared | None) -> tuple[int, int, int]:
+    """How a rank shares batches, to be compared with the others."""
+    if isinstance(shared, SharedBatches):
+        return shared.size, shared.shuffle, shared.rest
+    return (0 if shared is None else -1), 0, 0
+
+
+def _way(size: int) -> str:
+    """What the first of these numbers means."""
+    told = {0: "batches of its own", -1: "steps of a stream"}
+    return told.get(size, f"its part of batches of {size}")
 
 
 def compare(standing: dict[str, Any]) -> None:

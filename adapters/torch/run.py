@@ -49,8 +49,6 @@ class TorchRun(Adapter):
         self.place = (0, 1)
         self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
-        self.shares: set[Shared] = set()
-        """How our own orders and streams share an epoch among ranks."""
         self.steps = SharedSteps()
         """Which samples of streams this rank gets in which step."""
         self.settings: list[str] = []
@@ -78,10 +76,15 @@ class TorchRun(Adapter):
         """A loader begins. Its delivery takes the place of an earlier one with the same key, and adds to others."""
         self.delivery = self._said[key] = delivery
 
-    @property
-    def shared(self) -> Shared | None:
-        """How the ranks share global batches."""
-        return next(iter(self.shares)) if len(self.shares) == 1 and self.group_size() > 1 else None
+    def cut_by(self, setting: str) -> None:
+        """Say how an order or a stream cuts and shares an epoch."""
+        if setting not in self.settings:  # a loader may be wrapped anew in every epoch
+            self.settings.append(setting)
+
+    def share(self, shared: Shared | None) -> None:
+        """Say how the ranks share the batches of the loader that begins, before any loss of it is observed."""
+        if self.group_size() > 1:
+            self._pruner.share_batches(shared)
 
     def group_place(self) -> tuple[int, int]:
         """Which process this is, and of how many."""
@@ -102,7 +105,9 @@ class TorchRun(Adapter):
     def join(self) -> None:
         """Merge with the other processes from now on, if there are any."""
         if self.group_size() > 1:
-            self._pruner.attach(Ranks(self._pruner, self.settings))
+            ranks = self._pruner.attach(Ranks(self._pruner, self.settings))
+            if self._begun == self._pruner.next_epoch:  # wrapped within an epoch, which has begun without this loader
+                ranks.compare_loaders()
 
     def check_loop(self) -> None:
         """Raise outside of an epoch, unless a trainer asks: its adapter begins the epoch, or its loop is refused."""

@@ -81,11 +81,6 @@ class Adapter:
         """What was delivered of the epoch that is open, by several loaders: :attr:`delivery`, if there is one."""
         return () if self.delivery is None else (self.delivery,)
 
-    @property
-    def shared(self) -> Shared | None:
-        """How the processes share global batches; None if each has its own. Read when an epoch begins."""
-        return None
-
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
 
@@ -102,12 +97,15 @@ class Adapter:
         states that the processes were given are not those of one moment, each once.
         """
 
-    def meet(self, sums: Sequence[float], failure: Exception | None, tally: Tally | None) -> list[float]:
+    def meet(
+        self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None
+    ) -> list[float]:
         """Meet the other processes before an epoch is merged; return the sums over all of them.
 
         ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
         ``tally`` is the one that :meth:`merge` will be given, so that one message can carry it as well; None if it
-        is not known yet, as losses wait for the means of their batches.
+        is not known yet, as losses wait for the means of their batches. ``shared`` is how these are shared, by
+        :meth:`prunedata.Pruner.share_batches`. Raise if the processes differ in it.
         """
         return list(sums)
 
@@ -158,11 +156,6 @@ class Adapters:
     def processes(self) -> int:
         """How many processes train together."""
         return max((one.processes for one in self._attached), default=1)
-
-    @property
-    def shared(self) -> Shared | None:
-        """How the processes share global batches."""
-        return next((one.shared for one in self._attached if one.shared is not None), None)
 
     def add_up(self, numbers: Floats) -> Floats:
         """Add up over all processes."""

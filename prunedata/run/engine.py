@@ -24,6 +24,7 @@ from prunedata.run.epoch import Epoch, read_only, select
 from prunedata.run.ledger import Ledger
 from prunedata.run.plan import RunPlan
 from prunedata.run.ranks.meeting import Met, said_by_all, unseen
+from prunedata.run.ranks.waiting import Shared, in_words
 from prunedata.run.whole import Whole
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Ids, Means, Recorded, Sizes
@@ -72,6 +73,10 @@ class Engine:
         """Samples that were given and not observed, as a process had saved it that went on from its own state."""
         self._part: tuple[int, int] | None = None
         """Which of how many processes the state is of that was restored; None once it was gone on with."""
+        self._is_of_all = False
+        """Whether the open epoch goes on from a state of all processes, whose losses are this one's as well."""
+        self._sharing_known = False
+        """Whether the open epoch's first loader has begun, so that others must share batches as it does."""
 
     @property
     def current(self) -> Epoch:
@@ -103,11 +108,11 @@ class Engine:
             meter.overhead.clear()
         with meter.overhead:
             self.flush()
+            self._is_of_all = self._sharing_known = False
             self._rejoin()
             with self.whole:
                 self._restored, self._part, self._excused, self._unseen = None, None, 0, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
-                self.ledger.wait(self.adapters.shared)
                 self.block.open()
                 self.phase = Phase.OPEN
             for adapter in self.adapters:
@@ -116,7 +121,9 @@ class Engine:
         return self.epoch
 
     def _rejoin(self) -> None:
-        """Learn what all processes had observed of an epoch that was restored."""
+        """Learn what all processes had observed of an epoch that was restored, or left and is gone on with."""
+        if self.phase is Phase.OPEN and self.adapters.merge:
+            self._part = self.adapters.rank, self.adapters.processes
         if self._part is None:
             return
         self._check_part()
@@ -125,8 +132,14 @@ class Engine:
         for adapter in self.adapters:
             adapter.rejoin(self._part, ledger.tally, ledger.arrays.open | waiting)
         ledger.settle(self.current, self.policy.tolerance)
-        if self._part == (0, 1) and self.adapters.rank:  # the losses of one state count once
-            ledger.meter.loss_sum, ledger.meter.visits = 0.0, 0
+        self._is_of_all = self._part == (0, 1)
+        self.count_once()
+
+    def count_once(self) -> None:
+        """Let the losses of a state that all processes go on from count on one of them, once these are known."""
+        if self._is_of_all and self.adapters.rank:
+            self.ledger.meter.loss_sum, self.ledger.meter.visits = 0.0, 0
+            self._is_of_all = False
 
     def _check_part(self) -> None:
         """Raise if the state that was restored is of other processes than train now."""
@@ -160,6 +173,26 @@ class Engine:
         else:
             keep = read_only(np.ones(self._samples, dtype=np.bool_)) if plan.included is None else plan.included
         return Epoch(number, pruned, keep, plan.kept_in(number), keep, self.seed, weights)
+
+    def share(self, shared: Shared | None) -> None:
+        """Let losses of the open epoch wait for the means of batches that processes share, or none wait."""
+        epoch, waiting = self.current, self.ledger.waiting
+        before = None if waiting is None else waiting.shared
+        if self._sharing_known and shared != before:
+            raise PrunedataError(
+                f"Expected loaders that share the batches of epoch {epoch.number} among processes in one way. Got one "
+                f"with {in_words(shared)} after one with {in_words(before)}: iterate each in epochs of its own, or "
+                "call begin_epoch() on all processes between them, and the second delivers what remains."
+            )
+        self.flush()
+        if shared is not None and before is None and self.block.batches:
+            raise PrunedataError(
+                f"Expected the loader to be iterated before losses of epoch {epoch.number} are observed, as it shares "
+                "batches among processes. Got losses that were observed before: call observe() for what the loader "
+                "delivers, and for nothing else."
+            )
+        self._sharing_known = True
+        self.ledger.wait(shared)
 
     def end(self, commit: Callable[[], None]) -> bool:
         """Close the open epoch and commit it; return whether advice has come with it.
@@ -219,9 +252,10 @@ class Engine:
         said = self._said()
         own = Met(self._excused, self._unseen_here(said), said.delivered or 0, meter.loss_sum, meter.visits)
         sums: list[float] = [float(number) for number in own]
-        tally = self.ledger.tally if self.ledger.waiting is None else None
+        waiting = self.ledger.waiting
+        tally, shared = (self.ledger.tally, None) if waiting is None else (None, waiting.shared)
         for adapter in self.adapters:
-            sums = adapter.meet(sums, failure, tally)
+            sums = adapter.meet(sums, failure, tally, shared)
         if failure is not None:
             raise failure
         return Met(*sums)
@@ -247,7 +281,8 @@ class Engine:
             if self.ledger.waiting is None:
                 tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
             else:
-                settled = self.ledger.waiting.settle(self.current, self.adapters.add_up)
+                seen = self.ledger.tally.packed != 0
+                settled = self.ledger.waiting.settle(self.current, seen, self.adapters.add_up)
                 tally, arrays = self.ledger.settled(settled, self.policy.tolerance)
             self._merge(tally, arrays)
         return tally, arrays
@@ -279,6 +314,7 @@ class Engine:
 
     def _close(self) -> None:
         self.epoch, self._restored, self._part, self._excused, self._unseen = None, None, None, 0, 0
+        self._is_of_all = self._sharing_known = False
         self.block.close()
         self.phase = Phase.BETWEEN
 

@@ -66,7 +66,7 @@ class Ledger:
         self.meter.visits += ids.size
 
     def wait(self, shared: Shared | None) -> None:
-        """Let losses wait from now on, unless some wait already."""
+        """Let losses wait from now on, unless they do already."""
         if shared is not None and self.waiting is None:
             self.waiting = WaitingLosses.none(shared, self.tally.packed.size)
 
@@ -85,7 +85,8 @@ class Ledger:
     def settle(self, epoch: Epoch, tolerance: float) -> None:
         """Let nothing wait: what waits is all that any process has observed."""
         if self.waiting is not None:
-            self.tally, self.arrays.open = self.settled(self.waiting.settle(epoch), tolerance)
+            settled = self.waiting.settle(epoch, self.tally.packed != 0)
+            self.tally, self.arrays.open = self.settled(settled, tolerance)
             self.waiting = None
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:

@@ -24,6 +24,7 @@ from prunedata.run.keeping import Keeper
 from prunedata.run.meter import Overhead
 from prunedata.run.plan import policy_of, warn_of_advice
 from prunedata.run.ranks.joining import joined
+from prunedata.run.ranks.waiting import Shared
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
 
@@ -322,6 +323,7 @@ class Pruner:
         """
         attached = self._engine.adapters.attach(adapter)
         if attached is adapter and self._engine.phase is Phase.OPEN:
+            self._engine.count_once()
             adapter.begin_epoch(self.current)
         return attached
 
@@ -336,6 +338,19 @@ class Pruner:
         Plain values, to be compared before the first epoch.
         """
         return self._keeper.standing()
+
+    def share_batches(self, shared: Shared | None) -> None:
+        """Say how the processes that train together share the open epoch's batches; None if each has its own.
+
+        On every process, when a loader begins its pass. A loss is then held against the mean of its whole batch, which
+        is known when the epoch ends. Where an adapter doesn't call this, each process has batches of its own.
+
+        Raises
+        ------
+        PrunedataError
+            If another loader of this epoch shares batches otherwise, or losses were observed before this was known.
+        """
+        self._engine.share(shared)
 
     @property
     def charge(self) -> Overhead:

@@ -63,7 +63,8 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     whole("the state's observed samples", state["observed"], 0)
     shared = state.get("shared", {"size": 1, "shuffle": False})
     if shared != {"steps": True}:
-        if not isinstance(shared, dict) or shared.keys() != {"size", "shuffle"} or type(shared["shuffle"]) is not bool:
+        told = {"rest": False} | shared if isinstance(shared, dict) else {}  # it was always of the whole epoch once
+        if told.keys() != {"size", "shuffle", "rest"} or {type(told["shuffle"]), type(told["rest"])} != {bool}:
             raise PrunedataError(
                 f"Expected the size of the state's global batches, and whether to shuffle. Got {shown(shared)}."
             )

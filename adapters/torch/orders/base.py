@@ -13,6 +13,7 @@ from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.run.ranks.waiting import Shared
 from prunedata.types import Mask, SomeIds
 
 __all__ = ["Order"]
@@ -63,8 +64,13 @@ class Order(ABC):
             self._refuse_empty(epoch.number, epoch.kept)
         self._begun = epoch
         self.remaining = epoch.keep if whole else epoch.remaining
+        self.run.share(self.sharing())
         self.delivery = Delivery(epoch.number, left_out=self.left_out(epoch), given=self.promised(epoch))
         self.run.set_out("all that is kept" if self.gives_all else self, self.delivery)
+
+    def sharing(self) -> Shared | None:
+        """How the ranks share the batches of what was begun; None if each has batches of its own."""
+        return None
 
     def share(self, kept: int) -> int:
         """The most samples that this loader delivers of so many kept ones."""

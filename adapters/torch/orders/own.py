@@ -46,10 +46,7 @@ class OwnOrder(SampledOrder):
         self._counted = self._total = self._own = self._dealt = 0
         self._comes_again = False
         super().__init__(pruner, batch_size, drop_last)  # asks for a share
-        if distributed is not None and distributed.num_replicas > 1:
-            ranks = distributed.num_replicas
-            self.run.shares.add(SharedBatches(batch_size * ranks, shuffle))
-            self.run.settings.append(f"{batch_size=}, {drop_last=}, {shuffle=}, {ranks=}, uneven={self.uneven}")
+        self.run.cut_by(f"{batch_size=}, {drop_last=}, {shuffle=}, ranks={self.world}, uneven={self.uneven}")
 
     @property
     def place(self) -> tuple[int, int]:
@@ -70,6 +67,11 @@ class OwnOrder(SampledOrder):
         if self._distributed is None or self.run.leader is not None:
             return "pad"  # a trainer takes the mean of each batch
         return "drop" if self._distributed.drop_last else "weights"
+
+    def sharing(self) -> SharedBatches | None:
+        """Each global batch is dealt to the ranks; cut from what remains, unless at a position in the whole epoch."""
+        rest = self.remaining is not self.pruner.current.keep
+        return SharedBatches(self.batch_size * self.world, self.shuffle, rest) if self.world > 1 else None
 
     def share(self, kept: int) -> int:
         """How many of ``kept`` samples this rank gets, a sample that stands in for none included."""

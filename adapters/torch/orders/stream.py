@@ -11,6 +11,7 @@ from prunedata.adapters.torch.sharing import is_accelerates
 from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.run.ranks.waiting import SharedSteps
 from prunedata.types import SomeIds
 
 __all__ = ["StreamOrder"]
@@ -34,8 +35,7 @@ class StreamOrder(Order):
         self._given = 0
         """Samples in the steps of all ranks, if they tell each other."""
         self.run.streams = True
-        self.run.shares.add(self.run.steps)
-        self.run.settings.append(f"a stream, uneven={uneven}")
+        self.run.cut_by(f"a stream, uneven={uneven}")
 
     def begin(self, epoch: Epoch, *, whole: bool = False) -> None:
         """Set out on what remains."""
@@ -52,12 +52,17 @@ class StreamOrder(Order):
     def batches_of(self, kept: int) -> None:
         """Nobody knows: how batches are cut depends on how the workers share the stream."""
 
+    def sharing(self) -> SharedSteps | None:
+        """All batches of one step, unless something else sees to it that the ranks have as many."""
+        alone = self.run.group_size() == 1 or self.run.leader is not None or is_accelerates()
+        return None if alone else self.run.steps
+
     def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
         """Yield as many batches as every other rank."""
-        if self.run.group_size() == 1 or self.run.leader is not None or is_accelerates():
+        self.splits = self.sharing() is not None
+        if not self.splits:
             yield from batches
             return
-        self.splits = True
         last: Any = None
         while True:
             ids, batch = next(batches, (np.zeros(0, dtype=np.int64), None))

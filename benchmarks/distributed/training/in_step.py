@@ -24,6 +24,7 @@ from benchmarks.distributed.training.task import Training
 from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Pruner
 from prunedata.adapters.torch.ranks import Ranks, compare
+from prunedata.run.epoch import Epoch
 from prunedata.run.ranks.waiting import SharedBatches
 
 __all__ = ["Started", "launched", "train_as_rank", "train_in_step"]
@@ -43,10 +44,10 @@ class BatchRanks(Ranks):
         super().__init__(pruner, settings=())
         self._shared = SharedBatches(batch, shuffle=True)
 
-    @property
-    def shared(self) -> SharedBatches:
-        """How they share an epoch: its order is cut into batches, and each rank has its part of each."""
-        return self._shared
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Say how they share an epoch: its order is cut into batches, and each rank has its part of each."""
+        super().begin_epoch(epoch)
+        self._pruner.share_batches(self._shared)
 
 
 def train_in_step(

@@ -12,7 +12,7 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded, Sizes
 
-__all__ = ["Settled", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses"]
+__all__ = ["Settled", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
 
 LOSSES, STEPS = "open-waiting", "open-waiting-step"
 """Under these names losses that wait are saved, and the steps that they are of."""
@@ -28,10 +28,13 @@ class SharedBatches:
         Samples in a global batch.
     shuffle : bool
         Whether the order is random, as ``Epoch.order`` has it.
+    rest : bool
+        Whether the batches are cut from what had remained when the epoch was gone on with, and not from all of it.
     """
 
     size: int
     shuffle: bool
+    rest: bool = False
 
     def begin(self, samples: int) -> None:
         """An epoch begins: nothing to forget."""
@@ -40,12 +43,13 @@ class SharedBatches:
         """Whether it is known which global batches these samples are of."""
         return True
 
-    def cut(self, epoch: Epoch, waits: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Epoch, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, batch after batch, the batch of each, and how many batches there are."""
         ids: list[Ids] = []
         numbers: list[Ids] = []
         place = 0
-        for piece in epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle):
+        keep = epoch.keep & (waits | ~seen) if self.rest else epoch.keep
+        for piece in epoch_order(keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle):
             own = np.flatnonzero(waits[piece])
             ids.append(piece[own].astype(np.int64, copy=False))
             numbers.append((own + place) // self.size)
@@ -92,7 +96,7 @@ class SharedSteps:
         """Whether these samples came in steps that all processes took."""
         return bool((self.steps[ids] >= 0).all())
 
-    def cut(self, epoch: Epoch, waits: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Epoch, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, step after step, the step of each, and how many steps there were."""
         ids = np.flatnonzero(waits)
         ids = ids[np.argsort(self.steps[ids], kind="stable")]
@@ -104,6 +108,13 @@ class SharedSteps:
 
 
 Shared = SharedBatches | SharedSteps
+
+
+def in_words(shared: Shared | None) -> str:
+    """How a loader shares batches, to be told."""
+    if shared is None:
+        return "batches of each process's own"
+    return "steps of a stream" if isinstance(shared, SharedSteps) else f"batches of {shared.size} samples of all"
 
 
 @dataclass(frozen=True)
@@ -165,17 +176,19 @@ class WaitingLosses:
             self.losses[ids] = losses
         return known
 
-    def settle(self, epoch: Epoch, add_up: Callable[[Floats], Floats] | None = None) -> Settled:
+    def settle(self, epoch: Epoch, seen: Mask, add_up: Callable[[Floats], Floats] | None = None) -> Settled:
         """Return what waits, with the means of the global batches.
 
         Parameters
         ----------
         epoch : Epoch
             The open one.
+        seen : ndarray of bool, shape (samples,)
+            Which samples were observed here, those that wait included.
         add_up : callable, optional
             Adds up an array over all processes, element by element. Without it what waits is that of all.
         """
-        which, number, batches = self.shared.cut(epoch, self.losses > -np.inf)
+        which, number, batches = self.shared.cut(epoch, self.losses > -np.inf, seen)
         losses = self.losses[which]
         if add_up is None:  # no need to count as others do
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums

@@ -182,7 +182,7 @@ def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, r
     def settle(rank, add_up):
         waiting = WaitingLosses.none(shared, samples)
         waiting.losses[owner == rank] = losses[owner == rank]
-        return waiting.settle(epoch, add_up)
+        return waiting.settle(epoch, owner == rank, add_up)
 
     for rank in range(ranks):
         settle(rank, lambda own: sums.append(own) or own)
@@ -217,9 +217,9 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
         tallies.append((waiting, tally))
     sums = []
     for waiting, _ in tallies:
-        waiting.settle(epoch, lambda own: sums.append(own) or own)
+        waiting.settle(epoch, waiting.losses > -np.inf, lambda own: sums.append(own) or own)
     for rank, (waiting, _) in enumerate(tallies):
-        settled = waiting.settle(epoch, lambda own: sum(sums))
+        settled = waiting.settle(epoch, waiting.losses > -np.inf, lambda own: sum(sums))
         assert sorted(settled.ids.tolist()) == sorted(shares[rank].tolist())
         assert np.repeat(settled.means, settled.sizes) == pytest.approx([means[one] for one in settled.ids.tolist()])
     # As rejoin() does it with what each rank has saved.
@@ -234,7 +234,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
             lambda own, other=other: own.bits() | other.bits(),
             lambda own, it=theirs: np.maximum(own, next(it)),
         )
-    settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch)
+    settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch, keep)
     assert sorted(settled.ids.tolist()) == list(range(samples))
     assert np.repeat(settled.means, settled.sizes) == pytest.approx([means[one] for one in settled.ids.tolist()])
 
