@@ -1,4 +1,4 @@
-# make demo | test | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
+# make demo | test | test-all | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
 #   make demo DATA=path/to/cifar10 EPOCHS=60     make demo SAVING=1     make demo FRAMEWORK=webdataset
 #   make test ARGS="-k schedule"                  make PYTHON=python3.12 test
 
@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 # The theme advertises its successor on every build.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test check docs clean
+.PHONY: help demo test test-rest test-all check docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,7 +22,8 @@ help:
 	@echo "          NOISE=0.2 or 0: another share of wrong labels; DATA=folder EPOCHS=n: another data set, length"
 	@echo "          SAVING=1: the paper's rule on clean labels, and the time that it saves"
 	@echo "          FRAMEWORK=webdataset|tensorflow|iterable: from a stream, beside the same images map-style"
-	@echo "make test   run every test (ARGS='-k name' to choose)"
+	@echo "make test   run the tests of every feature (ARGS='-k name' to choose)"
+	@echo "make test-all   these, and the searches, builds and older releases, which take longer"
 	@echo "make check  linters, types, import rules, docs"
 	@echo "make docs   build the documentation into site/"
 	@echo "make clean  remove .venv and everything built"
@@ -30,10 +31,15 @@ help:
 demo: $(VENV)/.demo$(FRAMEWORK)
 	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NOISE),--noise $(NOISE)) $(if $(SAVING),--saving)
 
-# One thread a worker: the workers already fill the cores. loadscope keeps a class, and what it builds, on one
-# worker; loadgroup would be finer, but pytest-xdist 3.8 groups nothing under pytest 9.2.
-test: $(VENV)/.dev $(VENV)/.oldest
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+# One thread a process: the processes already fill the cores.
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "not slow" $(ARGS)
+
+test-rest: $(VENV)/.dev $(VENV)/.oldest
+	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m slow $(ARGS)
+
+test-all: test
+	$(MAKE) test-rest
 
 check: $(VENV)/.dev
 	$(RUN) -m ruff check .

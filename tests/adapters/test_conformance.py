@@ -20,12 +20,18 @@ class OnDataset(Adapter):
         self.dataset.keep = epoch.remaining
 
 
+SLOW = ("torch stream, stateful", "Hugging Face", "Hugging Face stream", "Hugging Face stream of a Dataset")
 DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Grain", "Hugging Face Trainer")
 FEW_WORKERS = pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 
 
-@pytest.fixture(scope="module", params=FRAMEWORKS)
+def shown(name):
+    """A framework as a parameter; slow is what differs from others only in where its samples lie."""
+    return pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+
+
+@pytest.fixture(scope="module", params=[shown(name) for name in FRAMEWORKS])
 def case(request, tmp_path_factory):
     framework = framework_of(request.param, tmp_path_factory.mktemp("shards"))
 

@@ -17,6 +17,9 @@ from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSampl
 from tests.adapters.helpers.torch import flat, losses_of
 
 SAMPLES = 103
+MORE = pytest.mark.slow
+STOPS = (((0, 0), MORE), ((0, 3), ()), ((1, 9), ()), ((3, 4), MORE))
+"""Epochs and batches after which a run is left."""
 CHANGING = Schedule(5, window=5, start=1, block=2, pruned_per_block=1)
 
 
@@ -155,7 +158,10 @@ def test_a_worker_whose_samples_are_all_pruned_gives_none():
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
-@pytest.mark.parametrize("stop", [(0, 0), (0, 3), (1, 9), (3, 4)], ids=str)
+@pytest.mark.parametrize(
+    "stop",
+    [pytest.param(stop, id=str(stop), marks=marks) for stop, marks in STOPS],
+)
 def test_a_stateful_data_loader_goes_on_in_the_middle_of_an_epoch(workers, persistent, stop):
     options = {"batch_size": 8, "num_workers": workers, "persistent_workers": persistent}
     whole = start()

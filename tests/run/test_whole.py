@@ -70,7 +70,7 @@ class SignalAtLine:
             sys.settrace(None)
 
 
-@pytest.mark.parametrize("policy", [RunningLoss(), LossRanked()])
+@pytest.mark.parametrize("policy", [RunningLoss(), pytest.param(LossRanked(), marks=pytest.mark.slow)])
 def test_ctrl_c_at_every_line_and_on_in_the_same_process(policy, interruptible):
     """Batches are shuffled alike, but those of a resumed epoch are cut elsewhere: so means, and hits, may differ."""
     count = SignalAtLine(0)

@@ -341,6 +341,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to limit the memory of a process")
 def test_no_store_eats_memory_or_time(pattern, tmp_path):
     """In a process that may take 400 MB more than it has, and two minutes in all for all of them."""

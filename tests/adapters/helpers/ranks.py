@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,9 +12,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["WORLD", "group", "start"]
+__all__ = ["WORLD", "clean_processes", "group", "start"]
 
 WORLD = 2
+SHARED = ("torch", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset", "accelerate", "lightning")
+SHARED += ("transformers",)
+"""Imported once for all ranks, where the tests have imported them, too: each rank takes seconds for them."""
 
 
 @contextmanager
@@ -35,9 +39,16 @@ def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD,
     torch.distributed.destroy_process_group()
 
 
+def clean_processes() -> Any:
+    """What starts processes that have nothing of this one, but what they would have to import."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in SHARED if name.partition(".")[0] in sys.modules])
+    return context
+
+
 def start(work: Callable[[int, Path], None], folder: Path, world: int = WORLD) -> list[Any]:
     """Run ``work(rank, folder)`` in a process for each rank; return what each wrote to ``folder / "RANK.json"``."""
-    context = multiprocessing.get_context("spawn")
+    context = clean_processes()
     processes = [context.Process(target=work, args=(rank, folder)) for rank in range(world)]
     for process in processes:
         process.start()

@@ -1,7 +1,6 @@
 """Two real processes, which train together through accelerate; one of them is killed for real."""
 
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -13,10 +12,9 @@ import torch
 from transformers import TrainerCallback
 
 from prunedata import PrunedataError
-from tests.adapters.helpers.ranks import WORLD, start
+from tests.adapters.helpers.ranks import WORLD, clean_processes, start
 from tests.adapters.huggingface.trainers import BATCH, build, pruner_of
 
-pytestmark = pytest.mark.slow  # each process imports transformers
 KILLED = 15
 """The step after which a process is killed, within epoch 1."""
 
@@ -113,8 +111,9 @@ def killed(folder):
     train(0, folder, "killed", callbacks=[Kill()])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
-    process = multiprocessing.get_context("spawn").Process(target=killed, args=(tmp_path,))
+    process = clean_processes().Process(target=killed, args=(tmp_path,))
     process.start()
     process.join(200)
     assert process.exitcode == -signal.SIGKILL

@@ -40,11 +40,11 @@ def test_without_keras_the_extra_is_named():
     assert "pip install 'prunedata[tensorflow]'" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", TESTS)
-def test_keras_over_another_backend(backend):
+@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.slow)], ids=["one", "all"])
+def test_keras_over_another_backend(backend, most):
     """Tests of ``fit`` in a process of their own, as the backend is chosen once."""
-    named = [f"{ROOT}/tests/adapters/keras/test_fit.py::test_{name}" for name in TESTS[backend]]
+    named = [f"{ROOT}/tests/adapters/keras/test_fit.py::test_{name}" for name in TESTS[backend][:most]]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named]
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)

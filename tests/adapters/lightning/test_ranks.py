@@ -13,8 +13,6 @@ from prunedata import PrunedataError, Pruner, Schedule
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.lightning.helpers import BATCH, Net, data, flat, loader_of, pruner_of, trainer_of, validation
 
-pytestmark = pytest.mark.slow
-
 SAMPLES, KEPT = 45, [45, 33, 33, 45, 33, 33]
 LENGTHS = [6, 5, 5, 6, 5, 5]  # of 23 and 17 samples
 

@@ -1,7 +1,6 @@
 """A real process is killed among others, or hangs: they say which one it was, and any number goes on exactly."""
 
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -14,7 +13,7 @@ import torch
 
 from prunedata import PrunedataError
 from prunedata.adapters.torch import name_lost_ranks
-from tests.adapters.helpers.ranks import group
+from tests.adapters.helpers.ranks import clean_processes, group
 from tests.adapters.helpers.ranks_training import Trained
 
 WORLD, VICTIM = 3, 1
@@ -55,7 +54,7 @@ def train(rank, folder, world=WORLD, timeout=30, seconds=SECONDS):
 def killed(tmp_path_factory):
     """A folder in which three ranks have trained, one of which was killed, and when that was."""
     folder = tmp_path_factory.mktemp("killed")
-    context = multiprocessing.get_context("spawn")
+    context = clean_processes()
     ranks = [context.Process(target=train, args=(rank, folder)) for rank in range(WORLD)]
     for rank in ranks:
         rank.start()
@@ -103,7 +102,7 @@ def hang(rank, folder):
 
 
 def test_the_one_that_is_left_names_one_that_hangs(tmp_path):
-    context = multiprocessing.get_context("spawn")
+    context = clean_processes()
     ranks = [context.Process(target=hang, args=(rank, tmp_path)) for rank in range(2)]
     for rank in ranks:
         rank.start()

@@ -16,6 +16,7 @@ from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+SLOW = pytest.mark.slow  # six stops each, as with 2 workers
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 
@@ -121,12 +122,11 @@ def test_at_every_batch_alike(kind, drop_last):
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_workers": 2},
-        {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4},
-        {"num_workers": 2, "drop_last": True},
-        {"shuffle": False, "num_workers": 2},
+        pytest.param({"num_workers": 2}, id="2 workers"),
+        pytest.param({"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4}, id="persistent", marks=SLOW),
+        pytest.param({"num_workers": 2, "drop_last": True}, id="drop last", marks=SLOW),
+        pytest.param({"shuffle": False, "num_workers": 2}, id="sequential", marks=SLOW),
     ],
-    ids=["2 workers", "persistent", "drop last", "sequential"],
 )
 def test_with_workers_alike(kind, options):
     whole = Run(kind, options).go(saving=(1, 12, 13, 16, 22, 41))

@@ -19,6 +19,13 @@ PARAMETERS = {
     "resnet34": 21_282_122,
     "resnet50": 23_520_842,
 }
+
+
+def deep(name):
+    """A network as a parameter; the deepest ones take seconds each."""
+    return pytest.param(name, marks=[pytest.mark.slow] * (name in ("resnet34", "resnet50", "vgg19", "wrn22")))
+
+
 # As the paper on wide residual networks prints them, in millions: (depth, widening factor) to parameters.
 WIDE_MILLIONS = {
     (40, 1): 0.6,
@@ -95,7 +102,7 @@ def test_channels_and_classes_are_free(name):
         assert build(name, 1, 7, widen=1)(torch.empty(2, 1, 32, 32)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [deep(name) for name in NETWORKS])
 def test_learns_a_batch(name):
     torch.manual_seed(0)
     network = build(name, 3, 10, widen=1)
@@ -134,7 +141,7 @@ def test_lenet_equals_the_textbook():
     assert all(map(torch.equal, gradients(ours), gradients(theirs)))
 
 
-@pytest.mark.parametrize("name", ["lenet", "vgg13", "resnet18", "resnet50", "wrn10"])
+@pytest.mark.parametrize("name", [deep(name) for name in ("lenet", "vgg13", "resnet18", "resnet50", "wrn10")])
 def test_compiles_as_one_graph(name):
     """Nothing in it breaks the graph; what a compiler then makes of that graph is torch's own."""
     torch.compiler.reset()

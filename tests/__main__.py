@@ -1,0 +1,69 @@
+"""Run the tests: ``python -m tests [--jobs N] [pytest's own options]``, a process of pytest for each room.
+
+A process that has imported every framework takes 1.3 GB, and each worker of a loader is a copy of its page tables: the
+same tests took twice as long in it. So those of one framework have a process that imports no other, and each file is
+collected once, not once for each job.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTHING_CHOSEN = 5
+"""pytest's status where its options choose no test."""
+ROOMS = {
+    "torch": ["adapters/torch"],
+    "benchmarks": ["benchmarks"],
+    "contract": ["adapters/test_conformance.py", "adapters/test_parity.py", "adapters/test_twice.py"],
+    "huggingface": ["adapters/huggingface"],
+    "keras": ["adapters/keras", "adapters/tensorflow"],
+    "store": ["store"],
+    "lightning": ["adapters/lightning"],
+    "streams": ["adapters/test_iterable.py", "adapters/webdataset", "streams"],
+    "adapters": ["adapters"],
+    "rest": [""],
+}
+"""Folders and files of tests; what several rooms have is run by the first. Those that take long begin first."""
+
+
+def paths_of(room):
+    """The arguments by which pytest takes a room's tests, and none that an earlier room has."""
+    earlier = [path for name in list(ROOMS)[: list(ROOMS).index(room)] for path in ROOMS[name]]
+    taken = [path for path in earlier if any(Path(path).is_relative_to(mine) for mine in ROOMS[room])]
+    return [f"tests/{path}" for path in ROOMS[room]] + [f"--ignore=tests/{path}" for path in taken]
+
+
+def run(room, options):
+    """Run a room's tests; return pytest's status, and what it printed."""
+    cache = f"cache_dir=.pytest_cache/{room}"
+    command = [sys.executable, "-m", "pytest", "-o", cache, *options, *paths_of(room)]
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open in what a test leaves behind
+        status = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
+        output.seek(0)
+        printed = output.read().decode(errors="replace")
+    if status != NOTHING_CHOSEN:
+        print(f"{printed}\n{room}: status {status} after {time.monotonic() - began:.0f} s", flush=True)
+    return status
+
+
+def main():
+    """Run all rooms, a few at a time; return 1 if a test failed, or if none was chosen."""
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__.partition("\n")[0], allow_abbrev=False)
+    parser.add_argument("--jobs", type=int, default=1, help="rooms at a time")
+    ours, options = parser.parse_known_args()
+    with ThreadPoolExecutor(ours.jobs) as pool:
+        found = list(pool.map(lambda room: run(room, options), ROOMS))
+    failed = [room for room, status in zip(ROOMS, found, strict=True) if status not in (0, NOTHING_CHOSEN)]
+    chosen = any(status != NOTHING_CHOSEN for status in found)
+    print(f"Failed: {', '.join(failed)}." if failed else "All passed." if chosen else "No test was chosen.")
+    return int(bool(failed) or not chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
