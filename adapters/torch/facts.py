@@ -6,6 +6,7 @@ from typing import Any
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from prunedata.adapters.torch.orders import order_for
+from prunedata.adapters.torch.probe import collating
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
@@ -14,7 +15,9 @@ __all__ = ["facts"]
 
 
 def facts(loader: Any) -> Mapping[str, Any]:
-    """Tell by names what decides how a loader is pruned: ``samples``, a number, and sentences. Empty of anything else.
+    """Tell by names what decides how a loader is pruned. Empty of anything else.
+
+    ``samples`` is a number; all else are sentences, or pairs of a state and a sentence.
 
     Parameters
     ----------
@@ -33,6 +36,9 @@ def facts(loader: Any) -> Mapping[str, Any]:
     found["ids"] = "those that the stream's adapter gives" if stream else "the places of the samples in the dataset"
     if "samples" in found:
         found["order"] = _order(loader, found["samples"])
+        collate = collating(loader)
+        if collate is not None:
+            found["collate function"] = collate
     dropped = ", the last left out if it isn't full" if loader.drop_last else ""
     found["batches"] = f"{'made by a batch sampler' if loader.batch_size is None else loader.batch_size}{dropped}"
     sampler: Any = getattr(loader.batch_sampler, "sampler", loader.sampler)

@@ -54,10 +54,13 @@ class Collate:
 
 
 class CollatePairs:
-    """The user's collate function for a pruned stream, whose items are pairs of an id, or of ids, and a sample."""
+    """The user's collate function for a pruned stream, whose items are pairs of an id, or of ids, and a sample.
 
-    def __init__(self, collate: Callable[[Any], Any], batched: bool) -> None:
-        self.collate, self.batched = collate, batched
+    With ``carries`` it is one that takes the ids with the samples.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any], batched: bool, *, carries: bool = False) -> None:
+        self.collate, self.batched, self.carries = collate, batched, carries
 
     def __call__(self, fetched: Any) -> tuple[SomeIds, Any]:
         """Collate the samples, and their ids into an array of shape (n,)."""
@@ -65,4 +68,7 @@ class CollatePairs:
             ids, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
         else:
             ids, samples = fetched
-        return np.atleast_1d(np.asarray(ids, dtype=np.int64)), self.collate(samples)
+        numbers = np.atleast_1d(np.asarray(ids, dtype=np.int64))
+        if self.carries:
+            return self.collate((numbers, samples))  # type: ignore[no-any-return]
+        return numbers, self.collate(samples)

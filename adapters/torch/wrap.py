@@ -4,6 +4,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from prunedata.adapters.torch.carried import CarryingCollate
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader, clone
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
@@ -13,7 +14,14 @@ from prunedata.run.pruner import Pruner
 __all__ = ["prune"]
 
 
-def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, uneven: Uneven | None = None) -> Any:
+def prune(
+    loader: DataLoader[Any],
+    pruner: Pruner,
+    *,
+    with_ids: bool = False,
+    uneven: Uneven | None = None,
+    id_key: str | None = None,
+) -> Any:
     """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
 
     Parameters
@@ -36,6 +44,13 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, un
         a sample of another's with the weight 0. ``"drop"``: the samples that don't go round are left out. ``"pad"``:
         ranks that lack a sample get one again; it is recorded once. By default ``"drop"`` for a DistributedSampler
         with ``drop_last``, ``"pad"`` where a trainer iterates, and otherwise ``"weights"``.
+    id_key : str, optional
+        For a collate function that sorts, drops or replaces samples, whose ids would be taken for others'. Every sample
+        then has its id: a mapping at this key, a tuple or list as one more field, the last; any other sample becomes a
+        pair. The collate function has to pass the ids on, as ``default_collate`` does, in the batch at the same
+        place. They are taken out of the batch again. A mapping that has the key already keeps what the dataset gave
+        it, as one may that gives another sample for a broken one. Samples that are None get no id, and are to be
+        dropped: say so by ``pruner.excuse(n)``.
 
     Returns
     -------
@@ -47,7 +62,9 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, un
     ------
     PrunedataError
         If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned; or if
-        it keeps one iterator for all epochs, as timm's ``MultiEpochsDataLoader`` does.
+        it keeps one iterator for all epochs, as timm's ``MultiEpochsDataLoader`` does. With ``id_key``, if several
+        ranks share the samples in another way than ``uneven="drop"``; and at a batch that has not the ids of its
+        samples.
     """
     if not isinstance(loader, DataLoader):
         raise PrunedataError(_no_loader(loader))
@@ -58,6 +75,8 @@ def prune(loader: DataLoader[Any], pruner: Pruner, *, with_ids: bool = False, un
         order, replaced = _stream(loader, pruner, uneven)
     else:
         order, replaced = _map_style(loader, pruner, uneven)
+    if id_key is not None:
+        _carry(loader, order, replaced, id_key, pruner)
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
     order.run.join()
@@ -105,6 +124,23 @@ def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -
         "dataset": Indexed(loader.dataset),
         "collate_fn": Collate(loader.collate_fn),
     }
+
+
+def _carry(loader: DataLoader[Any], order: Order, replaced: dict[str, Any], key: str, pruner: Pruner) -> None:
+    """Let the ids travel within the samples."""
+    if loader.batch_sampler is None:
+        raise PrunedataError(
+            "Expected a loader that makes batches, with id_key. Got one with batch_size=None: leave id_key out."
+        )
+    stream = isinstance(loader.dataset, IterableDataset)
+    ranks = max(order.world, order.run.group_size())
+    if ranks > 1 and not stream and getattr(order, "uneven", "drop") != "drop":
+        raise PrunedataError(
+            f'Expected uneven="drop" with id_key, of {ranks} ranks. Got another way to share the samples, which has to '
+            "know their order in a rank's last batch: choose that one."
+        )
+    collate = CarryingCollate(loader.collate_fn, key, pruner.samples)
+    replaced["collate_fn"] = CollatePairs(collate, batched=True, carries=True) if stream else collate
 
 
 def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:

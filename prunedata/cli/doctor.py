@@ -174,7 +174,8 @@ def _loader(given: Any) -> Iterator[Fact]:
     if samples is not None:
         yield Fact("ok", "samples", f"{samples:,}: build the Pruner with as many")
     for what, told in facts.items():
-        yield Fact("ok", what, str(told))
+        state, sentence = told if isinstance(told, tuple) else ("ok", str(told))
+        yield Fact(state, what, sentence)
     needed = [
         one.name
         for one in list(inspect.signature(adapter.prune).parameters.values())[2:]

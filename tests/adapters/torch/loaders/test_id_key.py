@@ -1,0 +1,230 @@
+"""Collate functions that sort, drop or replace samples: losses are those of the samples they came from."""
+
+from collections import namedtuple
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils.data import DataLoader, DistributedSampler, default_collate
+
+from prunedata import PrunedataError
+from prunedata.adapters import iterable
+from prunedata.adapters.torch import prune
+from prunedata.adapters.torch.facts import facts
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner, train
+
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+Pair = namedtuple("Pair", "features index")
+
+
+class Sequences(Items):
+    """Sequences of several lengths, each with its own number."""
+
+    def __getitem__(self, index):
+        return torch.full((1 + index * 31 % 13,), float(index)), index
+
+
+class Dicts(Items):
+    def __getitem__(self, index):
+        return {"length": index * 31 % 13, "index": index}
+
+
+def longest_first(samples):
+    samples = sorted(samples, key=lambda sample: len(sample[0]), reverse=True)
+    sequences, *others = zip(*samples, strict=True)
+    return pack_sequence(sequences), *map(torch.tensor, others)
+
+
+def shortest_first(samples):
+    return default_collate(sorted(samples, key=lambda sample: sample["length"]))
+
+
+def reading(read):
+    """Read the numbers of a batch's samples, and note what batches look like."""
+    seen = set()
+
+    def look(batch):
+        seen.add((type(batch), len(batch)))
+        return read(batch)
+
+    return look, seen
+
+
+@WORKERS
+@pytest.mark.parametrize(
+    ("dataset", "collate", "read", "structure"),
+    [
+        (Sequences(), longest_first, lambda batch: batch[1], (tuple, 2)),
+        (Dicts(), shortest_first, lambda batch: batch["index"], (dict, 2)),
+    ],
+    ids=["packed", "dicts"],
+)
+def test_losses_are_those_of_samples_that_were_sorted(dataset, collate, read, structure, workers):
+    """``train`` holds the counts against a pruner that is told the numbers that the batches have."""
+    look, seen = reading(read)
+    options = {"batch_size": BATCH, "shuffle": True, "num_workers": workers, "collate_fn": collate}
+    pruner = make_pruner()
+    train(prune(DataLoader(dataset, **options), pruner, id_key="id"), pruner, look)
+    assert seen == {structure}
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda index: (torch.zeros(2), index), list),
+        (lambda index: [torch.zeros(2), index], list),
+        (lambda index: Pair(torch.zeros(2), index), Pair),
+        (lambda index: {"index": index}, dict),
+        (lambda index: index, torch.Tensor),
+    ],
+    ids=["tuple", "list", "namedtuple", "dict", "bare"],
+)
+def test_batches_keep_their_structure(make, kind):
+    class Made(Items):
+        def __getitem__(self, index):
+            return make(index)
+
+    pruner = make_pruner()
+    loader = prune(DataLoader(Made(), batch_size=BATCH, shuffle=True), pruner, with_ids=True, id_key="id")
+    plain = next(iter(DataLoader(Made(), batch_size=BATCH)))
+    pruner.begin_epoch()
+    for ids, batch in loader:
+        assert type(batch) is type(plain) is kind
+        numbers = batch["index"] if kind is dict else batch if kind is torch.Tensor else batch[1]
+        assert ids.tolist() == numbers.tolist()
+
+
+def without_none(samples):
+    return default_collate([sample for sample in samples if sample is not None])
+
+
+@WORKERS
+def test_samples_that_are_dropped(workers):
+    class Broken(Items):
+        def __getitem__(self, index):
+            return None if index % 10 == 0 else super().__getitem__(index)
+
+    pruner = make_pruner()
+    options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": without_none}
+    loader = prune(DataLoader(Broken(), **options), pruner, with_ids=True, id_key="id")
+    pruner.begin_epoch()
+    for ids, (_, index) in loader:
+        assert ids.tolist() == index.tolist()
+        loader.observe(losses_of(index, 0), ids)
+    pruner.excuse(11)
+    pruner.end_epoch()
+    assert pruner.history[0]["observed"] == SAMPLES - 11
+
+
+def test_a_dataset_that_gives_another_sample_says_which():
+    class Replacing(Items):
+        def __getitem__(self, index):
+            index += index % 10 == 0
+            return {"uid": index, "index": index}
+
+    pruner = make_pruner()
+    loader = prune(DataLoader(Replacing(), batch_size=BATCH), pruner, with_ids=True, id_key="uid")
+    pruner.begin_epoch()
+    assert all(ids.tolist() == batch["index"].tolist() for ids, batch in loader)
+
+
+@WORKERS
+def test_of_a_stream(workers):
+    pruner = make_pruner()
+    items = [{"uid": index, "length": index * 31 % 13, "index": index} for index in range(SAMPLES)]
+    stream = iterable.prune(items, pruner, id="uid")
+    options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": shortest_first}
+    loader = prune(DataLoader(stream, **options), pruner, with_ids=True, id_key="id")
+    pruner.begin_epoch()
+    for ids, batch in loader:
+        assert ids.tolist() == batch["index"].tolist()
+        assert "id" not in batch
+
+
+def forgets(samples):
+    return {"index": torch.tensor([sample["index"] for sample in samples])}
+
+
+class Foreign(Items):
+    def __getitem__(self, index):
+        return {"id": index + 1000, "index": index}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "message"),
+    [
+        (Dicts(), {"collate_fn": forgets}, r"to pass the ids on: as 'id' .* Got a dict without them"),
+        (Items(), {"collate_fn": lambda samples: torch.zeros(3)}, r"to pass the ids on.* Got a Tensor without them"),
+        (Items(), {"collate_fn": lambda samples: (1, 2)}, r"Expected the ids of the batch.*Got 2: "),
+        (Foreign(), {}, r"at most 8 of 0 to 102.* give id_key another name"),
+    ],
+    ids=["forgotten", "a tensor", "no ids", "another field"],
+)
+def test_a_batch_without_its_ids_is_told_before_training(dataset, options, message):
+    pruner = make_pruner()
+    loader = prune(DataLoader(dataset, batch_size=BATCH, **options), pruner, id_key="id")
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=message):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("uneven", ["weights", "pad", "drop"])
+def test_ranks_may_drop_what_does_not_go_round(uneven):
+    sampler = DistributedSampler(Items(), num_replicas=2, rank=0)
+    loader = DataLoader(Dicts(), batch_size=BATCH, sampler=sampler, collate_fn=shortest_first)
+    if uneven == "drop":
+        prune(loader, make_pruner(), uneven=uneven, id_key="id")
+        return
+    with pytest.raises(PrunedataError, match=r'Expected uneven="drop" with id_key, of 2 ranks'):
+        prune(loader, make_pruner(), uneven=uneven, id_key="id")
+
+
+def test_without_batches_it_is_refused():
+    with pytest.raises(PrunedataError, match="a loader that makes batches"):
+        prune(DataLoader(Items(), batch_size=None), make_pruner(), id_key="id")
+
+
+def pad(samples):
+    sequences, numbers = zip(*samples, strict=True)
+    return torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True), torch.tensor(numbers)
+
+
+class Random(Items):
+    def __getitem__(self, index):
+        return torch.rand(3), index
+
+
+def mixed(samples):
+    values, numbers = default_collate(samples)
+    return values * torch.rand(1) + values[torch.randperm(len(values))], numbers
+
+
+def numbers_alone(samples):
+    return len(samples)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "told"),
+    [
+        (Items(), {}, ("ok", "keeps the order")),
+        (Random(), {}, ("ok", "keeps the order")),
+        (Dicts(), {}, ("ok", "keeps the order")),
+        (Sequences(), {"collate_fn": pad}, ("ok", "keeps the order")),
+        (Random(), {"collate_fn": mixed}, ("ok", "keeps the order")),
+        (Items(), {"collate_fn": list}, ("note", "could not be told")),
+        (Items(), {"collate_fn": numbers_alone}, ("note", "could not be told")),
+        (Sequences(), {}, ("note", "could not be tried")),
+        (Dicts(), {"collate_fn": shortest_first}, ("note", "sorts or chooses samples")),
+        (Sequences(), {"collate_fn": longest_first}, ("note", "sorts or chooses samples")),
+    ],
+    ids=["tuples", "random", "dicts", "padded", "mixed", "list", "number", "broken", "sorted", "packed"],
+)
+def test_doctor_tries_the_collate_function(dataset, options, told):
+    state, sentence = facts(DataLoader(dataset, batch_size=BATCH, **options))["collate function"]
+    assert state == told[0]
+    assert sentence.startswith(told[1])
+    assert ("id_key" in sentence) == (sentence[:5] in ("sorts", "could") and "tried" not in sentence)
+
+
+def test_doctor_tries_none_without_batches():
+    assert "collate function" not in facts(DataLoader(Items(), batch_size=None))
