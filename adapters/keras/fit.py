@@ -11,14 +11,13 @@ from prunedata.adapters.tensorflow.checks import stages
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_call", "sized", "without_warning"]
+__all__ = ["check_call", "check_other", "sized", "without_warning"]
 
 
 def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
     """Refuse a pruned dataset without its callback, a callback without its dataset, and what cannot go with ids."""
-    found = None
-    if isinstance(x, tf.data.Dataset):
-        found = next((stage.pruner for stage in stages(x) if hasattr(stage, "pruner")), None)
+    check_other(arguments.get("validation_data"), "validate")
+    found = _pruner_of(x)
     if found is not pruner:
         raise PrunedataError(
             "Expected a pruned dataset and PruneCallback(pruner) among the callbacks, of one pruner. "
@@ -46,6 +45,21 @@ def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None
         )
     if arguments.get("class_weight") is not None:
         raise PrunedataError("Expected no class_weight. Got one: let the dataset give sample weights, (x, y, weights).")
+
+
+def check_other(x: Any, what: str) -> None:
+    """Refuse a pruned dataset where nothing is trained: it gives ids, and the samples of an epoch."""
+    if _pruner_of(x) is not None:
+        raise PrunedataError(
+            f"Expected a dataset that isn't pruned to {what} on. Got the result of prune(): make one of the dataset "
+            "that was given to prune(), with a map() of the samples alone, and the same batch()."
+        )
+
+
+def _pruner_of(x: Any) -> Pruner | None:
+    if not isinstance(x, tf.data.Dataset):
+        return None
+    return next((stage.pruner for stage in stages(x) if hasattr(stage, "pruner")), None)
 
 
 def _named(pruner: Pruner | None, what: str) -> str:

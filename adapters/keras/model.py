@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from prunedata.adapters.keras.callback import PruneCallback
-from prunedata.adapters.keras.fit import check_call, sized, without_warning
+from prunedata.adapters.keras.fit import check_call, check_other, sized, without_warning
 from prunedata.adapters.keras.losses import sample_losses, times
 from prunedata.errors import PrunedataError
 
@@ -54,6 +54,18 @@ class PruneMixin:
             options["shuffle"] = False  # Keras warns that it cannot, though nobody asked
         with without_warning():
             return plain.fit(sized(x, callback.pruner.samples), *args, **options)
+
+    def evaluate(self, x: Any = None, *args: Any, **options: Any) -> Any:
+        """As ``keras.Model.evaluate``; a pruned dataset is refused."""
+        check_other(x, "evaluate")
+        plain: Any = super()
+        return plain.evaluate(x, *args, **options)
+
+    def predict(self, x: Any, *args: Any, **options: Any) -> Any:
+        """As ``keras.Model.predict``; a pruned dataset is refused."""
+        check_other(x, "predict")
+        plain: Any = super()
+        return plain.predict(x, *args, **options)
 
     def train_step(self, *arguments: Any) -> Any:
         """As ``keras.Model.train_step``. A ``train_step`` of your own gets ``(ids, data)``: see :meth:`observe`.

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.orders import Order
 from prunedata.adapters.torch.run import TorchRun
-from prunedata.adapters.torch.seeds import WorkerSeeds
+from prunedata.adapters.torch.seeds import WorkerSeeds, draw
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -100,6 +100,7 @@ class PrunedLoader:
     # Of the classes beside this one.
     next_iter_state: dict[str, Any] | None
     generator: torch.Generator
+    persistent_workers: bool
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise PrunedataError(
@@ -281,6 +282,8 @@ class PrunedLoader:
         self._observed = [0]  # in a list: setting an attribute of a DataLoader costs as much as all else here
         if self._seeds is not None:  # again, as another pass may have drawn from it
             self._seeds.begin(epoch)
+            if not restored and np.array_equal(epoch.remaining, epoch.keep):
+                draw(epoch, persistent=self.persistent_workers)
         return epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
 
     def _rank(self) -> int:

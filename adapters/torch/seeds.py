@@ -7,7 +7,7 @@ import torch
 
 from prunedata.run.epoch import Epoch
 
-__all__ = ["WorkerSeeds"]
+__all__ = ["WorkerSeeds", "draw"]
 
 
 class WorkerSeeds:
@@ -37,3 +37,13 @@ class WorkerSeeds:
         """Seed an epoch."""
         told = [epoch.seed % (1 << 64), epoch.number, self._rank(), self.torchs]
         self._generator.manual_seed(int(np.random.SeedSequence(told).generate_state(1, np.uint64)[0]))
+
+
+def draw(epoch: Epoch, *, persistent: bool) -> None:
+    """Draw the number that a loader without a generator of ours draws from PyTorch's own when an epoch begins.
+
+    So the model's dropout is the same with and without us. An epoch that goes on has drawn it before. Persistent
+    workers get their seed once in a run.
+    """
+    if epoch.number == 0 or not persistent:
+        torch.empty((), dtype=torch.int64).random_()

@@ -50,6 +50,19 @@ def test_a_pruned_dataset_needs_the_callback():
         make_model().fit(data(make_pruner(SAMPLES)), verbose=0)
 
 
+@pytest.mark.parametrize("method", ["evaluate", "predict"])
+def test_a_pruned_dataset_is_trained_on_alone(method):
+    with pytest.raises(PrunedataError, match=f"Expected a dataset that isn't pruned to {method} on"):
+        getattr(make_model(), method)(data(make_pruner(SAMPLES)), verbose=0)
+
+
+def test_a_pruned_dataset_to_validate_on():
+    pruner = make_pruner(SAMPLES)
+    with pytest.raises(PrunedataError, match="isn't pruned to validate on"):
+        fit(make_model(), pruner, validation_data=data(make_pruner(SAMPLES)))
+    assert pruner.next_epoch == 0
+
+
 def test_the_callback_needs_the_mixin():
     with pytest.raises(PrunedataError, match="Expected a model with PruneMixin"):
         make_model(keras.Model).fit(IMAGES, DIGITS, callbacks=[PruneCallback(make_pruner(SAMPLES))], verbose=0)
