@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import OneCycleLR
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -51,3 +52,25 @@ def test_a_generator_of_the_users_own_is_drawn_from_as_ever():
     pruner = watching()
     assert_same(train(prune(made[1], pruner), pruner), train(made[0]))
     assert torch.equal(made[0].generator.get_state(), made[1].generator.get_state())
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loop_by_accelerate(accumulate):
+    """Without dropout: accelerate iterates a loader of its own, which draws from the generator that we gave ours."""
+
+    def trained(pruner):
+        model, source = layers(), loader() if pruner is None else prune(loader(), pruner, with_ids=True)
+        model[3] = torch.nn.Identity()
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
+        net, optimizer, batches = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1), source)
+        for _ in range(EPOCHS) if pruner is None else pruner.epochs():
+            for batch in batches:
+                ids, (features, labels) = (None, batch) if pruner is None else batch
+                with accelerator.accumulate(net):
+                    losses = cross_entropy(net(features), labels, reduction="none")
+                    accelerator.backward(losses.mean() if pruner is None else source.observe(losses, ids))
+                    optimizer.step()
+                    optimizer.zero_grad()
+        return model
+
+    assert_same(trained(watching()), trained(None))
