@@ -24,7 +24,7 @@ help:
 	@echo "          FRAMEWORK=webdataset|tensorflow|iterable: from a stream, beside the same images map-style"
 	@echo "make test   run the tests of every feature (ARGS='-k name' to choose)"
 	@echo "make test-all   these, and the searches, builds and older releases, which take longer"
-	@echo "make check  linters, types, import rules, docs"
+	@echo "make check  linters, types, import rules, docs, and whether the pages show what is there"
 	@echo "make docs   build the documentation into site/"
 	@echo "make clean  remove .venv and everything built"
 
@@ -33,7 +33,7 @@ demo: $(VENV)/.demo$(FRAMEWORK)
 
 # One thread a process: the processes already fill the cores.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "not slow and not docs" $(ARGS)
 
 test-rest: $(VENV)/.dev $(VENV)/.oldest
 	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m slow $(ARGS)
@@ -46,6 +46,7 @@ check: $(VENV)/.dev
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy -p prunedata -p benchmarks
 	$(VENV)/bin/lint-imports
+	$(RUN) -m pytest -q -m docs $(shell grep -rl --include='test_*.py' 'mark[.]docs' tests)
 	$(RUN) -m mkdocs build --strict --quiet
 
 docs: $(VENV)/.dev

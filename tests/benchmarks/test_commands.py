@@ -3,6 +3,8 @@
 import re
 import shutil
 
+import pytest
+
 from tests.common.programs import ROOT, run_module
 
 NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
@@ -28,6 +30,7 @@ def exists(name):
     return places[0].is_dir() or any(place.with_suffix(".py").is_file() for place in places)
 
 
+@pytest.mark.docs
 def test_every_module_that_is_named_exists():
     texts = {page: page.read_text("utf-8") for page in pages() if page.name != "test_commands.py"}
     found = {name: page for page, text in texts.items() for name in NAMED.findall(text)}

@@ -110,6 +110,7 @@ def test_code_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
             assert block.kind == "", f"{where}: Expected python, console, text or no language. Got {block.kind!r}."
 
 
+@pytest.mark.docs
 def test_ci_runs_the_commands_that_the_readme_leaves_to_it():
     readme = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
     lines = [command for block in readme if block.kind == "console" for command, _ in commands(block)]
@@ -120,6 +121,7 @@ def test_ci_runs_the_commands_that_the_readme_leaves_to_it():
     assert shown | {"make test-rest"} <= ran  # what make test leaves out
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8"))
@@ -139,12 +141,14 @@ def load(name):
     return script
 
 
+@pytest.mark.docs
 def test_the_picture_of_the_folders_shows_what_is_there():
     tree = load("made/tree")
     assert "pruner.py" in tree.tree()
     assert tree.PAGE.read_text(encoding="utf-8") == tree.page(), "run: python docs/made/tree.py --write"
 
 
+@pytest.mark.docs
 def test_the_reference_has_every_public_name():
     shown = set(re.findall(r"(?m)^::: (\S+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")))
     public = {name: getattr(prunedata, name) for name in prunedata.__all__ if not name.startswith("__")}
@@ -157,12 +161,14 @@ def test_the_reference_has_every_public_name():
     assert not missing
 
 
+@pytest.mark.docs
 def test_the_page_of_errors_has_every_message():
     listed = load("made/messages")
     assert sum(map(len, listed.messages().values())) > 150
     assert listed.PAGE.read_text(encoding="utf-8") == listed.page(), "run: python docs/made/messages.py --write"
 
 
+@pytest.mark.docs
 def test_the_picture_of_a_schedule_is_as_drawn():
     figures = load("pictures/schedule")
     paper = figures.Schedule(epochs=200, window=60, start=20, block=5, pruned_per_block=4, attenuation=2)

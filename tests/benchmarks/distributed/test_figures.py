@@ -81,6 +81,7 @@ def test_the_command_prints_every_point(recorded, capsys):
     assert {"figure": "2a", "name": "replicas", "source": "here", "points": [[1, 1.0], [2, 100 / 60], [4, 2.5]]} in told
 
 
+@pytest.mark.docs
 def test_the_page_has_the_picture():
     assert f"({figures.PICTURE.name})" in PAGE.read_text(encoding="utf-8")
     assert imread(figures.PICTURE).std() > 0.01

@@ -115,6 +115,7 @@ def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
     ]
 
 
+@pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     page = PAGE.read_text(encoding="utf-8")
     assert fill(page) == page, "python -m benchmarks.distributed tables --write"

@@ -85,6 +85,7 @@ def test_a_dealer_deals_no_more_than_it_can():
     assert pruned == pytest.approx(640.0)
 
 
+@pytest.mark.docs
 def test_the_page_shows_what_the_command_prints():
     page = (ROOT / "docs" / "frameworks" / "scale.md").read_text(encoding="utf-8")
     assert markdown_tables() in page, "put what python -m benchmarks.distributed model prints into it"

@@ -88,6 +88,7 @@ def test_what_is_recorded_is_not_run_again(brief, tmp_path, capsys):
     assert "| 40% wrong | 0         |" in capsys.readouterr().out
 
 
+@pytest.mark.docs
 def test_the_page_shows_the_recorded_runs():
     page = PAGE.read_text("utf-8")
     assert markdown_staleness(read(RESULTS)) in page

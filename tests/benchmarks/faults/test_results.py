@@ -12,6 +12,7 @@ from benchmarks.faults.attack import Attack, Attempt, Outcome, Verdict, search
 ATTACKS = program.ATTACKS
 
 
+@pytest.mark.docs
 def test_the_page_has_the_recorded_searches():
     page = results.PAGE.read_text(encoding="utf-8")
     assert page == results.fill(page, results.read(results.RESULTS), ATTACKS), (
@@ -26,6 +27,7 @@ def test_every_attack_is_recorded_and_none_found_anything_that_stands():
         assert sums["tried"] == sums["exact"] + sums["refused"], name
 
 
+@pytest.mark.docs
 def test_the_page_names_every_attack():
     names = set(re.findall(r"`([a-z-]+)`", results.PAGE.read_text(encoding="utf-8")))
     assert {attack.name for attack in ATTACKS} <= names

@@ -95,6 +95,7 @@ def test_its_own_curve_is_left_out():
     assert not said.strip().startswith("60%")  # by its own curve it would
 
 
+@pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     runs = {subject: read(program.RESULTS / subject) for subject in SUBJECTS}
     assert fill(PAGE, BEGIN, advice(RECORDED, runs)) == PAGE.read_text(encoding="utf-8")

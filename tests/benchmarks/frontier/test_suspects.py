@@ -47,6 +47,7 @@ def test_the_table_has_means_and_the_least(tmp_path, capsys):
     assert cells == ["`head`", "`worse`", "40 %", "2", "hits", "62.5 % (50.0 %)", "0.900 (0.900)"]
 
 
+@pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / "suspects" / subject))}
     assert fill(PAGE, BEGIN, table(results)) == PAGE.read_text(encoding="utf-8")

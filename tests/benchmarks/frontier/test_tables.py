@@ -262,6 +262,7 @@ def test_the_first_page_has_a_row_for_each_kind_of_a_subject_that_was_pruned(rec
     assert row[5:] == ["+3.0 (1 seed)", "", "+2.2 ±0.4 (2 seeds)", "", "+6.0 ±0.0 (2 seeds)"]
 
 
+@pytest.mark.docs
 def test_the_pages_show_what_was_recorded():
     results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / subject))}
     pages = (

@@ -117,6 +117,7 @@ def test_every_explanation_is_of_a_mutant_that_was_tried(results):
     assert {mutant: why for mutant, why in read_equivalent().items() if mutant[0] in files} == tried
 
 
+@pytest.mark.docs
 def test_the_page_shows_the_table(results):
     shown = re.search(r"## Mutation testing\n.*?((?:^\|[^\n]*\n)+)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert shown

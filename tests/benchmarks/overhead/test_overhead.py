@@ -63,6 +63,7 @@ def test_peers_stand_beside_what_they_do_too(measured):
             assert set(row["peers"]) == {"torch.randperm", "np.random.Generator.permutation"}
 
 
+@pytest.mark.docs
 def test_the_page_of_results_has_the_rows_that_are_measured(measured):
     page = (ROOT / "docs" / "evidence" / "results.md").read_text().partition("## Overhead")[2]
     table = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 9]

@@ -81,12 +81,14 @@ def test_the_command_prints_tables_that_align(tmp_path, capsys):
     assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "savings", "time"}
 
 
+@pytest.mark.docs
 def test_the_page_of_the_study_shows_what_is_recorded(capsys):
     page = Path(__file__).parents[3] / "docs" / "evidence" / "study.md"
     assert study_page.main([]) == 0
     assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.pages"
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("name", pages.PAGES)
 def test_the_tables_of_a_page_show_what_is_recorded(name):
     page = (Path(__file__).parents[3] / name).read_text(encoding="utf-8")

@@ -64,6 +64,7 @@ def test_a_law_gives_back_what_it_made():
     assert fit({10_000_000: 2.0}) is None
 
 
+@pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     recorded = read(RESULTS)
     assert {run["kind"] for run in recorded} == {"dropping-count", "running-loss", "exchange"}

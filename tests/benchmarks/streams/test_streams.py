@@ -197,6 +197,7 @@ def test_rows_say_what_was_compared(tmp_path, monkeypatch, capsys):
         assert {"CPU", "cores", "threads", "webdataset", "pyarrow"} <= set(row["hardware"])
 
 
+@pytest.mark.slow
 def test_rows_of_tensorflow_name_it(tmp_path, monkeypatch, capsys):
     tf = pytest.importorskip("tensorflow")
     both = ["tensorflow", "tensorflow-one-thread"]

@@ -43,6 +43,7 @@ def test_every_file_of_the_folder_is_found():
     assert next(iter(ARMS)) == "regular"
 
 
+@pytest.mark.slow
 def test_an_arm_is_one_file(tmp_path):
     """It is in the list, in the tables and in the matrix, and it trains."""
     ignored = shutil.ignore_patterns("results", "__pycache__")
