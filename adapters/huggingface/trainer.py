@@ -83,6 +83,7 @@ class PruneTrainerMixin:
         self._watch = ForwardWatch(self._losses_of)
         self._run = pruner.attach(TorchRun(pruner))
         self._run.place = self.args.process_index, self.args.world_size
+        self._run.joins_batches = True  # those of one optimizer step
         self._changes: list[Change] = []
         self._loader: Any = None
         self._sampler: Any = None

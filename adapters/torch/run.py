@@ -53,6 +53,8 @@ class TorchRun(Adapter):
         """Which samples of streams this rank gets in which step."""
         self.settings: list[str] = []
         """How our own orders cut and share an epoch, in words: the same on all ranks."""
+        self.joins_batches = False
+        """Whether a trainer observes several batches as one, which then are not the loader's: each rank has its own."""
         self.streams = False
         """Whether a loader reads a stream."""
         self.seeds: WeakSet[WorkerSeeds] = WeakSet()
@@ -84,7 +86,7 @@ class TorchRun(Adapter):
     def share(self, shared: Shared | None) -> None:
         """Say how the ranks share the batches of the loader that begins, before any loss of it is observed."""
         if self.group_size() > 1:
-            self._pruner.share_batches(shared)
+            self._pruner.share_batches(None if self.joins_batches else shared)
 
     def group_place(self) -> tuple[int, int]:
         """Which process this is, and of how many."""
