@@ -7,6 +7,7 @@ __all__ = [
     "FinishedWarning",
     "ForeignStore",
     "LossError",
+    "MissingPackage",
     "NeverPrunesWarning",
     "NotInEpoch",
     "PrunedataError",
@@ -14,6 +15,7 @@ __all__ = [
     "ScheduleError",
     "SkippedSamples",
     "StoreError",
+    "UnreachableStore",
     "UnwritableStore",
 ]
 
@@ -64,6 +66,14 @@ class UnwritableStore(StoreError, OSError):
 
 class DeniedStore(UnwritableStore, PermissionError):
     """The store may not be read or written by this user, as a folder that is read-only."""
+
+
+class UnreachableStore(UnwritableStore, ConnectionError):
+    """The service that keeps the store does not answer, or refuses; the run goes on in memory, and can commit again."""
+
+
+class MissingPackage(StoreError, ImportError):
+    """The package that opens a store of this kind is not installed."""
 
 
 class NeverPrunesWarning(UserWarning):

@@ -5,12 +5,15 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from itertools import count, islice
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
+
+from prunedata.store import pointer
 
 __all__ = ["Attack", "Attempt", "Outcome", "Verdict", "search"]
 
@@ -107,6 +110,17 @@ class Attack(ABC):
         return place
 
 
+@contextmanager
+def short_histories() -> Iterator[None]:
+    """Let the records of two epochs fill a file of a store, so that runs of few epochs have such files too."""
+    before = pointer.HISTORY_CHUNK
+    pointer.HISTORY_CHUNK = 500
+    try:
+        yield
+    finally:
+        pointer.HISTORY_CHUNK = before
+
+
 def search(
     attack: type[Attack],
     seed: int,
@@ -133,7 +147,7 @@ def search(
     tick : callable
         Called at each try.
     """
-    with tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
+    with short_histories(), tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
         running = attack(Path(temporary), seed)
         outcome = Outcome(attack.name, seed, first, of=0 if attack.many else running.total)
         began = monotonic()

@@ -21,11 +21,13 @@ from benchmarks.common.arguments import positive
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, machine, table
 from benchmarks.overhead.single_calls import end_of_epoch, observe, order, selection
-from benchmarks.overhead.whole_runs import added_to_an_epoch, commit, commits, whole_run
+from benchmarks.overhead.whole_runs import added_to_an_epoch, commit, commit_after, commits, whole_run
 
 __all__ = ["main"]
 
 LARGE = 100_000_000
+HISTORIES = (10, 1_000, 10_000)
+"""Epochs behind a commit."""
 FEW = 3
 """Repeats of what takes seconds."""
 
@@ -72,6 +74,9 @@ def _measure(options: argparse.Namespace, peer: InfoBatch | None) -> Iterator[Ro
             yield commit(pruner, 10 * repeats, Path(folder))
             yield commits(pruner, few)
             yield whole
+    for behind in HISTORIES:
+        with TemporaryDirectory(dir=options.disk) as folder:
+            yield commit_after(behind, sizes[0], repeats, Path(folder))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ from benchmarks.common.timing import Row, alternate
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
 
-__all__ = ["added_to_an_epoch", "commit", "commits", "whole_run"]
+__all__ = ["added_to_an_epoch", "commit", "commit_after", "commits", "whole_run"]
 
 PAPER_SECONDS = 4.2
 """What the paper says that its own implementation added to 200 epochs of 50,000 samples, on its machine."""
@@ -27,6 +27,26 @@ def commit(pruner: Pruner, repeats: int, folder: Path) -> Row:
     ours, file = ([1e3 * seconds for seconds in times[name]] for name in ("ours", "file"))
     goal = 8.4 if pruner.samples <= 50_000 else 8.6
     return Row("commit", pruner.samples, None, "ms", ours, {"one file, fsynced": file}, goal)
+
+
+def commit_after(epochs: int, samples: int, repeats: int, folder: Path) -> Row:
+    """One commit with many epochs behind it, whose records are in the store: what it costs but for the disk."""
+    pruner = Pruner(samples, Schedule(epochs + 60, 60, 20, 5, 4), prune=0.25, store=folder / f"{epochs}.zarr")
+    state = pruner.state_dict()
+    record = {"pruned": False, "kept": samples, "observed": samples, "overhead": 0.0123456789}
+    timed = [record | {"number": n, "seconds": 12.3456789 + n, "mean_loss": 1 / (n + 3)} for n in range(epochs)]
+    state["state"] |= {"epoch": epochs, "history": timed}
+    pruner.load_state_dict(state)
+    pruner.commit()  # with what is written once
+
+    def milliseconds() -> float:
+        started = process_time()
+        for _ in range(10):
+            pruner.commit()
+        return 1e3 * (process_time() - started) / 10
+
+    times = alternate({"ours": milliseconds}, repeats)["ours"]
+    return Row(f"commit after {epochs:,} epochs", samples, None, "ms", times)
 
 
 def commits(pruner: Pruner, repeats: int) -> Row:

@@ -347,7 +347,8 @@ class Engine:
         if not self.in_thread():
             raise NotInEpoch(
                 "Expected to be asked in the thread that trains, as losses wait there to be recorded. Got another "
-                "thread: ask between epochs, or look at counts, hits and visits."
+                "thread: ask between epochs, or look at counts, hits and visits. If the training has moved to this "
+                "thread, as where each step runs in a thread of its own, call pruner.take_over() here."
             )
         if self.phase is Phase.OPEN:
             for adapter in self.adapters:

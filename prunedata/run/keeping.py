@@ -78,7 +78,7 @@ class Keeper:
         self.engine.flush()
         with self.engine.whole:
             state = self.engine.state(self.run)
-            store.write(state.to_json(), state.arrays)
+            store.write(state.described(), state.arrays)
 
     def checkpoint(self) -> dict[str, Any]:
         """Where the run stands as one dict of plain values."""

@@ -1,7 +1,8 @@
-"""A run's place and its zarr store, which on the local disk holds what it was given even after a power cut."""
+"""A run's zarr store, which on the local disk holds what it was given even after a power cut."""
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -13,16 +14,15 @@ from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
-from prunedata.errors import DamagedStore, ForeignStore, StoreError
+from prunedata.errors import DamagedStore, StoreError
 
 __all__ = [
     "DurableStore",
-    "StoreLike",
     "check_own_folder",
     "check_sizes",
     "is_missing",
     "list_names",
-    "open_location",
+    "missing_files",
     "overwrite_bytes",
     "read_bytes",
     "write_bytes",
@@ -30,40 +30,6 @@ __all__ = [
 
 PARTIAL = ".partial"
 """How the name of a file ends while it is written."""
-StoreLike = str | os.PathLike[str] | Store
-
-
-def open_location(location: StoreLike, *, read_only: bool) -> Store:
-    """Return the zarr store of a path, a URL or a store. Nothing is made or changed there yet.
-
-    Raises
-    ------
-    StoreError
-        If it is none of these, a file, or read-only though it is to be written.
-    """
-    if isinstance(location, Store):
-        if location.read_only and not read_only:
-            raise StoreError(f"Expected a store that can be written. Got {location}, which is read-only.")
-        if not (read_only or location.supports_deletes):
-            raise StoreError(
-                f"Expected a store in which a value can be replaced. Got {type(location).__name__}, which only adds to "
-                "what it has: name a folder, and pack it when the run is done."
-            )
-        if type(location) is not LocalStore:
-            return location
-        location = location.root
-    if not isinstance(location, str | os.PathLike):
-        raise StoreError(f"Expected a path, a URL or a zarr store. Got {type(location).__name__}.")
-    if isinstance(location, str):
-        location = location.removeprefix("file://")  # fsspec would write local files in place
-        if "://" in location:
-            return FsspecStore.from_url(location, read_only=read_only)
-    path = Path(location).absolute()  # the program may change its folder while the run goes on
-    if path.exists() and not path.is_dir():
-        raise ForeignStore(f"Expected a folder for the store. Got the file {path}.")
-    if read_only and not path.is_dir():
-        raise ForeignStore(f"Expected a run at {path}. Got nothing.")
-    return DurableStore(path, read_only=read_only)
 
 
 class DurableStore(LocalStore):
@@ -82,6 +48,14 @@ class DurableStore(LocalStore):
     def make_folder(self) -> None:
         """Make the folder of the store, if it isn't there."""
         _make_folder(self.root)
+
+    def check_writable(self) -> None:
+        """Raise :class:`PermissionError` if this user could not commit here."""
+        folders = self._own_folders()
+        files = [file for folder in folders if folder.name == "c" for file in folder.iterdir()]
+        for path in (*folders, *files):
+            if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, "read-only for this user", str(path))
 
     def sync_names(self) -> None:
         """See safe the names of the folder, of all above it, and of what is in it.
@@ -195,6 +169,15 @@ def overwrite_bytes(store: Store, key: str, value: bytes) -> None:
 def is_missing(store: Store, key: str) -> bool:
     """Whether a local file that was written is gone. Other stores are not asked, as each question takes a request."""
     return isinstance(store, DurableStore) and not (store.root / key).is_file()
+
+
+def missing_files(store: Store, folder: str, count: int) -> list[int]:
+    """Which of the local files ``0``, ``1`` and so on are gone, of so many that were written. As :func:`is_missing`."""
+    if not count or not isinstance(store, DurableStore):
+        return []
+    path = store.root / folder
+    names = set(os.listdir(path)) if path.is_dir() else set()
+    return [number for number in range(count) if str(number) not in names]
 
 
 async def _get(store: Store, key: str, most: int) -> bytes | None:

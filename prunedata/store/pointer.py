@@ -7,16 +7,24 @@ from typing import Any
 from prunedata.checks import LARGEST, shown
 from prunedata.errors import DamagedStore, ForeignStore, StoreError
 
-__all__ = ["MOST", "decode_pointer", "encode_pointer"]
+__all__ = ["HISTORY_CHUNK", "MOST", "decode_pointer", "encode_pointer"]
 
-FORMAT = 1
+PARTS = {"format", "generation", "writer", "arrays", "state", "digest"}
+FORMATS = {1: PARTS, 2: PARTS | {"history"}}
+"""What a pointer has, by its format: 2 if a part of the history is in files of its own."""
 ATTRIBUTE = "prunedata"
 MOST = 1 << 26
-"""Bytes of a pointer, of which a stranger's may make 25 times as many in memory. They hold some 300,000 epochs."""
+"""Bytes of a pointer and a history, of which a stranger's may make 25 times as many in memory: some 300,000 epochs."""
+HISTORY_CHUNK = 1 << 14
+"""Bytes of each file of a history: 50 to 100 records."""
 
 
 def encode_pointer(
-    generation: int, writer: str, arrays: dict[str, Any], state: dict[str, Any]
+    generation: int,
+    writer: str,
+    arrays: dict[str, Any],
+    state: dict[str, Any],
+    history: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """Return a pointer and its file, which is the document of a zarr group.
 
@@ -30,21 +38,26 @@ def encode_pointer(
         Shape, dtype and digest of each array.
     state : dict
         The description of the run.
+    history : dict, optional
+        What there is of its history in files of its own: ``slot``, ``chunks``, ``crc32``, and what is ``changing``.
 
     Raises
     ------
     StoreError
         If it would be too long to be read again.
     """
-    pointer = {"format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, "state": state}
+    pointer = {"format": 1, "generation": generation, "writer": writer, "arrays": arrays, "state": state}
+    if history is not None:
+        pointer |= {"format": 2, "history": history}
     body = json.dumps(pointer)
     pointer["digest"] = zlib.crc32(body.encode())
-    if len(body) > MOST - 200:
+    length = len(body) + (0 if history is None else history["chunks"] * HISTORY_CHUNK)
+    if length > MOST - 200:
         raise StoreError(
             f"Expected a run whose description takes at most {MOST:,} bytes, as a record of each epoch is kept. Got "
-            f"{len(body):,}: go on without a store, by state_dict()."
+            f"{length:,}: go on without a store, by state_dict()."
         )
-    signed = f'{body[:-1]}, "digest": {pointer["digest"]}}}'  # a long history takes a while to encode twice
+    signed = f'{body[:-1]}, "digest": {pointer["digest"]}}}'
     # Written as one value: zarr's own update reads, merges and writes it.
     return pointer, f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": {signed}}}}}'.encode()
 
@@ -68,20 +81,40 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
         raise ForeignStore(
             f"Expected a run of prunedata at {location}. Got a zarr node of another kind: name another place."
         )
-    pointer = attributes[ATTRIBUTE]
-    if not isinstance(pointer, dict) or pointer.get("format") != FORMAT:
-        found = pointer.get("format") if isinstance(pointer, dict) else pointer
+    pointer: dict[str, Any] = attributes[ATTRIBUTE]
+    found = pointer.get("format") if isinstance(pointer, dict) else pointer
+    if type(found) is not int or found not in FORMATS:
         raise ForeignStore(
-            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: "
+            f"Expected a store of format 1 or 2 at {location}. Got format {shown(found)}: "
             "it was written by another version of prunedata, or it is damaged."
         )
     is_group = node.get("zarr_format") == 3 and node.get("node_type") == "group"
     if pointer.get("digest") != _digest(pointer, location) or not is_group:
         raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
-    generation, wanted = pointer.get("generation"), {"format", "generation", "writer", "arrays", "state", "digest"}
+    generation, wanted = pointer.get("generation"), FORMATS[found]
     if pointer.keys() != wanted or type(generation) is not int or not 0 <= generation <= LARGEST:
         raise DamagedStore(f"Expected a pointer with {', '.join(sorted(wanted))} in {location}/zarr.json. Got another.")
+    if "history" in wanted and not _is_history(pointer["history"], pointer["state"]):
+        raise DamagedStore(
+            f"Expected number and digest of the files of past epochs in {location}/zarr.json. "
+            f"Got {shown(pointer['history'])}."
+        )
     return pointer
+
+
+def _is_history(about: object, state: object) -> bool:
+    """Whether a pointer says of a history what can be, and has the last records itself."""
+    if not isinstance(about, dict) or about.keys() != {"slot", "chunks", "crc32", "changing"}:
+        return False
+    slot, chunks, changing = about["slot"], about["chunks"], about["changing"]
+    return (
+        all(type(about[name]) is int for name in ("slot", "chunks", "crc32"))
+        and slot in (0, 1)
+        and 1 <= chunks <= MOST // HISTORY_CHUNK
+        and (changing is None or (isinstance(changing, list) and [type(each) for each in changing] == [int, str]))
+        and isinstance(state, dict)
+        and isinstance(state.get("history"), list)
+    )
 
 
 def _digest(pointer: dict[str, Any], location: str) -> int:

@@ -2,10 +2,10 @@
 
 A run's state is a JSON-able description and a few per-sample arrays. The arrays are written in turn into one of
 two slots (``counts-0``, ``counts-1``, ...), and only when they are safe does the pointer, an attribute of the root
-group, change to name the slot. The pointer is one file, replaced in one step; it holds the whole description, the
-digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched, and
-what it left half written is overwritten or swept by the next. What zarr reads without a word (a missing chunk is
-zeros, a swapped one is somebody else's data) does not pass for a state.
+group, change to name the slot. The pointer is one file, replaced in one step; it holds the description, the digest of
+every array and one of itself; of a long history it holds the end, and the digest of the rest. So a run that is killed
+at any instant finds its last commit untouched, and what it left half written is overwritten or swept by the next. What
+zarr reads without a word (a missing chunk is zeros, a swapped one is somebody else's data) does not pass for a state.
 
 A run has one writer. In a local folder the first process to open it holds a lock until it ends, and a second gets a
 :class:`StoreError`. Elsewhere, as on object stores, and between machines that share a folder, each commit compares
@@ -17,13 +17,16 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import numpy.typing as npt
 
 from prunedata.checks import shown
-from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
-from prunedata.store.durable import DurableStore, StoreLike, list_names, open_location, read_bytes, write_bytes
+from prunedata.errors import DamagedStore, PrunedataError, RunExists, StoreError
+from prunedata.store.durable import DurableStore, read_bytes, write_bytes
+from prunedata.store.history import PLACE, History
+from prunedata.store.location import StoreLike, open_location, refuse_leftovers
 from prunedata.store.lock import WriteLock
 from prunedata.store.pointer import MOST, decode_pointer, encode_pointer
 from prunedata.store.slots import Slots, check_about
@@ -58,6 +61,7 @@ class RunStore:
         self._pointer: dict[str, Any] | None = None
         self._raw = b""
         self._slots = Slots(self._store, self.location)
+        self._history = History(self._store, self.location)
 
     @property
     def generation(self) -> int:
@@ -81,7 +85,7 @@ class RunStore:
         StoreError
             If it is to be written, and another process has it open for that; or the system refuses.
         """
-        with told(self.location, "read"):
+        with self._told("read"):
             return self._read(check)
 
     def _read(self, check: Check | None) -> tuple[State, Arrays] | None:
@@ -90,25 +94,32 @@ class RunStore:
             pointer = self._read_pointer()
             if pointer is None:
                 return None
-            generation, about = pointer["generation"], pointer["arrays"]
-            check_about(about, self.location)
-            if check is not None:
-                self._check(check, pointer)
-            if self._lock is not None:
-                self._slots.check_own_folders(list(about))
             try:
-                arrays = {name: self._slots.read(name, generation, about[name]) for name in about}
+                found = self._read_commit(pointer, check)
             except DamagedStore:
                 if self._get_raw() == self._raw:
                     raise
                 continue  # the run is alive, and has committed twice meanwhile: what was read is its past
             self._pointer = pointer
             self._claim()
-            return pointer["state"], arrays
+            return found
 
-    def _check(self, check: Check, pointer: dict[str, Any]) -> None:
+    def _read_commit(self, pointer: dict[str, Any], check: Check | None) -> tuple[State, Arrays]:
+        generation, about, state = pointer["generation"], pointer["arrays"], pointer["state"]
+        check_about(about, self.location)
+        history = pointer.get("history")
+        records = self._history.read(history, [] if history is None else state["history"])
+        if history is not None:
+            state = state | {"history": records}
+        if check is not None:
+            self._check(check, state, about)
+        if self._lock is not None:
+            self._slots.check_own_folders([PLACE, *about])
+        return state, {name: self._slots.read(name, generation, about[name]) for name in about}
+
+    def _check(self, check: Check, state: State, about: dict[str, Any]) -> None:
         try:
-            check(pointer["state"], pointer["arrays"])
+            check(state, about)
         except PrunedataError as error:
             raise DamagedStore(f"Expected a run of prunedata at {self.location}. {error}") from error
 
@@ -122,7 +133,7 @@ class RunStore:
         StoreError
             If another process has it open for writing.
         """
-        with told(self.location, "write"):
+        with self._told("write"):
             self._open_alone()
             pointer = self._read_pointer()
             if pointer is not None:
@@ -140,10 +151,14 @@ class RunStore:
         """Commit: the state is durable when this returns, and the one before is there until then."""
         if self._pointer is None:
             raise StoreError("Expected a store that was created or read before it is written.")
-        with told(self.location, "write"):
+        with self._told("write"):
             self._check_alone()
             generation = self.generation + 1  # it may have taken over an interrupted commit, whose slot is in use now
-            self._point(generation, state, self._write_arrays(generation, arrays))
+            about, history = self._write_arrays(generation, arrays), None
+            if "history" in state:
+                history, written = self._history.write(state["history"], self._pointer.get("history"))
+                state = state | {"history": state["history"][written:]}
+            self._point(generation, state, about, history)
 
     def _write_arrays(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
         def written(name: str) -> tuple[str, dict[str, Any]]:
@@ -156,6 +171,9 @@ class RunStore:
         except RuntimeError:  # in atexit no threads can be started any more
             return dict(map(written, arrays))
 
+    def _told(self, verb: str) -> AbstractContextManager[None]:
+        return told(self.location, verb, remote=not isinstance(self._store, DurableStore))
+
     def release(self) -> None:
         """Let other processes write to the store. This one must not any more."""
         if self._lock is not None:
@@ -164,8 +182,10 @@ class RunStore:
     def _open_alone(self) -> None:
         """Keep other processes from writing here, where that can be done."""
         if isinstance(self._store, DurableStore) and not self._store.read_only and self._lock is None:
-            self._store.make_folder()
-            self._lock = WriteLock(self._store.root)
+            with self._told("write"):
+                self._store.make_folder()
+                self._store.check_writable()
+                self._lock = WriteLock(self._store.root)
 
     def _claim(self) -> None:
         if self._lock is not None and self._lock.claim() and isinstance(self._store, DurableStore):
@@ -206,7 +226,7 @@ class RunStore:
     def _read_pointer(self) -> dict[str, Any] | None:
         raw = self._get_raw()
         if raw is None:
-            self._refuse_leftovers()
+            refuse_leftovers(self._store, self.location)
             return None
         pointer = decode_pointer(raw, self.location)
         self._raw = raw
@@ -215,23 +235,9 @@ class RunStore:
     def _get_raw(self) -> bytes | None:
         return read_bytes(self._store, "zarr.json", MOST)
 
-    def _refuse_leftovers(self) -> None:
-        """Without a pointer, anything but a first write that was cut short is not ours to begin a run on."""
-        found = [name for name in list_names(self._store) if not _is_first_write(name)]
-        if any(name.endswith(("-0", "-1")) for name in found):
-            raise DamagedStore(
-                f"Expected zarr.json in {self.location}. It is missing, though arrays of a run are there: "
-                "restore it from a copy, or name another store."
-            )
-        if found:
-            raise ForeignStore(f"Expected an empty place or a run at {self.location}. Got {shown(found)}.")
-
-    def _point(self, generation: int, state: State, arrays: dict[str, Any]) -> None:
-        pointer, raw = encode_pointer(generation, self._writer, arrays, state)
+    def _point(
+        self, generation: int, state: State, arrays: dict[str, Any], history: dict[str, Any] | None = None
+    ) -> None:
+        pointer, raw = encode_pointer(generation, self._writer, arrays, state, history)
         write_bytes(self._store, "zarr.json", raw)
         self._raw, self._pointer = raw, pointer
-
-
-def _is_first_write(name: str) -> bool:
-    """Whether a file is what a run leaves that is killed while it writes its first pointer."""
-    return name.startswith("zarr.") and name.endswith(".partial")

@@ -17,7 +17,7 @@ from prunedata.checks import shown
 from prunedata.errors import DamagedStore
 from prunedata.store.durable import check_own_folder, check_sizes, is_missing, overwrite_bytes, read_bytes, write_bytes
 
-__all__ = ["Slots", "check_about"]
+__all__ = ["Slots", "check_about", "metadata"]
 
 CHUNK = 1 << 24
 MOST_METADATA = 1 << 16
@@ -80,7 +80,7 @@ class Slots:
             # Whatever is there: this slot is not in use, and what was in it may be half written.
             check_own_folder(self._store, place)
             size = min(max(values.size, 1), CHUNK)
-            write_bytes(self._store, f"{place}/zarr.json", json.dumps(_metadata(values, size)).encode())
+            write_bytes(self._store, f"{place}/zarr.json", json.dumps(metadata(values, size)).encode())
             known = self._chunks[place] = shape, kind, size
         return known[2]
 
@@ -120,7 +120,7 @@ class Slots:
             size = None
         if not _is_count(size) or not 1 <= size <= max(1, about["shape"][0]):
             raise DamagedStore(f"Expected chunks as they were written. Got chunks of {shown(size)}.")
-        wanted = _metadata(np.empty(0, about["dtype"]), size) | {"shape": about["shape"]}
+        wanted = metadata(np.empty(0, about["dtype"]), size) | {"shape": about["shape"]}
         differ = [key for key in wanted if key not in _FREE and found.get(key) != wanted[key]]
         if differ or found.keys() - wanted.keys():
             raise DamagedStore(
@@ -139,7 +139,7 @@ _FREE = ("attributes", "fill_value", "storage_transformers")
 """Metadata that don't say how an array is stored."""
 
 
-def _metadata(values: npt.NDArray[Any], size: int) -> dict[str, Any]:
+def metadata(values: npt.NDArray[Any], size: int) -> dict[str, Any]:
     """The document of a zarr array of these values' shape and dtype, with ``size`` values in a chunk."""
     kind = values.dtype
     little = {} if kind.itemsize == 1 else {"configuration": {"endian": "little"}}

@@ -89,8 +89,11 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """All but the arrays, as a dict that JSON can hold."""
+        return self.described() | {"history": [dict(record) for record in self.history]}
+
+    def described(self) -> dict[str, Any]:
+        """As :meth:`to_json`, with the records themselves, for who writes them down at once."""
         found = {name: getattr(self, name) for name in KINDS}
-        found["history"] = [dict(record) for record in self.history]
         # Named only where they say something: a state written before they were known is the same without them.
         found |= {} if self.advice is None else {"advice": self.advice}
         if self.processes > 1:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prunedata.checks import printable
-from prunedata.errors import DamagedStore, DeniedStore, PrunedataError, StoreError, UnwritableStore
+from prunedata.errors import DamagedStore, DeniedStore, PrunedataError, StoreError, UnreachableStore, UnwritableStore
 
 __all__ = ["told"]
 
@@ -13,7 +13,7 @@ FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasatt
 
 
 @contextmanager
-def told(location: str, verb: str) -> Iterator[None]:
+def told(location: str, verb: str, *, remote: bool = False) -> Iterator[None]:
     """Turn what the system raises within into a :class:`StoreError` that says what to do.
 
     Parameters
@@ -22,27 +22,31 @@ def told(location: str, verb: str) -> Iterator[None]:
         What errors call the store.
     verb : str
         What is done with it: ``read`` or ``write``.
+    remote : bool
+        Whether another library keeps it, which raises errors of its own: these are told, too.
     """
     try:
         yield
     except PrunedataError:
         raise
     except OSError as error:
-        raise _of_system(error, location, verb) from error
+        raise _of_system(error, location, verb, remote=remote) from error
     except MemoryError as error:
         raise DamagedStore(
             f"Expected arrays at {location} that fit into this machine's memory. Got larger ones."
         ) from error
-    except RuntimeError as error:
-        if "shutdown" not in str(error):
+    except Exception as error:
+        if isinstance(error, RuntimeError) and "shutdown" in str(error):
+            raise StoreError(
+                f"Expected to {verb} {location} while the program runs. Got an interpreter that is shutting down, "
+                "where this kind of store has no threads any more: commit before the end of the program, not in atexit."
+            ) from error
+        if not remote:
             raise
-        raise StoreError(
-            f"Expected to {verb} {location} while the program runs. Got an interpreter that is shutting down, where "
-            "this kind of store has no threads any more: commit before the end of the program, not in atexit."
-        ) from error
+        raise _of_service(error, location, verb) from error
 
 
-def _of_system(error: OSError, location: str, verb: str) -> UnwritableStore:
+def _of_system(error: OSError, location: str, verb: str, *, remote: bool) -> UnwritableStore:
     why = printable(str(error))
     if error.errno in FULL:
         kind, what = UnwritableStore, f"room to {verb} {location}. Got a full disk ({why}): make room, and commit again"
@@ -50,9 +54,30 @@ def _of_system(error: OSError, location: str, verb: str) -> UnwritableStore:
         kind = DeniedStore
         what = f"permission to {verb} {location}. Got none ({why}): change the folder's permissions"
         what += ", or name another store" if verb == "write" else ""
+    elif remote and not isinstance(error, FileNotFoundError):
+        return _of_service(error, location, verb)
     else:
         kind, what = UnwritableStore, f"to {verb} {location}. Got {why}"
+    return _made(kind, what, verb, error.errno)
+
+
+def _of_service(error: Exception, location: str, verb: str) -> UnwritableStore:
+    """What the library of a service raises has types of its own, which are not imported here."""
+    name = type(error).__name__
+    why = printable(f"{name}: {error}")
+    if "Credential" in name or "Token" in name or "Auth" in name:
+        what = (
+            f"credentials for {location}. Got none that work ({why}): give them as its service wants, for s3:// in "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or give a zarr store that has them"
+        )
+        return _made(DeniedStore, what, verb, None)
+    what = f"to {verb} {location}. Got no answer, or a refusal ({why})"
+    what += ": the run goes on in memory, commit again when it can be reached" if verb == "write" else ""
+    return _made(UnreachableStore, what, verb, getattr(error, "errno", None))
+
+
+def _made(kind: type[UnwritableStore], what: str, verb: str, number: int | None) -> UnwritableStore:
     last = " The last commit is as it was." if verb == "write" else ""
     found = kind(f"Expected {what}.{last}")
-    found.errno = error.errno
+    found.errno = number
     return found

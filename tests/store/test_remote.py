@@ -8,7 +8,15 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore
 
 from prunedata.cli.main import main
-from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
+from prunedata.errors import (
+    DamagedStore,
+    DeniedStore,
+    ForeignStore,
+    PrunedataError,
+    RunExists,
+    StoreError,
+    UnreachableStore,
+)
 from prunedata.findings.inspection import inspect
 from prunedata.store.run_store import RunStore
 from tests.store.stored_runs import observe, outcome, start
@@ -202,8 +210,61 @@ def test_a_server_that_does_not_answer_is_not_an_empty_place(bucket, sessions):
         "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 1},
     }
     sessions.append(FsspecStore.from_url(f"s3://{BUCKET}/run.zarr", storage_options=options))
-    with pytest.raises(Exception, match=r"(?i)connect"):
-        start(sessions[-1], resume=True)
+    for call in (lambda: start(sessions[-1], resume=True), lambda: start(sessions[-1])):
+        with pytest.raises(UnreachableStore, match=r"(?i)^Expected to (read|write) .*Got no answer.*connect") as caught:
+            call()
+        assert isinstance(caught.value, ConnectionError)
+    with pytest.raises(UnreachableStore, match=r"^Expected to read"):
+        inspect(sessions[-1])
+
+
+def test_a_server_that_is_down_at_a_commit_and_then_is_not(sessions, monkeypatch):
+    """The run goes on in memory meanwhile, and loses nothing."""
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {"endpoint_url": f"http://{host}:{port}", "key": "id", "secret": "key"}
+    client = boto3.client(
+        "s3", endpoint_url=options["endpoint_url"], aws_access_key_id="id", aws_secret_access_key="key",
+        region_name="us-east-1",
+    )  # fmt: skip
+    client.create_bucket(Bucket="down")
+    options |= {"config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 5}}
+    sessions.append(FsspecStore.from_url("s3://down/run.zarr", storage_options=options))
+    run, whole = start(sessions[-1]), start(None)
+    for one in (run, whole):
+        train(one, 2)
+    server.stop()
+    for _ in range(2):
+        with pytest.raises(UnreachableStore, match=r"the run goes on in memory, commit again .*last commit is as it"):
+            train(run, 1)
+    with pytest.raises(ConnectionError):
+        run.commit()
+    again = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    again.start()
+    try:
+        client.head_bucket(Bucket="down")  # moto keeps what it has in this process
+        run.commit()
+        train(whole, 2)
+        assert outcome(start(sessions[-1], resume=True)) == outcome(run) == outcome(whole)
+        train(run, 1)
+        assert inspect(sessions[-1])["epoch"] == 5
+    finally:
+        client.close()
+        again.stop()
+
+
+def test_no_credentials(bucket, sessions, address, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    sessions.append(FsspecStore.from_url("s3://other/run.zarr", storage_options={"endpoint_url": address}))
+    for call in (start, inspect):
+        with pytest.raises(DeniedStore, match=r"^Expected credentials for .*AWS_ACCESS_KEY_ID.*profile") as caught:
+            call(sessions[-1])
+        assert isinstance(caught.value, PermissionError)
 
 
 def test_several_chunks(store, bucket, monkeypatch):

@@ -1,8 +1,11 @@
 """What the system refuses, and when a program ends: told plainly, with the last commit as it was."""
 
 import errno
+import gc
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 from zarr.storage import ZipStore
 
 import prunedata.store.durable
-from prunedata.errors import DeniedStore, StoreError, UnwritableStore
+from prunedata.errors import DeniedStore, ForeignStore, MissingPackage, StoreError, UnwritableStore
 from prunedata.findings.inspection import inspect
 from tests.common.programs import ROOT, run_python
 from tests.store.stored_runs import build, contents, observe, outcome, standing, start
@@ -56,6 +59,18 @@ for name in ("empty", "empty/new", "closed/new"):
     refused(lambda: start(place.parent / name), PermissionError)
 refused(lambda: inspect(closed), PermissionError)
 """
+READ_ONLY_RESUME = """
+if os.geteuid() == 0:
+    os.setuid(65534)
+before = {path: path.stat().st_mtime_ns for path in [place, *place.rglob("*")]}
+error = refused(lambda: start(place, resume=True), DeniedStore, PermissionError)
+assert "permission to write" in str(error) and "read-only for this user" in str(error), error
+assert error.errno == errno.EACCES
+assert inspect(place)["epoch"] == 1
+assert before == {path: path.stat().st_mtime_ns for path in [place, *place.rglob("*")]}
+print("refused", flush=True)
+sys.stdin.read()  # lives on, with the error
+"""
 FULL = """
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 run = start(place, samples=3000, prune=900)
@@ -98,6 +113,36 @@ def open_folder():
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs the permissions of POSIX")
 def test_a_folder_that_may_not_be_written(open_folder):
     program(READ_ONLY, open_folder / "run.zarr")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs the permissions of POSIX")
+@pytest.mark.parametrize("closed", ["all", "hits-0/c", "hits-1/c/0"])
+def test_who_may_only_read_does_not_go_on_with_a_run_nor_take_its_lock(open_folder, closed):
+    """Its owner, who was away for a while, goes on; all users are one where the tests do not run as root."""
+    place = open_folder / "run.zarr"
+    run = start(place)
+    observe(run)
+    run.end_epoch()
+    run.commit()  # both slots are there
+    del run
+    gc.collect()
+    for path in (place, *place.rglob("*")):
+        path.chmod(0o777 if closed != "all" and path != place / closed else 0o555)
+    code = f"import sys; sys.argv.append({str(place)!r})\n{BEGIN}{READ_ONLY_RESUME}"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        assert reader.stdout.readline() == "refused\n", reader.communicate()[1]
+        for path in (place, *place.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        owner = start(place, resume=True)
+        observe(owner)
+        owner.end_epoch()
+        assert inspect(place)["epoch"] == 2
+    finally:
+        reader.communicate()
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs the limits of POSIX")
@@ -183,3 +228,44 @@ def test_a_store_may_be_a_link_as_a_whole(tmp_path):
     assert standing(start(tmp_path / "disk", resume=True)) == before
     assert (tmp_path / "run.zarr").is_symlink()
     assert contents(tmp_path / "disk")
+
+
+def test_a_link_to_nowhere_is_no_place_for_a_run(tmp_path):
+    """Its disk may not be mounted: nothing is made in its place."""
+    (tmp_path / "run.zarr").symlink_to(tmp_path / "disk" / "run")
+    for call in (lambda: start(tmp_path / "run.zarr"), lambda: inspect(tmp_path / "run.zarr")):
+        with pytest.raises(
+            ForeignStore, match=r"run\.zarr, a link to .*disk/run, which is not there: make that folder"
+        ):
+            call()
+    assert not (tmp_path / "disk").exists()
+    (tmp_path / "disk" / "run").mkdir(parents=True)
+    observe(run := start(tmp_path / "run.zarr"))
+    run.end_epoch()
+    assert inspect(tmp_path / "disk" / "run")["epoch"] == 1
+
+
+@pytest.mark.parametrize("empty", ["", "file://"])
+def test_an_empty_name_is_not_the_folder_of_the_program(tmp_path, monkeypatch, empty):
+    monkeypatch.chdir(tmp_path)
+    for call in (lambda: start(empty), lambda: start(empty, resume=True), lambda: inspect(empty)):
+        with pytest.raises(StoreError, match=r'Got an empty string, .* say store="\." if you mean that one'):
+            call()
+    assert not list(tmp_path.iterdir())
+    assert start(".").next_epoch == 0
+
+
+def test_a_url_of_an_unknown_kind_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (lambda: start("foo://bar"), lambda: inspect("foo://bar")):
+        with pytest.raises(StoreError, match=r"Expected a URL that fsspec can open .* Got foo://bar .*name another"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_url_whose_package_is_missing_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gcsfs", None)  # as where it is not installed
+    with pytest.raises(MissingPackage, match=r"Expected the package that opens gs://runs/one\. .*gcsfs") as caught:
+        start("gs://runs/one")
+    assert isinstance(caught.value, StoreError)
+    assert isinstance(caught.value, ImportError)

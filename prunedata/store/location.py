@@ -1,0 +1,97 @@
+"""What a user names as a run's place, a path, a URL or a zarr store, and the zarr store that it stands for."""
+
+import os
+from pathlib import Path
+
+from zarr.abc.store import Store
+from zarr.storage import FsspecStore, LocalStore
+
+from prunedata.checks import printable, shown
+from prunedata.errors import DamagedStore, ForeignStore, MissingPackage, StoreError
+from prunedata.store.durable import DurableStore, list_names
+
+__all__ = ["StoreLike", "open_location", "refuse_leftovers"]
+
+StoreLike = str | os.PathLike[str] | Store
+
+
+def open_location(location: StoreLike, *, read_only: bool) -> Store:
+    """Return the zarr store of a path, a URL or a store. Nothing is made or changed there yet.
+
+    Raises
+    ------
+    StoreError
+        If it is none of these, a file, of an unknown kind, or read-only though it is to be written.
+    """
+    if isinstance(location, Store):
+        _check_store(location, read_only=read_only)
+        if type(location) is not LocalStore:
+            return location
+        location = location.root
+    if not isinstance(location, str | os.PathLike):
+        raise StoreError(f"Expected a path, a URL or a zarr store. Got {type(location).__name__}.")
+    if isinstance(location, str):
+        location = location.removeprefix("file://")  # fsspec would write local files in place
+        if "://" in location:
+            return _open_url(location, read_only=read_only)
+        if not location:
+            raise StoreError(
+                "Expected a path, a URL or a zarr store. Got an empty string, which would be the folder that the "
+                'program runs in: name a folder, or say store="." if you mean that one.'
+            )
+    return _open_folder(Path(location).absolute(), read_only=read_only)  # the program may change its folder
+
+
+def _check_store(store: Store, *, read_only: bool) -> None:
+    if store.read_only and not read_only:
+        raise StoreError(f"Expected a store that can be written. Got {store}, which is read-only.")
+    if not (read_only or store.supports_deletes):
+        raise StoreError(
+            f"Expected a store in which a value can be replaced. Got {type(store).__name__}, which only adds to "
+            "what it has: name a folder, and pack it when the run is done."
+        )
+
+
+def _open_url(url: str, *, read_only: bool) -> Store:
+    try:
+        return FsspecStore.from_url(url, read_only=read_only)
+    except ImportError as error:
+        raise MissingPackage(
+            f"Expected the package that opens {printable(url)}. Got none ({printable(str(error))}): install it, as "
+            "s3fs for s3://, gcsfs for gs:// and adlfs for abfs://."
+        ) from error
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise StoreError(
+            f"Expected a URL that fsspec can open and write, as s3://bucket/run.zarr. Got {printable(url)} "
+            f"({printable(str(error))}): name another, or a folder."
+        ) from error
+
+
+def _open_folder(path: Path, *, read_only: bool) -> Store:
+    if path.is_symlink() and not path.exists():
+        raise ForeignStore(
+            f"Expected a folder for the store. Got {path}, a link to {os.readlink(path)}, which is not there: make "
+            "that folder, or mount its disk, or remove the link."
+        )
+    if path.exists() and not path.is_dir():
+        raise ForeignStore(f"Expected a folder for the store. Got the file {path}.")
+    if read_only and not path.is_dir():
+        raise ForeignStore(f"Expected a run at {path}. Got nothing.")
+    return DurableStore(path, read_only=read_only)
+
+
+def refuse_leftovers(store: Store, location: str) -> None:
+    """Raise :class:`StoreError` if a place without a pointer has more than a first write that was cut short."""
+    found = [name for name in list_names(store) if not _is_first_write(name)]
+    if any(name.endswith(("-0", "-1")) for name in found):
+        raise DamagedStore(
+            f"Expected zarr.json in {location}. It is missing, though arrays of a run are there: "
+            "restore it from a copy, or name another store."
+        )
+    if found:
+        raise ForeignStore(f"Expected an empty place or a run at {location}. Got {shown(found)}.")
+
+
+def _is_first_write(name: str) -> bool:
+    """Whether a file is what a run leaves that is killed while it writes its first pointer."""
+    return name.startswith("zarr.") and name.endswith(".partial")
