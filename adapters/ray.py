@@ -31,7 +31,7 @@ def serve(
     *,
     deal_again_after: float | None = None,
     auto_end: bool = True,
-    answer_within: float = 300.0,
+    answer_within: float = 1800.0,
     **options: Any,
 ) -> "RayDealer":
     """Start the dealer of a run as a Ray actor.
@@ -167,9 +167,12 @@ class RayDealer:
         except (RayActorError, GetTimeoutError) as error:
             silent = isinstance(error, GetTimeoutError)
             how = f"no answer within {self._within:g} seconds" if silent else "none, as its process or node died"
+            # Whoever waits that long on a busy machine may have lost nothing.
+            more = " Where the machine is only busy, give serve() a larger answer_within." if silent else ""
             raise DealerDied(
-                f"Expected the actor of the dealer to answer. Got {how}: stop the workers, start the dealer again from "
-                "its store, with resume=True, or from a checkpoint, and the workers from the model saved with it."
+                f"Expected the actor of the dealer to answer {name}(). Got {how}: stop the workers, start the dealer "
+                "again from its store, with resume=True, or from a checkpoint, and the workers from the model saved "
+                f"with it.{more}"
             ) from error
 
 

@@ -61,7 +61,8 @@ def _check_size(dataset: Any, pruner: Pruner) -> None:
 def _is_batched(dataset: Any) -> bool:
     for stage in stages(dataset):
         name = type(stage).__name__
-        if name in ("_UnbatchDataset", "_FlatMapDataset"):
+        # What these give of a batch is their own business: samples, most often.
+        if name in ("_UnbatchDataset", "_FlatMapDataset") or "Interleave" in name:
             return False
         if name in ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_WindowDataset"):
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from typing import Any
 
 from prunedata.cli.arguments import number
@@ -14,10 +15,13 @@ from prunedata.plan.cost import CostModel, Prediction, count_pruned
 from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
 from prunedata.reporting.wording import duration
+from prunedata.run.plan import warn_of_small_prune
 
 __all__ = ["add_plan"]
 
 SHAPE = ("start", "block", "pruned_per_block", "prune")  # what describes a schedule beside its window
+
+NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation")
 
 
 def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
@@ -34,6 +38,11 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
         nargs="+",
         metavar="N",
         help="epochs at which the learning rate drops: a window for each plateau, instead of --window",
+    )
+    add(
+        "--steady",
+        action="store_true",
+        help="every epoch from --start on (a sixth of the epochs), as Schedule.steady: instead of window and block",
     )
     add("--start", type=int, metavar="N", help="position in a window from which pruning begins, at least 1")
     add("--block", type=int, metavar="N", help="of every block of this many epochs ...")
@@ -57,17 +66,21 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _windows(args: argparse.Namespace) -> int | tuple[int, ...]:
+    if args.steady:
+        return int(args.epochs)
     if args.milestones is not None:
         if args.reading == "printed":
             raise PrunedataError("Expected --window with --reading printed. Got --milestones.")
         return Schedule.from_milestones(args.epochs, args.milestones, 1, 1, 1).window
     if args.window is None:
-        raise PrunedataError("Expected --window or --milestones. Got neither.")
+        raise PrunedataError("Expected --window, --milestones or --steady. Got none of them.")
     return args.window[0] if len(args.window) == 1 else tuple(args.window)
 
 
 def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedule | None:
     """Return the schedule described, None where only proposals are asked for."""
+    if args.steady:
+        return _steady(args)
     missing = [f"--{name.replace('_', '-')}" for name in SHAPE if getattr(args, name) is None]
     untouched = len(missing) == len(SHAPE) and args.attenuation is None and args.anneal is None
     if untouched and args.target_saving is not None:
@@ -81,9 +94,32 @@ def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedu
     return Schedule(*shape, anneal=args.anneal or 0)
 
 
+def _steady(args: argparse.Namespace) -> Schedule:
+    given = [f"--{name.replace('_', '-')}" for name in NOT_STEADY if getattr(args, name) is not None]
+    given += ["--reading printed"] * (args.reading == "printed") + ["--target-saving"] * (
+        args.target_saving is not None
+    )
+    if given:
+        raise PrunedataError(f"Expected --steady with --start and --anneal at most. Got {', '.join(given)}.")
+    if args.prune is None:
+        raise PrunedataError("Expected --prune beside --steady. Got none.")
+    return Schedule.steady(args.epochs, args.start, anneal=args.anneal or 0)
+
+
+def _warn(args: argparse.Namespace) -> None:
+    """Say what the Pruner would warn of, as a line of a command."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        warn_of_small_prune(args.samples, args.prune, count_pruned(args.samples, args.prune))
+    for warning in seen:
+        print(f"prunedata: warning: {warning.message}", file=sys.stderr)
+
+
 def _plan(args: argparse.Namespace) -> None:
     window = _windows(args)
     schedule = _schedule(args, window)
+    if schedule is not None:
+        _warn(args)
     if args.batch_time is None and args.overhead:
         raise PrunedataError("Expected --batch-time beside --overhead. Got none.")
     # A saving in percent is the same for every batch time where there is no overhead.

@@ -13,7 +13,8 @@ from prunedata.cli.labels import read_labels
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import PrunedataError
-from prunedata.findings.advice import Advice, advise
+from prunedata.findings.advice import Advice
+from prunedata.findings.advice_now import advise_now
 from prunedata.findings.compare import Comparison, compare
 from prunedata.findings.suspects import ClassShare, concentration, rates
 from prunedata.findings.table import rows_of, table_of
@@ -130,21 +131,8 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 def _advise(args: argparse.Namespace) -> None:
     run = read_run(args.store).state
-    schedule = Schedule.from_dict(run.schedule)
-    run.check_size()
-    seen = slice(None) if run.without is None else ~run.without
-    found = advise(
-        run.hits[seen],
-        run.visits[seen],
-        None if run.high is None else run.high[seen],
-        len(run.history),
-        schedule,
-        run.visits[seen].size,
-        tolerance=run.tolerance,
-        prune=run.run["prune"],
-        history=run.history,
-    )
-    finished = len(run.history) >= schedule.epochs
+    found = advise_now(run)
+    finished = len(run.history) >= Schedule.from_dict(run.schedule).epochs
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples, finished)))
 
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from prunedata.errors import PrunedataError
-from prunedata.findings.advice import Advice, advise
+from prunedata.findings.advice import Advice
+from prunedata.findings.advice_now import advise_now, changed
 from prunedata.findings.inspection import histogram, times_pruned
 from prunedata.findings.suspects import most_suspect, rates
 from prunedata.plan.cost import count_kept
@@ -222,9 +223,14 @@ class RunFacts:
         try:
             if self.state.advice is not None:
                 return Advice.from_dict(self.state.advice), ""
-            prune = int(self.state.run["prune"])
-            known = (self.state.hits, self.state.visits, self.state.high, self.done)
-            more: dict[str, Any] = {"tolerance": self.state.tolerance, "prune": prune, "history": self.state.history}
-            return advise(*known, self.schedule, self.samples, **more), ""
+            return advise_now(self.state), ""
         except PrunedataError as error:
             return None, str(error)
+
+    @cached_property
+    def other_advice(self) -> str | None:
+        """Why the run, with all that it has seen by now, is advised something else than it was; None if it is not."""
+        try:
+            return changed(self.state, advise_now(self.state))
+        except PrunedataError:
+            return None

@@ -92,7 +92,8 @@ class MaskFile:
             return None
 
     def write(self, epoch: Epoch) -> None:
-        """Replace the file by the mask of ``epoch``."""
+        """Replace the file by the mask of ``epoch``, in its folder, which a cleaner of old files may have removed."""
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         part = f"{self.path}.{os.getpid()}.partial"
         with open(part, "wb") as file:
             for number in (epoch.number, epoch.remaining.size):

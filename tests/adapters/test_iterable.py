@@ -1,6 +1,8 @@
 """Streams over plain Python, torch IterableDatasets and StatefulDataLoaders."""
 
 import itertools
+import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -347,3 +349,16 @@ print(*[record["observed"] for record in pruner.history])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout == "6 4\n"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_that_live_on_find_the_mask_though_a_cleaner_removes_its_folder(workers):
+    pruner = Pruner(SAMPLES, CHANGING, prune=0.3)
+    stream = prune(Raw(), pruner, id="uid")
+    loader = DataLoader(stream, batch_size=8, num_workers=workers, persistent_workers=workers > 0)
+    for epoch in pruner.epochs():
+        for ids, _ in loader:
+            pruner.observe(ids, losses_of(ids, epoch.number))
+        shutil.rmtree(os.path.dirname(stream.mask.path))
+    assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
+    assert pruner.next_epoch == CHANGING.epochs

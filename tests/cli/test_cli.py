@@ -213,7 +213,7 @@ def test_a_plan_that_saves_nothing_says_so(say, change, what):
         (f"{RUN} --window 60", "Missing: --start, --block, --pruned-per-block, --prune."),
         (f"{RUN} --window 60 --target-saving 15 --prune 0.2", "Missing: --start"),
         (f"{RUN} --window 60 --target-saving 15 --overhead 1", "Expected --batch-time beside --overhead"),
-        (f"{RUN} --target-saving 15", "Expected --window or --milestones. Got neither."),
+        (f"{RUN} --target-saving 15", "Expected --window, --milestones or --steady. Got none of them."),
         (f"{PLAN} --wndow 3", "unrecognized arguments: --wndow 3 (see 'prunedata --help')"),
         (f"{UNTIMED} --overhead 1", "Expected --batch-time beside --overhead"),
     ],
@@ -377,3 +377,35 @@ def test_summary_of_a_run_that_has_just_begun():
     assert "state       finished" in lines
     assert "epochs" not in lines
     assert not any(line.startswith("saved") for line in lines)
+
+
+def test_a_steady_schedule_is_planned_as_it_is_made_in_python():
+    steady = f"{RUN} --steady --prune 20% --json"
+    for options, schedule in (
+        ("", Schedule.steady(200)),
+        (" --start 50", Schedule.steady(200, 50)),
+        (" --anneal 0.1", Schedule.steady(200, anneal=0.1)),
+    ):
+        done = program(steady + options)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["schedule"] == schedule.to_dict()
+        assert json.loads(done.stdout)["pruned_epoch_numbers"] == list(schedule.pruned_epochs)
+    for options, told in (
+        ("--window 60 --block 5", r"Got --window, --block."),
+        ("--reading printed", "Got --reading printed."),
+        ("--target-saving 15", "Got --target-saving."),
+    ):
+        done = program(f"{steady} {options}")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"Expected --steady with --start and --anneal at most. {told}" in done.stderr
+    assert "Expected --prune beside --steady" in program(f"{RUN} --steady").stderr
+
+
+def test_a_number_that_looks_like_a_percentage_is_warned_of_as_the_pruner_does():
+    with pytest.warns(prunedata.NeverPrunesWarning) as seen:
+        Pruner(50000, Schedule.steady(200), prune=25)
+    plan = UNTIMED.replace("--prune 0.2", "--prune 25")
+    for command in (plan, f"{plan} --json", f"{RUN} --steady --prune 25"):
+        done = program(command)
+        assert (done.returncode, done.stderr) == (0, f"prunedata: warning: {seen[0].message}\n")
+    assert program(UNTIMED.replace("--prune 0.2", "--prune 25%")).stderr == ""

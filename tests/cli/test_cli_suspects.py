@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from prunedata import Pruner, Schedule
+from prunedata import Pruner, Schedule, report
 from tests.store.stored_runs import contents
 
 SAMPLES, EPOCHS = 120, 12
@@ -175,6 +175,38 @@ def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path, options, ad
     assert lines[0].split(maxsplit=1) == ["advice", advice]
     assert lines[1].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
     assert told in out
+
+
+def test_a_run_that_is_advised_otherwise_than_before_is_told_why(say, tmp_path):
+    """A fifth of the labels looks wrong at first, and is then learnt by heart."""
+    place = tmp_path / "run.zarr"
+    pruner = Pruner(500, Schedule.steady(36), prune="2%", policy="auto", classes=10, store=place)
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(50):
+            losses = np.random.default_rng([epoch.number, ids[0]]).random(ids.size) * 0.2
+            pruner.observe(ids, losses + 5 * ((ids < 100) & (epoch.number < 6)))
+    assert pruner.advice.verdict == "prune"
+    told = (
+        "The run itself was advised to prune 10 samples, as about 24% of the labels seem wrong, and does so. "
+        "Seen after 6 of 36 epochs. By all 36 finished epochs the advice is not to prune, as about 0% of the labels "
+        "seem wrong. Both go by counts: "
+    )
+    _, out, _ = say(f"advise {place}")
+    assert out.splitlines()[0].split(maxsplit=1) == ["advice", "don't prune"]
+    assert told in out
+    found = json.loads(say(f"advise {place} --json")[1])
+    assert found["evidence"][0].startswith(told)
+    assert "The run itself was advised to prune 10 samples" in report(place).html
+
+
+def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):
+    place = tmp_path / "run.zarr"
+    pruner = Pruner(500, Schedule.steady(36), prune="20%", policy="auto", classes=10, store=place)
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(50):
+            pruner.observe(ids, np.where(ids < 100, 5.0, 0.1))
+    assert "advised" not in say(f"advise {place}")[1]
+    assert "The run itself was advised" not in report(place).html
 
 
 def test_a_finished_run_that_shows_too_little_says_what_to_do_in_the_next(say, tmp_path):

@@ -163,3 +163,23 @@ def test_looking_from_another_thread_costs_the_run_nothing():
         sys.setswitchinterval(interval)
     assert standing(run) == standing(plain)
     assert all("thread that trains" in str(error) for error in refused)
+
+
+def test_steps_in_threads_of_their_own_end_where_the_run_is_taken_over():
+    """As where an event loop has each step done by an executor: the thread that ends the epoch is told what to call."""
+    plain, run = make(RunningLoss()), make(RunningLoss())
+    train(plain)
+    refused = 0
+    while run.next_epoch < SCHEDULE.epochs:
+        epoch = run.begin_epoch()
+        for ids in epoch.batches(7):
+            step = threading.Thread(target=run.observe, args=(ids, losses(ids, epoch.number)))
+            step.start()
+            step.join()
+        with pytest.raises(NotInEpoch, match=r"each step runs in a thread of its own, call pruner\.take_over\(\) here"):
+            run.end_epoch()
+        refused += 1
+        run.take_over()
+        run.end_epoch()
+    assert refused == SCHEDULE.epochs
+    assert standing(run) == standing(plain)

@@ -190,7 +190,7 @@ def test_a_store_that_cannot_be_written_is_refused_before_training(tmp_path):
         start(None, resume=True)
 
 
-class Crash(Exception):
+class Crash(BaseException):
     """What a Failing store raises where a kill would have struck."""
 
 

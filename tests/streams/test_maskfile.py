@@ -1,7 +1,9 @@
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +97,20 @@ def test_a_run_has_one_file_however_often_it_is_asked_for(tmp_path, monkeypatch)
     pruner.begin_epoch()
     assert len(list(tmp_path.iterdir())) == 1
     assert publish(pruner).epoch() == 0
+
+
+def test_a_folder_that_a_cleaner_removes_is_there_again_in_the_next_epoch():
+    pruner = start()
+    mask = publish(pruner)
+    far = pickle.loads(pickle.dumps(mask))
+    for epoch in pruner.epochs():
+        assert far.read().sum() == epoch.kept
+        pruner.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+        folder = Path(mask.path).parent
+        shutil.rmtree(folder)
+        with pytest.raises(NotInEpoch, match=f"let nobody clear {folder} meanwhile"):
+            far.read()
+    assert pruner.next_epoch == 4
 
 
 IN_A_FORK = """

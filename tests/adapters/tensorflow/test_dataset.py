@@ -257,7 +257,12 @@ def by_content(number, text):
 
 
 def test_what_is_unbatched_is_not_batched(files):
-    for whole in (raw().batch(8).unbatch(), tf.data.TFRecordDataset(files).batch(8).unbatch()):
+    for whole in (
+        raw().batch(8).unbatch(),
+        tf.data.TFRecordDataset(files).batch(8).unbatch(),
+        raw().batch(8).interleave(tf.data.Dataset.from_tensor_slices, cycle_length=3),
+        raw().batch(8).interleave(tf.data.Dataset.from_tensor_slices, cycle_length=3, num_parallel_calls=2),
+    ):
         pruner = make_pruner()
         train(prune(whole, pruner).map(by_content).batch(32), pruner)
         assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
@@ -277,6 +282,12 @@ def test_what_is_unbatched_is_not_batched(files):
         (lambda files: tf.data.TFRecordDataset(tf.data.Dataset.list_files(files)), "list_files"),
         (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle behind prune"),
         (lambda files: tf.data.TFRecordDataset(files).batch(4), "Got one of batches"),
+        (
+            lambda files: (
+                tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, cycle_length=2).batch(4)
+            ),
+            "Got one of batches",
+        ),
     ],
 )
 def test_records_in_an_order_that_may_change(files, records, why):

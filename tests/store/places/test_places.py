@@ -19,11 +19,11 @@ from prunedata.store.durable import (
     check_sizes,
     is_missing,
     list_names,
-    open_location,
     overwrite_bytes,
     read_bytes,
     write_bytes,
 )
+from prunedata.store.location import open_location
 
 
 def buffer(value):
