@@ -35,6 +35,8 @@ class Ranks(Adapter):
         """Visits of the epoch on all ranks, as they were told last."""
         self._bits: npt.NDArray[np.uint8] | None = None
         """Those of all ranks' tallies, if they have met and not yet merged."""
+        self._repeats = False
+        """Whether a rank that has met saw a sample more than once."""
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
@@ -53,7 +55,8 @@ class Ranks(Adapter):
     def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
         """Merge what each rank had observed, by the state that it was given."""
         self.compare_loaders()
-        parts = everyones(part).astype(np.int64)
+        said = everyones([*part, tally.repeats]).astype(np.int64)
+        parts = said[:, :2]
         of_all = (parts == (0, 1)).all()
         if not of_all and sorted(map(tuple, parts.tolist())) != [(rank, len(parts)) for rank in range(len(parts))]:
             told = ", ".join(
@@ -63,7 +66,8 @@ class Ranks(Adapter):
                 f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
             )
-        join(tally, arrays, lambda one: _either(one.bits()), _largest)
+        join(tally, arrays, _add_up if said[:, 2].any() else _unite, _largest)
+        tally.check()
 
     def meet(
         self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None
@@ -73,12 +77,14 @@ class Ranks(Adapter):
         The tally's bits travel with the sums, if no loader of the run shares batches: else ranks may differ in what
         they would send.
         """
-        numbers = [*sums, float(failure is not None), *_in_numbers(shared)]
+        repeats = tally is not None and tally.repeats
+        numbers = [*sums, float(failure is not None), float(repeats), *_in_numbers(shared)]
         if tally is None or self._settings:
             said, self._bits = everyones(numbers), None
         else:
             said, self._bits = _met(numbers, tally.bits())
-        failed, ways = said[:, len(sums)], said[:, len(sums) + 1 :]
+        failed, ways = said[:, len(sums)], said[:, len(sums) + 2 :]
+        self._repeats = bool(said[:, len(sums) + 1].any())
         if failed.any() and failure is None:
             rank = int(np.flatnonzero(failed)[0])
             raise PrunedataError(
@@ -103,8 +109,11 @@ class Ranks(Adapter):
 
     def merge(self, tally: Tally, arrays: Arrays) -> None:
         """Merge an epoch's tally and the arrays of policies, in place."""
-        met, self._bits = self._bits, None
-        join(tally, arrays, lambda one: _either(one.bits()) if met is None else met, _largest)
+        met, repeats, self._bits, self._repeats = self._bits, self._repeats, None, False
+        if repeats:
+            join(tally, arrays, _add_up, _largest)
+        else:
+            join(tally, arrays, _unite if met is None else lambda one: one.take(met), _largest)
 
 
 def _in_numbers(shared: Shared | None) -> tuple[int, int, int]:
@@ -171,6 +180,20 @@ def _either(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     seen, hit = np.unpackbits(bits).reshape(-1, 2).T
     flags = _largest(seen | hit << 1)
     return np.packbits(np.stack([flags & 1, flags >> 1], axis=1))
+
+
+def _unite(tally: Tally) -> None:
+    """Hold which samples were seen and hit on any rank."""
+    tally.take(_either(tally.bits()))
+
+
+def _add_up(tally: Tally) -> None:
+    """Hold the sums of the visits and hits on all ranks."""
+    tally.observed = int(everyones([tally.observed]).sum())
+    # Two counts of 16 bits in one number add up as one number does: no backend adds up unsigned ones.
+    there = torch.from_numpy(tally.packed.view(np.int32)).to(_device())
+    dist.all_reduce(there)
+    tally.packed[:] = there.cpu().numpy().view(np.uint32)
 
 
 def _largest(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -117,6 +117,11 @@ class Tally:
         """Times each sample was hit, shape (samples,). A view."""
         return self.packed.view("<u2")[1::2]
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a sample was observed more than once."""
+        return bool(int(np.bitwise_or.reduce(self.packed)) & self.LIMIT > 1)
+
     def copy(self) -> "Tally":
         """Another tally with the same counts."""
         other = Tally(self.packed.size)
@@ -135,6 +140,11 @@ class Tally:
         _FOUR.take(bits[:fours], out=self.packed[: 4 * fours].view(_FOUR.dtype), mode="clip")
         self.packed[4 * fours :] = _FOUR[bits[fours : fours + 1]].view(self.packed.dtype)[:rest]
         self.observed = int(np.count_nonzero(np.unpackbits(bits & _OBSERVED).view(np.bool_)))
+
+    def add_up(self, packed: npt.NDArray[np.uint32], observed: int) -> None:
+        """Add the visits and hits of another tally, so many in all."""
+        self.packed += packed
+        self.observed += observed
 
     def check(self) -> None:
         """Raise :class:`LossError` if a sample was observed more often than the tally can hold."""

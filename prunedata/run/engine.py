@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Policy
@@ -74,6 +74,8 @@ class Engine:
         self._part: tuple[int, int] | None = None
         """Which of how many processes the state is of that was restored; None once it was gone on with."""
         self._is_of_all = False
+        self._known_to_all: Tally | None = None
+        """What all processes had observed together when they went on with the epoch."""
         """Whether the open epoch goes on from a state of all processes, whose losses are this one's as well."""
         self._sharing_known = False
         """Whether the open epoch's first loader has begun, so that others must share batches as it does."""
@@ -110,9 +112,13 @@ class Engine:
             self.flush()
             self._is_of_all = self._sharing_known = False
             self._rejoin()
+            self._known_to_all = None
             with self.whole:
+                rejoined = self._part is not None and self.adapters.merge
                 self._restored, self._part, self._excused, self._unseen = None, None, 0, 0
                 self.epoch = self._next() if self.epoch is None else self._rest(self.epoch)
+                if rejoined:
+                    self._known_to_all = self.ledger.tally.copy()
                 self.block.open()
                 self.phase = Phase.OPEN
             for adapter in self.adapters:
@@ -128,7 +134,12 @@ class Engine:
             return
         self._check_part()
         ledger = self.ledger
+        if self._is_counted_elsewhere:
+            ledger.meter.loss_sum, ledger.meter.visits = 0.0, 0
+            if self.adapters.merge:  # else it would count on each
+                ledger.tally.clear()
         waiting: Arrays = {} if ledger.waiting is None else ledger.waiting.arrays
+        self._leave_out_known(ledger.tally)
         for adapter in self.adapters:
             adapter.rejoin(self._part, ledger.tally, ledger.arrays.open | waiting)
         ledger.settle(self.current, self.policy.tolerance)
@@ -139,7 +150,14 @@ class Engine:
         """Let the losses of a state that all processes go on from count on one of them, once these are known."""
         if self._is_of_all and self.adapters.rank:
             self.ledger.meter.loss_sum, self.ledger.meter.visits = 0.0, 0
+            if self.phase is Phase.OPEN:
+                self._known_to_all = self.ledger.tally.copy()
             self._is_of_all = False
+
+    @property
+    def _is_counted_elsewhere(self) -> bool:
+        """Whether the state that was restored is of all processes, so that it counts on another one."""
+        return self._part == (0, 1) and self.adapters.rank > 0
 
     def _check_part(self) -> None:
         """Raise if the state that was restored is of other processes than train now."""
@@ -162,7 +180,7 @@ class Engine:
         return epoch
 
     def _rest(self, epoch: Epoch) -> Epoch:
-        return replace(epoch, remaining=read_only(epoch.keep & (self.ledger.tally.visits == 0)))
+        return replace(epoch, remaining=read_only(epoch.remaining & (self.ledger.tally.visits == 0)))
 
     def _select(self) -> Epoch:
         plan, number, weights = self.plan, self.ledger.next_epoch, None
@@ -246,11 +264,13 @@ class Engine:
         failure: Exception | None = None
         try:
             self.flush()
+            self._refuse_repeats()
         except PrunedataError as error:
             failure = error
         meter = self.ledger.meter
         said = self._said()
-        own = Met(self._excused, self._unseen_here(said), said.delivered or 0, meter.loss_sum, meter.visits)
+        losses = (0.0, 0) if self._is_counted_elsewhere else (meter.loss_sum, meter.visits)
+        own = Met(self._excused, self._unseen_here(said), said.delivered or 0, *losses)
         sums: list[float] = [float(number) for number in own]
         waiting = self.ledger.waiting
         tally, shared = (self.ledger.tally, None) if waiting is None else (None, waiting.shared)
@@ -259,6 +279,16 @@ class Engine:
         if failure is not None:
             raise failure
         return Met(*sums)
+
+    def _refuse_repeats(self) -> None:
+        """Raise if samples were observed again that wait for the means of their global batches: one loss waits."""
+        if self.ledger.waiting is not None and self.ledger.tally.repeats:
+            again = int(np.count_nonzero(self.ledger.tally.visits > 1))
+            raise LossError(
+                f"Expected each sample of epoch {self.current.number} to be observed once, as the ranks share its "
+                f"batches. Got {again} that were observed more often: of several evaluations of a batch, as LBFGS "
+                "makes them, observe one; or give each rank a sampler of its own, with which every visit counts."
+            )
 
     def _unseen_here(self, said: Delivery) -> int:
         """How many samples this process was given and has not observed, if there are others."""
@@ -280,12 +310,21 @@ class Engine:
             # On copies: should the epoch not end, as samples were skipped, nothing may be merged twice.
             if self.ledger.waiting is None:
                 tally, arrays = tally.copy(), {name: array.copy() for name, array in arrays.items()}
+                if self._is_counted_elsewhere:
+                    tally.clear()
+                self._leave_out_known(tally)
             else:
                 seen = self.ledger.tally.packed != 0
                 settled = self.ledger.waiting.settle(self.current, seen, self.adapters.add_up)
                 tally, arrays = self.ledger.settled(settled, self.policy.tolerance)
             self._merge(tally, arrays)
         return tally, arrays
+
+    def _leave_out_known(self, tally: Tally) -> None:
+        """Take out, in place, what all processes know already, and what counts on the first of them."""
+        if self._known_to_all is not None and self.adapters.rank:
+            tally.packed -= self._known_to_all.packed
+            tally.observed -= self._known_to_all.observed
 
     def _merge(self, tally: Tally, arrays: Arrays) -> None:
         for adapter in self.adapters:
@@ -315,6 +354,7 @@ class Engine:
     def _close(self) -> None:
         self.epoch, self._restored, self._part, self._excused, self._unseen = None, None, None, 0, 0
         self._is_of_all = self._sharing_known = False
+        self._known_to_all = None
         self.block.close()
         self.phase = Phase.BETWEEN
 
@@ -410,6 +450,11 @@ class Engine:
             rank, processes = self._part
         left_out = delivery.left_out if within else 0
         costs = meter.to_dict(delivery.ended)
+        tally, arrays = self.ledger.tally, self.ledger.state(within=within) | self._left_out()
+        if within and self._known_to_all is not None:
+            tally = tally.copy()
+            self._leave_out_known(tally)
+            arrays["tally"] = tally.packed
         return RunState(
             run=run,
             schedule=self.plan.schedule.to_dict(),
@@ -417,7 +462,7 @@ class Engine:
             open=within,
             complete=within and self.is_complete(),
             excused=left_out + self._excused if within else 0,
-            observed=self.ledger.tally.observed,
+            observed=tally.observed,
             meter=costs if processes == 1 else costs | {"visits": meter.visits},
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
@@ -426,7 +471,7 @@ class Engine:
             left_out=left_out,
             unseen=self._unseen_here(delivery) if within and processes > 1 and delivery.given is not None else None,
             shared=self.ledger.waiting.shared.to_dict() if within and self.ledger.waiting is not None else None,
-            arrays=self.ledger.state(within=within) | self._left_out(),
+            arrays=arrays,
         )
 
     def _left_out(self) -> Arrays:

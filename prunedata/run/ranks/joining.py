@@ -17,24 +17,25 @@ OPEN = "open-"
 """Before the names of arrays as the open epoch has changed them."""
 
 
-def join(tally: Tally, arrays: Arrays, either: Callable[[Tally], Array], largest: Callable[[Array], Array]) -> None:
+def join(tally: Tally, arrays: Arrays, merge: Callable[[Tally], None], largest: Callable[[Array], Array]) -> None:
     """Join an epoch's tally and the policies' arrays with those of other processes, in place.
 
-    A sample that several have seen, as one that pads a share, counts once: it is hit if one of them hit it, and of
-    what they keep of it the largest holds.
+    If each has seen every sample once at most, one that several have seen, as it pads a share, counts once, and is hit
+    if one of them hit it. If one has seen a sample more often, as samplers may repeat some, every visit and every hit
+    of all counts, as in one process. Of what policies keep of a sample the largest holds.
 
     Parameters
     ----------
     tally : Tally
     arrays : dict of ndarray, shape (samples,)
-    either : callable
-        Given the tally, returns which of its :meth:`Tally.bits`, an array of uint8, are set in any of the processes.
+    merge : callable
+        Given the tally, lets it hold what all processes have counted.
     largest : callable
         Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
         all processes. Called as often and with the same dtypes in each of them.
     """
     seen = tally.packed != 0 if arrays else np.empty(0)
-    tally.take(either(tally))
+    merge(tally)
     for array in arrays.values():
         np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
 
@@ -60,15 +61,19 @@ def joined(states: Iterable[RunState]) -> RunState:
     whole: RunState | None = None
     ranks: list[int] = []
     excused: list[int] = []
+    bits, repeats = np.zeros(0, dtype=np.uint8), False
     for state in states:
         ranks.append(state.rank)
         excused.append(state.excused - state.left_out)
+        first = whole is None
         if whole is None:
             whole = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
-            continue
-        _check_alike(whole, state, len(ranks) - 1)
+        else:
+            _check_alike(whole, state, len(ranks) - 1)
         if state.open:
-            whole = _with(whole, state)
+            tally = _tally(state)
+            bits, repeats = tally.bits() if first else bits | tally.bits(), repeats or tally.repeats
+            whole = whole if first else _with(whole, state)
     if whole is None:
         raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
     if whole.open and sorted(ranks) != list(range(whole.processes)):
@@ -78,6 +83,12 @@ def joined(states: Iterable[RunState]) -> RunState:
         )
     if not whole.open:
         return whole
+    tally = _tally(whole)
+    if repeats:
+        tally.check()
+    else:
+        tally.take(bits)
+    whole = replace(whole, observed=tally.observed, arrays=whole.arrays | {"tally": tally.packed})
     # Each loader knows what the loaders of all processes leave out, and each loop only what it excuses itself.
     return replace(whole, rank=0, processes=1, left_out=0, excused=whole.left_out + sum(excused))
 
@@ -105,16 +116,16 @@ def _same(one: Array | None, other: Array | None) -> bool:
 
 
 def _with(whole: RunState, state: RunState) -> RunState:
-    """What two of the processes know together."""
-    tallies = []
-    for one in (whole, state):
-        one.check_arrays({"tally": np.dtype("<u4")})
-        tallies.append(Tally(one.samples))
-        tallies[-1].packed[:] = one.arrays["tally"]
-    ours, theirs = tallies
+    """What two of the processes know together, with the visits of both."""
+    ours, theirs = _tally(whole), _tally(state)
     arrays = {name: whole.arrays[name].copy() for name in whole.arrays if name.startswith(OPEN)}
     others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
-    join(ours, arrays, lambda one: one.bits() | theirs.bits(), lambda values: np.maximum(values, next(others)))
+    join(
+        ours,
+        arrays,
+        lambda one: one.add_up(theirs.packed, theirs.observed),
+        lambda values: np.maximum(values, next(others)),
+    )
     meter = {
         "seconds": max(whole.meter["seconds"], state.meter["seconds"]),
         "overhead": max(whole.meter["overhead"], state.meter["overhead"]),
@@ -130,6 +141,13 @@ def _with(whole: RunState, state: RunState) -> RunState:
         meter=meter,
         arrays=whole.arrays | arrays | {"tally": ours.packed},
     )
+
+
+def _tally(state: RunState) -> Tally:
+    state.check_arrays({"tally": np.dtype("<u4")})
+    tally = Tally(state.samples)
+    tally.packed[:], tally.observed = state.arrays["tally"], state.observed
+    return tally
 
 
 def _named(ranks: list[int]) -> str:

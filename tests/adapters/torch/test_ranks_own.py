@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import PrunedataError, Random
 from prunedata.adapters.torch import prune
@@ -76,6 +76,64 @@ def saved_at_its_end(rank, joined, forget=(0, 0)):
     return {"came": came, "observed": pruner.history[0]["observed"], "visits": pruner.visits.tolist()}
 
 
+class Drawn:
+    """Some samples come more than once, others not at all; each rank draws other ones, in each epoch."""
+
+    def __init__(self, rank):
+        self.random = np.random.default_rng(rank)
+
+    def __len__(self):
+        return SAMPLES
+
+    def __iter__(self):
+        return iter(self.random.integers(0, SAMPLES, SAMPLES).tolist())
+
+
+def drawn(rank, times=1, stop=None, joined=True):
+    """Train on samples that repeat, each batch observed some times. Left after some batches, it is gone on with."""
+    options = {"sampler": Drawn(rank)}
+
+    def begin():
+        pruner = make_pruner()
+        return pruner, prune(DataLoader(Items(), BATCH, **options), pruner, with_ids=True)
+
+    pruner, loader = begin()
+    came, visits, batches = np.zeros(SAMPLES, int), [], 0
+    while not visits or len(pruner.history) < 5:
+        for epoch in pruner.epochs():
+            for ids, _ in loader:
+                for _ in range(times):
+                    loader.observe(losses_of(ids, epoch.number), ids)
+                    np.add.at(came, ids, 1)
+                batches += 1
+                if batches == stop:
+                    break
+            if batches == stop:
+                break
+        visits.append(pruner.visits.tolist())
+        if batches == stop:
+            batches += 1
+            state, states = pruner.state_dict(), [None] * WORLD
+            torch.distributed.all_gather_object(states, state)
+            pruner, loader = begin()
+            pruner.load_state_dict(states if joined else state)
+    everyones = [None] * WORLD
+    torch.distributed.all_gather_object(everyones, came.tolist())
+    observed = [record["observed"] for record in pruner.history]
+    hits = pruner.hits.tolist()
+    return {"came": np.sum(everyones, 0).tolist(), "visits": visits[-1], "observed": observed, "hits": hits}
+
+
+def shared_and_observed_twice(rank):
+    pruner = make_pruner()
+    sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
+    loader = prune(DataLoader(Items(), BATCH, sampler=sampler), pruner, with_ids=True)
+    for epoch in pruner.epochs():
+        for ids, _ in loader:
+            for _ in range(2):
+                loader.observe(losses_of(ids, epoch.number), ids)
+
+
 SCENARIOS = {
     "whole": run,
     "whole, dropped": partial(run, drop_last=True),
@@ -91,6 +149,11 @@ SCENARIOS = {
     "accelerate": accelerated,
     "accelerate, forgets": partial(accelerated, forget=2),
     "accelerate, excused": partial(accelerated, forget=2, excused=12),
+    "drawn": drawn,
+    "observed three times": partial(drawn, times=3),
+    "drawn, gone on with, own": partial(drawn, stop=5, joined=False),
+    "drawn, gone on with, joined": partial(drawn, stop=5),
+    "shared": shared_and_observed_twice,
     "saved at its end, own": partial(saved_at_its_end, joined=False),
     "saved at its end, joined": partial(saved_at_its_end, joined=True),
     "saved at its end, forgotten": partial(saved_at_its_end, joined=True, forget=(0, 2)),
@@ -160,3 +223,24 @@ def test_an_epoch_that_is_saved_at_its_end_ends_without_another_batch(ranks):
 
 def test_an_epoch_that_is_saved_with_forgotten_samples_is_not_over(ranks):
     assert "Got 16 that were not" in of_both(ranks, "saved at its end, forgotten")
+
+
+REPEAT = ("drawn", "observed three times", "drawn, gone on with, own", "drawn, gone on with, joined")
+
+
+@pytest.mark.parametrize("name", REPEAT)
+def test_every_visit_counts_where_samples_repeat(ranks, name):
+    found = of_both(ranks, name)
+    assert found["visits"] == found["came"]
+    assert sum(found["observed"]) == sum(found["came"])
+    assert max(found["visits"]) > 10
+    assert all(0 <= hits <= visits for hits, visits in zip(found["hits"], found["visits"], strict=True))
+    assert sum(found["hits"]) > sum(found["visits"]) / 4
+
+
+def test_batches_that_ranks_share_are_observed_once(ranks):
+    for found in ranks:
+        assert found["shared"].startswith(
+            "LossError: Expected each sample of epoch 0 to be observed once, as the ranks"
+        )
+        assert "of several evaluations of a batch, as LBFGS makes them, observe one" in found["shared"]

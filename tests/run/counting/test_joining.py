@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Adapter, Delivery, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
+from prunedata import Adapter, Delivery, LossError, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
 from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.ranks.joining import join
@@ -66,6 +66,35 @@ def test_shares_that_were_observed_anywhere_are_observed_by_all_who_load_them(da
     assert whole.history[0]["observed"] == SAMPLES
     total = sum(losses[ids].sum() for ids in [*shares, rest])
     assert whole.history[0]["mean_loss"] == pytest.approx(total / sum(map(len, [*shares, rest])))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_if_a_sample_comes_again_anywhere_all_visits_count(order, repeats):
+    """Sample 3 comes on two processes; that the last one sees sample 9 twice shows that this is no padding."""
+    losses = np.arange(float(SAMPLES))
+    shares = [[1, 2, 3], [3, 4, 5], [8, 9, 9] if repeats else [8, 9, 10]]
+    runs = [part(rank, 3, np.array(ids), losses) for rank, ids in enumerate(shares)]
+    states = [run.state_dict() for run in runs]
+    whole = make()
+    whole.load_state_dict([states[rank] for rank in order])
+    whole.begin_epoch()
+    whole.excuse(SAMPLES)
+    whole.end_epoch()
+    expected = np.bincount(np.concatenate(shares), minlength=SAMPLES)
+    assert whole.visits.tolist() == (expected if repeats else np.minimum(expected, 1)).tolist()
+    hits = sum(run.counts.astype(int) for run in runs)
+    assert whole.hits.tolist() == hits.tolist()
+    assert whole.history[0]["observed"] == whole.visits.sum()
+
+
+def test_more_visits_than_a_tally_can_hold_are_told():
+    states = []
+    for rank in range(2):
+        run = part(rank, 2, np.zeros(40_000, int), np.ones(SAMPLES))
+        states.append(run.state_dict())
+    with pytest.raises(LossError, match="at most 65535 times"):
+        make().load_state_dict(states)
 
 
 def test_policies_keep_what_each_process_had_seen():
@@ -231,7 +260,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
         join(
             tally,
             arrays,
-            lambda own, other=other: own.bits() | other.bits(),
+            lambda own, other=other: own.take(own.bits() | other.bits()),
             lambda own, it=theirs: np.maximum(own, next(it)),
         )
     settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch, keep)
