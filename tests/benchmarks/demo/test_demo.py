@@ -38,6 +38,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return cwd, facts
 
 
+@pytest.mark.slow
 def test_counts_equal_the_schedule(shown: tuple[Path, dict[str, Any]]) -> None:
     facts = shown[1]
     assert Schedule.from_dict(facts["schedule"]) == SCHEDULE
@@ -56,6 +57,7 @@ def test_counts_equal_the_schedule(shown: tuple[Path, dict[str, Any]]) -> None:
         assert runs[name]["visits"] == sum(expected)
 
 
+@pytest.mark.slow
 def test_figures_follow_from_the_epochs(shown: tuple[Path, dict[str, Any]]) -> None:
     facts = shown[1]
     regular = facts["runs"]["regular"]
@@ -79,6 +81,7 @@ def test_figures_follow_from_the_epochs(shown: tuple[Path, dict[str, Any]]) -> N
         assert run["overhead_percent"] == pytest.approx(100 * run["overhead_seconds"] / run["seconds"])
 
 
+@pytest.mark.slow
 def test_the_runs_differ_only_by_pruning(shown: tuple[Path, dict[str, Any]]) -> None:
     """Up to the first pruned epoch both pruned runs are one; from there they part."""
     ours, control = (shown[1]["runs"][name]["history"] for name in ("dropping-count", "random"))
@@ -87,6 +90,7 @@ def test_the_runs_differ_only_by_pruning(shown: tuple[Path, dict[str, Any]]) -> 
     assert ours[first]["train_loss"] < control[first]["train_loss"]
 
 
+@pytest.mark.slow
 def test_picture_is_a_png(shown: tuple[Path, dict[str, Any]]) -> None:
     cwd, facts = shown
     assert facts["picture"] == "prunedata-demo.png"

@@ -43,10 +43,8 @@ def told(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras")
-@pytest.mark.parametrize(
-    "framework",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name != "webdataset")) for name in FRAMEWORKS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_both_ways_train_on_what_the_schedule_says(framework, told):
     facts = json.loads(told(framework, "--json"))
     schedule = Schedule.from_dict(facts["schedule"])

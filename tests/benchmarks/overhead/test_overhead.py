@@ -30,6 +30,7 @@ def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
+@pytest.mark.slow
 def test_json_names_the_machine_and_describes_every_row(measured):
     assert set(measured) == {"machine", "rows"}
     about = {"CPU", "cores", "threads", "system", "python", "numpy", "torch", "zarr", "prunedata", "InfoBatch"}

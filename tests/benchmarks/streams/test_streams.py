@@ -183,6 +183,7 @@ def rows_of(capsys, monkeypatch, folder, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_rows_say_what_was_compared(tmp_path, monkeypatch, capsys):
     adapters = ["webdataset", "iterable"]
     rows = rows_of(capsys, monkeypatch, tmp_path, "--pixels", "32", "80", "--adapters", *adapters)
