@@ -25,6 +25,7 @@ from benchmarks.faults.attacks.damage import DamagedIndexes, DamagedStores
 from benchmarks.faults.attacks.failing_calls import FailingCalls
 from benchmarks.faults.attacks.interrupts import HandlersAtLines, InterruptsAtLines
 from benchmarks.faults.attacks.kills import KillsAtCalls, KillsAtInstants, KillsInTorch
+from benchmarks.faults.attacks.loaders import Loaders, Ranks
 from benchmarks.faults.attacks.pairs import Pairs
 from benchmarks.faults.attacks.power_cuts import PowerCuts, PowerCutsAfterKills
 from benchmarks.faults.attacks.sequences import Sequences
@@ -43,6 +44,8 @@ ATTACKS: tuple[type[Attack], ...] = (
     PowerCutsAfterKills,
     FailingCalls,
     Sequences,
+    Loaders,
+    Ranks,
     DamagedStores,
     DamagedIndexes,
 )
@@ -113,7 +116,9 @@ def _recorded(
             most = min(most, tries - done) if tries else most
         if most <= 0:
             return found
-        outcome = search(attack, own, tries=min(most, PORTION), seconds=given.seconds, first=first, tick=tick)
+        outcome = search(
+            attack, own, tries=min(most, PORTION, attack.portion), seconds=given.seconds, first=first, tick=tick
+        )
         if not outcome.tried:
             return found
         results.add(given.results, outcome)
@@ -149,7 +154,10 @@ def _table(given: argparse.Namespace) -> int:
 
 def _tell(found: Sequence[Outcome], attacks: Sequence[type[Attack]], given: argparse.Namespace) -> None:
     searches = [outcome.to_dict() for outcome in found]
-    print(json.dumps(searches, indent=2) if given.json else results.table(searches, attacks))
+    if given.json:
+        print(json.dumps(searches, indent=2))
+    else:
+        print("\n\n".join(filter(None, (results.table(searches, attacks), results.refusals(searches)))))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ class Outcome:
     of: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
+    refusals: dict[str, int] = field(default_factory=dict)
+    """How often it was refused with which words, if the attack tells them."""
 
     @property
     def good(self) -> bool:
@@ -88,6 +90,8 @@ class Attack(ABC):
     """How many attempts are many; 0: each that there is, once."""
     few: ClassVar[int]
     """How many are enough for each change."""
+    portion: ClassVar[int] = 500
+    """How many attempts are recorded together, at most, so that a long search may be stopped at any time."""
     needs_calls: ClassVar[bool] = False
     """Whether it looks at system calls."""
 
@@ -102,6 +106,9 @@ class Attack(ABC):
     @abstractmethod
     def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
         """Make the attempts of one case. The same case and seed give the same attempts, as far as clocks allow."""
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to end)
+        """End what it has started."""
 
     def place(self, case: int) -> Path:
         """A folder for a case, empty."""
@@ -159,6 +166,7 @@ def search(
                 _count(outcome, one, number)
                 tick()
             shutil.rmtree(running.folder / f"case-{number}", ignore_errors=True)
+        running.close()
         outcome.seconds = round(monotonic() - began, 1)
     return outcome
 
@@ -178,6 +186,8 @@ def _count(outcome: Outcome, one: Attempt, case: int) -> None:
     outcome.tried += 1
     name = one.verdict.value
     setattr(outcome, name, getattr(outcome, name) + 1)
+    if one.verdict is Verdict.REFUSED and one.seen:
+        outcome.refusals[one.seen] = outcome.refusals.get(one.seen, 0) + 1
     if one.verdict not in (Verdict.EXACT, Verdict.REFUSED) and len(outcome.failures) < 20:
         again = f"python -m benchmarks.faults {outcome.attack} --seed {outcome.seed} --case {case}"
         outcome.failures.append(f"{name}: {one.seen}. To repeat: {again}")

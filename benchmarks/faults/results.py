@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from benchmarks.common.markdown import markdown
 from benchmarks.common.timing import cpu
 from benchmarks.faults.attack import Attack, Outcome
 
-__all__ = ["BEGIN", "END", "PAGE", "RESULTS", "add", "added_up", "fill", "read", "table"]
+__all__ = ["BEGIN", "END", "PAGE", "RESULTS", "add", "added_up", "fill", "read", "refusals", "table"]
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "faults"
@@ -30,11 +31,15 @@ def add(folder: Path, outcome: Outcome) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     facts = outcome.to_dict() | {
         "hardware": f"{cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "zarr")}},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _packages()}},
         "commit": _commit(),
     }
     with (folder / f"{outcome.attack}.jsonl").open("a") as file:
         file.write(json.dumps(facts) + "\n")
+
+
+def _packages() -> list[str]:
+    return ["numpy", "zarr", *(["torch"] if "torch" in sys.modules else [])]
 
 
 def _commit() -> str:
@@ -43,7 +48,7 @@ def _commit() -> str:
     try:
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
         changed = subprocess.run(
-            [*git, "status", "--porcelain", "--", "prunedata"], capture_output=True, text=True, check=True
+            [*git, "status", "--porcelain", "--", "prunedata", "adapters"], capture_output=True, text=True, check=True
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
@@ -65,11 +70,13 @@ def added_up(searches: Iterable[Facts]) -> dict[str, Facts]:
     last = {facts["attack"]: facts["of"] for facts in searches}
     found: dict[str, Facts] = {}
     for facts in searches:
-        sums = found.setdefault(facts["attack"], dict.fromkeys(KINDS, 0) | {"of": facts["of"]})
+        sums = found.setdefault(facts["attack"], dict.fromkeys(KINDS, 0) | {"of": facts["of"], "refusals": {}})
         if facts["of"] == last[facts["attack"]]:
             sums["of"] = facts["of"]
             for kind in KINDS:
                 sums[kind] += facts[kind]
+            for told, times in facts.get("refusals", {}).items():
+                sums["refusals"][told] = sums["refusals"].get(told, 0) + times
     return found
 
 
@@ -101,9 +108,19 @@ def table(searches: Iterable[Facts], attacks: Sequence[type[Attack]]) -> str:
     return markdown(columns, rows)
 
 
+def refusals(searches: Iterable[Facts]) -> str:
+    """A Markdown table of what runs were refused with, and how often; nothing where no attack tells it."""
+    rows = [
+        [f"`{name}`", told, f"{times:,}"]
+        for name, sums in added_up(searches).items()
+        for told, times in sorted(sums["refusals"].items(), key=lambda one: -one[1])
+    ]
+    return markdown(("attack", "refused with", "times"), rows) if rows else ""
+
+
 def fill(page: str, searches: Sequence[Facts], attacks: Sequence[type[Attack]]) -> str:
     """Return a page with its table, and what it was made on, as the recorded searches have them."""
-    shown = table(searches, attacks)
+    shown = "\n\n".join(filter(None, (table(searches, attacks), refusals(searches))))
     hardware = sorted({facts["hardware"] for facts in searches})
     versions = sorted({", ".join(f"{k} {v}" for k, v in facts["versions"].items()) for facts in searches})
     commits = sorted({facts["commit"] for facts in searches} - {""})

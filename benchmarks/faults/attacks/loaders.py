@@ -1,0 +1,154 @@
+"""Random loaders on one or several ranks, beside a plain loop: counts, visits, hits, kept samples and gradients."""
+
+import random
+import re
+import signal
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.faults.attack import Attack, Attempt, Verdict
+from benchmarks.faults.fuzz.draw import draw
+from benchmarks.faults.fuzz.pool import Hangs, Played, Pool
+from benchmarks.faults.fuzz.setup import Setup, shown, simpler
+
+__all__ = ["Loaders", "Ranks"]
+
+SIMPLIFIED, TRIES = 5, 60
+"""How many failures are made simpler, and how many simpler setups are tried for each, at most."""
+LONGEST = 60
+"""Seconds after which a training in this process is taken to hang."""
+
+
+class _Searched(Attack):
+    """A case is one training, with what it needs drawn at random."""
+
+    most_ranks: ClassVar[int] = 1
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self._failed = 0
+
+    def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
+        setup = draw(chance, self.most_ranks)
+        found = self.judge(setup)
+        if found.verdict is Verdict.REFUSED:
+            found = Attempt(Verdict.REFUSED, _first_sentence(found.seen))
+        if found.verdict not in (Verdict.EXACT, Verdict.REFUSED):
+            self._failed += 1
+            if self._failed <= SIMPLIFIED:
+                setup, found = self._simplified(setup, found)
+            found = Attempt(found.verdict, f"{found.seen} [{shown(setup)}]")
+        yield found
+
+    def _simplified(self, setup: Setup, found: Attempt) -> tuple[Setup, Attempt]:
+        """The simplest setup that still fails alike, as far as leaving out one thing after the other leads."""
+        left, again = TRIES, True
+        while again:
+            again = False
+            for one in simpler(setup):
+                left -= 1
+                if left < 0:
+                    return setup, found
+                told = self.judge(one)
+                if told.verdict is found.verdict and _kind(told.seen) == _kind(found.seen):
+                    setup, found, again = one, told, True
+                    break
+        return setup, found
+
+    def judge(self, setup: Setup) -> Attempt:
+        """Train as a setup says, and look at what came."""
+        from benchmarks.faults.fuzz.judge import Judge  # noqa: PLC0415 (it imports torch)
+        from benchmarks.faults.fuzz.plain_epochs import Wrong  # noqa: PLC0415
+
+        judge, place = Judge(setup), (0, 0)
+        states: list[Any] = []
+        try:
+            for ranks in setup.worlds:
+                played = self.play(setup, place, ranks, states)
+                judge.hear([entries for entries, _, _ in played])
+                told = _errors(played)
+                if told is not None:
+                    return told
+                place, states = played[0][1], [state for _, _, state in played]
+                if states[0] is None:
+                    break
+        except Wrong as wrong:
+            return Attempt(Verdict.WRONG, str(wrong))
+        except Hangs as hangs:
+            return Attempt(Verdict.UNCLEAR, str(hangs))
+        if judge.known.number < setup.epochs:
+            return Attempt(Verdict.WRONG, f"{judge.known.number} of {setup.epochs} epochs came")
+        return Attempt(Verdict.EXACT)
+
+    @abstractmethod
+    def play(self, setup: Setup, place: tuple[int, int], ranks: int, states: list[Any]) -> list[Played]:
+        """Play on so many ranks."""
+
+
+class Loaders(_Searched):
+    """In this process."""
+
+    name = "loaders"
+    about = "a training with random samplers, loaders, breaks and reloads in one process, beside a plain loop"
+    many, few = 5000, 60
+
+    def play(self, setup: Setup, place: tuple[int, int], ranks: int, states: list[Any]) -> list[Played]:
+        """Play here, and give up after a while."""
+        from benchmarks.faults.fuzz.play import play  # noqa: PLC0415
+
+        def hangs(*_: object) -> None:
+            raise Hangs(f"it did not end within {LONGEST} s")
+
+        before = signal.signal(signal.SIGALRM, hangs)
+        signal.alarm(LONGEST)
+        try:
+            return [play(setup, place, 0, 1, states)]
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+
+
+class Ranks(_Searched):
+    """In one to four real processes over gloo."""
+
+    name = "ranks"
+    about = "the same on 1 to 4 ranks over gloo, with gradients, in all modes of sharing an uneven end"
+    many, few = 2000, 25
+    most_ranks = 4
+    portion = 100
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self._pool = Pool(self.most_ranks, folder)
+
+    def play(self, setup: Setup, place: tuple[int, int], ranks: int, states: list[Any]) -> list[Played]:
+        """Play in the pool."""
+        return self._pool.play(setup, place, ranks, states)
+
+    def close(self) -> None:
+        """End the ranks."""
+        self._pool.close()
+
+
+def _errors(played: list[Played]) -> Attempt | None:
+    """What the ranks' last entries say, if they are errors."""
+    last = [entries[-1] for entries, _, _ in played if entries]
+    raised = [entry for entry in last if entry["kind"] == "raised"]
+    refused = [entry for entry in last if entry["kind"] in ("refused", "stuck")]
+    if refused and all("Gloo" in entry["message"] or "gloo" in entry["message"] for entry in raised):
+        return Attempt(Verdict.REFUSED, refused[0]["message"])
+    if raised:
+        return Attempt(Verdict.UNCLEAR, raised[0]["message"].strip())
+    return None
+
+
+def _first_sentence(told: str) -> str:
+    """What is expected, with N in the place of numbers: how refusals are counted."""
+    return re.sub(r"\d+", "N", told.partition(". Got")[0])
+
+
+def _kind(told: str) -> str:
+    """A message without what is another each time."""
+    return re.sub(r"\W*\d[\d., \]]*", " ", told.splitlines()[-1])[:60] if told else ""

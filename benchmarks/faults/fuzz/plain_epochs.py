@@ -1,0 +1,155 @@
+"""The paper's run in plain Python: counts, hits, visits, which samples are left out, and whether an epoch may end."""
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+from benchmarks.faults.fuzz.plain import Expected, highest_left_out
+from benchmarks.faults.fuzz.setup import Setup
+from benchmarks.faults.fuzz.sources import LARGE
+
+__all__ = ["PlainEpochs", "Wrong", "check"]
+
+
+class Wrong(AssertionError):
+    """Something is not as in the plain loop."""
+
+
+def check(good: bool, told: str) -> None:
+    """Raise :class:`Wrong` unless it is as it should be."""
+    if not good:
+        raise Wrong(told)
+
+
+class PlainEpochs:
+    """What is known after all that was observed so far."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.counts, self.hits, self.visits = ([0] * setup.samples for _ in range(3))
+        self.excess: list[float] | None = [0.0] * setup.samples
+        self.number, self.open = 0, False
+        self.keep: set[int] = set()
+        self.size = LARGE if setup.losses == "large" else 1.0
+        """About how large losses are."""
+
+    def begin(self, keep: set[int], pruned: bool) -> None:
+        """Begin an epoch with these kept samples, or go on with it."""
+        if self.open:
+            check(keep == self.keep, f"epoch {self.number} goes on with other kept samples")
+        else:
+            self._check_choice(keep, pruned)
+            self.keep, self.open = keep, True
+            self.observed: set[int] = set()
+            self.new_hits, self.unsure, self.new_visits = Counter[int](), Counter[int](), Counter[int]()
+            self.losses: list[float] = []
+        self.remaining = keep - self.observed
+        self.excused, self.unfinished = 0, False
+        self.promised = self.came = 0
+        """Samples that loaders with an order of the library's own have, and those of them that were trained on."""
+        self.would, self.delivered = set[int](), set[int]()
+        """Samples that other loaders have, and those that were delivered."""
+
+    def _check_choice(self, keep: set[int], pruned: bool) -> None:
+        """Algorithm 2: whether the epoch is pruned, how many are left out, and that these are the highest."""
+        setup, at, number = self.setup, self.number % self.setup.window, self.number
+        due = at >= setup.start and (at - setup.start) % setup.block < setup.per_block
+        check(pruned == due, f"epoch {number} is pruned: {pruned}, expected {due}")
+        kept = setup.samples - (setup.prune if due else 0)
+        if setup.whole is not None:
+            kept = min(setup.samples, -(-kept // setup.whole) * setup.whole)
+        check(len(keep) == kept, f"epoch {number} keeps {len(keep)} of {setup.samples}, expected {kept}")
+        slack = 1e-4 * self.size if setup.policy == "running" else 0.0
+        if (scores := self._scores()) is not None:
+            told = highest_left_out(scores, keep, slack)
+            check(not told, f"epoch {number}: {told}")
+
+    def _scores(self) -> list[Any] | None:
+        """What decides; None if chance does, or nobody knows."""
+        if self.setup.policy == "rate":
+            return [Fraction(hit, max(1, seen)) for hit, seen in zip(self.hits, self.visits, strict=True)]
+        return {"count": self.counts, "running": self.excess}.get(self.setup.policy)
+
+    def learn(self, ids: list[int], losses: list[float], *, exact: bool) -> None:
+        """Algorithm 1, lines 4 to 8, of one batch; ``exact`` says that its sum is taken in this order."""
+        total = 0.0
+        for loss in losses:
+            total = total + loss
+        mean = total / len(losses)
+        limit = mean + self.setup.tolerance * abs(mean)
+        near = 0.0 if exact else 1e-9 * max(map(abs, losses))
+        for each, loss in zip(ids, losses, strict=True):
+            self.new_visits[each] += 1
+            self.new_hits[each] += loss > limit + near
+            self.unsure[each] += limit - near < loss <= limit + near
+        self.observed |= set(ids)
+        self.losses += losses
+        if any(self.new_visits[each] > 1 for each in ids):
+            self.excess = None  # nobody says which visit of an epoch comes last
+        if self.excess is not None:
+            for each, loss in zip(ids, losses, strict=True):
+                self.excess[each] = 0.8 * self.excess[each] + 0.2 * (loss - mean)
+
+    def walked(self, due: Expected, seen: set[int], batches: list[int]) -> None:
+        """A pass that was to deliver so much was left, or came to its end, after so many batches on each rank."""
+        if due.batches is None:
+            self.promised += due.real
+            self.came += len(seen & self.observed) if self.setup.observes else len(seen)
+            return
+        self.would |= {each for own in due.batches for batch in own for each in batch}
+        self.delivered |= seen
+        # The batches that were left may have had nothing but what had come before.
+        self.unfinished |= any(had < len(own) for had, own in zip(batches, due.batches, strict=True))
+
+    # -- the end of an epoch
+
+    def _missed(self) -> int:
+        """Samples that loaders had since the epoch was begun or gone on with, and that were not trained on."""
+        done = self.observed if self.setup.observes else self.delivered
+        return self.promised - self.came + len(self.would - done)
+
+    def refused(self, message: str) -> None:
+        """The epoch did not end."""
+        missed = self._missed()
+        told = f"where {missed} were left and {self.excused} excused"
+        nothing = not (self.observed or self.promised or self.would)  # an epoch that would train on nothing
+        good = missed > self.excused or self.unfinished or nothing
+        check(good, f"epoch {self.number} refused to end ({message}), {told}")
+
+    def finish(self) -> None:
+        """The epoch has ended: compare next."""
+        missed = self._missed()
+        check(missed <= self.excused, f"epoch {self.number} ended without a word, where {missed} were left")
+        if self.number % self.setup.window == 0:
+            self.counts = [0] * self.setup.samples
+
+    def compare(self, seen: dict[str, Any], where: str) -> None:
+        """Compare what a rank knows of the epoch that has ended."""
+        self._compare("visits", seen["visits"], self.visits, self.new_visits, Counter(), where)
+        self._compare("hits", seen["hits"], self.hits, self.new_hits, self.unsure, where)
+        if seen["counts"] is not None:
+            self._compare("counts", seen["counts"], self.counts, self.new_hits, self.unsure, where)
+        total = sum(self.new_visits.values())
+        check(seen["observed"] == total, f"{where}: {seen['observed']} visits recorded, expected {total}")
+        if self.losses and seen["mean_loss"] is not None:
+            due = sum(self.losses) / len(self.losses)
+            near = abs(seen["mean_loss"] - due) <= 1e-6 * self.size
+            check(near, f"{where}: mean loss {seen['mean_loss']}, expected {due}")
+        if self.excess is not None and seen["excess"] is not None:
+            worst = max(abs(one - other) for one, other in zip(seen["excess"], self.excess, strict=True))
+            check(worst <= 1e-4 * self.size, f"{where}: running losses differ by {worst}")
+
+    def _compare(
+        self, name: str, seen: list[int], before: list[int], new: Counter[int], unsure: Counter[int], where: str
+    ) -> None:
+        least = [before[each] + new[each] for each in range(self.setup.samples)]
+        wrong = [each for each, low in enumerate(least) if not low <= seen[each] <= low + unsure[each]]
+        told = ", ".join(f"sample {each} has {seen[each]}, expected {least[each]}" for each in wrong[:4])
+        check(not wrong, f"{where}: {name} of {len(wrong)} samples differ: {told}")
+
+    def close(self, seen: dict[str, Any]) -> None:
+        """Go on from what the ranks know, where rounding has decided."""
+        gained = [now - before for now, before in zip(seen["hits"], self.hits, strict=True)]
+        self.counts = [count + more for count, more in zip(self.counts, gained, strict=True)]
+        self.hits, self.visits = list(seen["hits"]), list(seen["visits"])
+        self.number, self.open = self.number + 1, False

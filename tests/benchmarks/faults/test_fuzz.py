@@ -1,0 +1,145 @@
+"""The search of random loaders: what it draws, how it judges, and that it tells the simplest training that fails."""
+
+import os
+import random
+from fractions import Fraction
+
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.faults.attack import Verdict
+from benchmarks.faults.attacks import loaders as searched
+from benchmarks.faults.fuzz import setup as parts
+from benchmarks.faults.fuzz.draw import draw
+from benchmarks.faults.fuzz.plain import cut, expected, highest_left_out
+from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong
+from benchmarks.faults.fuzz.play import play
+from benchmarks.faults.fuzz.pool import Hangs, Pool
+from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, shown, simpler
+from prunedata.adapters.torch.loader import PrunedLoader
+
+
+@pytest.fixture
+def in_process(tmp_path):
+    return searched.Loaders(tmp_path, 0)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_setup_is_shown_as_code_that_makes_it_again(ranks):
+    for seed in range(50):
+        drawn = draw(random.Random(seed), ranks)
+        assert eval(shown(drawn), {name: getattr(parts, name) for name in parts.__all__}) == drawn
+        assert draw(random.Random(seed), ranks) == drawn
+
+
+def test_every_kind_of_order_mode_and_dtype_is_drawn():
+    drawn = [draw(random.Random(seed), ranks) for seed in range(400) for ranks in (1, 4)]
+    loaders = [one for each in drawn for one in each.loaders]
+    assert {one.order for one in loaders} == {*parts.OWN, *parts.STREAMS, *parts.BY_RANK}
+    assert {one.uneven for one in loaders} == {None, "weights", "drop", "pad"}
+    assert {each.dtype for each in drawn} == {"float16", "bfloat16", "float32", "float64"}
+    assert {ranks for each in drawn for ranks in each.worlds} == {1, 2, 3, 4}
+    thens = {one.then for each in drawn for passes in each.plan for one in passes}
+    assert thens == {"on", "again", "end", "save", "mark", "back", "next", "rest"}
+
+
+def test_simpler_setups_are_others_and_come_to_an_end():
+    drawn = draw(random.Random(3), 4)
+    for steps in range(200):  # noqa: B007 (counted)
+        following = next(simpler(drawn), None)
+        if following is None:
+            break
+        assert following != drawn
+        drawn = following
+    assert steps < 199
+
+
+def test_what_ranks_get_of_an_order_of_ours():
+    left = set(range(19))
+    for uneven, sizes, real in (("weights", [[4, 4, 2], [4, 4, 1]], 19), ("drop", [[4, 4, 1]] * 2, 18)):
+        due = expected(Setup(samples=19), Loaded("distributed", uneven=uneven), left, 0, 2)
+        assert (due.sizes, due.real) == (sizes, real)
+    padded = expected(Setup(samples=19), Loaded("distributed", uneven="pad", drop_last=True), left, 0, 2)
+    assert (padded.sizes, padded.real) == ([[4, 4]] * 2, 16)
+
+
+def test_batches_are_cut_and_the_highest_are_left_out():
+    assert cut([1, 2, 3, 4, 5], 2, drop_last=False) == [[1, 2], [3, 4], [5]]
+    assert cut([1, 2, 3, 4, 5], 2, drop_last=True) == [[1, 2], [3, 4]]
+    assert not highest_left_out([3, 1, 2], {1, 2}, 0)
+    assert "kept sample 0" in highest_left_out([3, 1, 2], {0, 1}, 0)
+    assert not highest_left_out([Fraction(2, 3)] * 2, {0}, 0.0)
+
+
+def test_the_plain_run_counts_by_hand():
+    known = PlainEpochs(Setup(samples=4, prune=1, window=2))
+    known.begin({0, 1, 2, 3}, pruned=False)
+    known.learn([0, 1], [1.0, 3.0], exact=True)
+    known.learn([2, 3], [5.0, 4.0], exact=True)
+    ended = {"visits": [1, 1, 1, 1], "hits": [0, 1, 1, 0], "counts": None, "observed": 4, "mean_loss": 3.25}
+    known.finish()
+    known.compare(ended | {"excess": None}, "here")
+    with pytest.raises(Wrong, match="sample 2 has 0, expected 1"):
+        known.compare(ended | {"excess": None, "hits": [0, 1, 0, 0]}, "here")
+    known.close(ended)
+    with pytest.raises(Wrong, match="left out sample 0 of score 0"):
+        known.begin({1, 2, 3}, pruned=True)
+
+
+def test_a_plain_training_is_as_in_the_plain_loop(in_process):
+    assert in_process.judge(Setup()).verdict is Verdict.EXACT
+
+
+def test_a_loop_that_is_left_has_to_be_told(in_process, monkeypatch):
+    left = Setup(plan=((Pass(stop=2, then="end"), Pass()),))
+    assert in_process.judge(left).verdict is Verdict.EXACT
+    monkeypatch.setattr("prunedata.run.engine.check_complete", lambda *_, **__: None)
+    told = in_process.judge(left)
+    assert (told.verdict, "without a word, where 16 were left" in told.seen) == (Verdict.WRONG, True)
+
+
+def test_a_gradient_that_is_not_the_mean_is_found_and_made_simple(in_process, monkeypatch):
+    observe = PrunedLoader.observe
+    monkeypatch.setattr(PrunedLoader, "observe", lambda self, losses, ids=None: observe(self, losses, ids) * 2)
+    (told,) = in_process.attempt(0, random.Random(0))
+    assert told.verdict is Verdict.WRONG
+    assert "has the weight" in told.seen
+    assert len(told.seen) < 330
+    assert "policy" not in told.seen
+
+
+def test_an_error_that_is_not_the_librarys_is_unclear(in_process, monkeypatch):
+    def broken(*_):
+        raise IndexError("broken")
+
+    monkeypatch.setattr(PrunedLoader, "observe", broken)
+    told = in_process.judge(Setup())
+    assert (told.verdict, "IndexError: broken" in told.seen) == (Verdict.UNCLEAR, True)
+
+
+def test_refusals_are_told_without_their_numbers(in_process):
+    chance = random.Random(0)
+    refused = Setup(samples=20, prune=10, loaders=(Loaded(batch=16, drop_last=True),))
+    assert in_process.judge(refused).verdict is Verdict.REFUSED
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(searched, "draw", lambda *_: refused)
+        (told,) = in_process.attempt(0, chance)
+    assert told.seen.startswith("Expected at least one batch of N samples in each epoch")
+
+
+def test_a_rank_that_dies_is_told_and_others_take_its_place(tmp_path, monkeypatch):
+    pool = Pool(2, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("benchmarks.faults.fuzz.play.play", lambda *_: os._exit(3))
+        with pytest.raises(Hangs, match="rank 0 of 2 died"):
+            pool.play(Setup(worlds=(2,)), (0, 0), 2, [])
+    shared = Setup(loaders=(Loaded("distributed"),), worlds=(2,))
+    assert [entries[-1]["kind"] for entries, _, _ in pool.play(shared, (0, 0), 2, [])] == ["ended"] * 2
+    pool.close()
+
+
+def test_what_a_rank_sees_can_be_seen_by_one(tmp_path):
+    entries, place, state = play(Setup(), (0, 0), 0, 1, [])
+    assert [entry["kind"] for entry in entries] == ["begin", "pass", "ended"] * 2
+    assert (place, state) == ((2, 0), None)
