@@ -12,6 +12,7 @@ except ImportError as error:
         "prunedata.adapters.huggingface needs transformers and accelerate: pip install 'prunedata[huggingface]'"
     ) from error
 
+from prunedata.adapters.huggingface.release import UntestedReleaseWarning
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
 
-__all__ = ["PruneTrainerMixin"]
+__all__ = ["PruneTrainerMixin", "UntestedReleaseWarning"]

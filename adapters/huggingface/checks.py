@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import transformers
-from packaging.version import Version
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -13,24 +11,12 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from prunedata.adapters.huggingface.asking import compute_loss_owner
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_release", "check_stream"]
-
-OLDEST, NEWEST = "5.3", "5.23"
-"""The releases of transformers that the tests run with, and those between them are served."""
-
-
-def check_release(release: str = transformers.__version__) -> None:
-    """Raise :class:`PrunedataError` for a release of transformers that was not tested."""
-    major_minor = Version(release).release[:2]
-    if not Version(OLDEST).release <= major_minor <= Version(NEWEST).release:
-        raise PrunedataError(
-            f"Expected transformers from {OLDEST} to {NEWEST}, whose Trainer this mixin was tested with. Got "
-            f"{release}: pip install 'transformers~={NEWEST}.0'"
-        )
+__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_stream"]
 
 
 def check_stream(dataset: Any) -> None:
@@ -106,10 +92,9 @@ _REFUSED = {
 def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
     """Raise :class:`PrunedataError` if the losses of samples cannot be known, or not weighed as the policy says."""
     kind, args = type(trainer), trainer.args
-    own = next(each for each in kind.__mro__ if each is not mixin and "compute_loss" in vars(each))
-    theirs = (own.__module__.partition(".")[0], own.__name__) in (("transformers", "Trainer"), ("trl", "SFTTrainer"))
+    own, stock = compute_loss_owner(kind, mixin)
     name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
-    theirs = theirs and not callable(trainer.compute_loss_func)
+    theirs = stock and not callable(trainer.compute_loss_func)
     told = kind.sample_losses is not mixin.sample_losses  # type: ignore[attr-defined]
     if not theirs and not told:
         raise PrunedataError(

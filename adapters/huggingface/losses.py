@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from transformers.loss.loss_utils import ForCausalLMLoss
 
-from prunedata.errors import LossError, PrunedataError
+from prunedata.errors import LossError
 
-__all__ = ["check_mean", "losses_and_counts", "shifts_labels"]
+__all__ = ["losses_and_counts", "part_of", "shifts_labels"]
 
 IGNORED = -100
 """The label of what has no loss, as padding."""
@@ -41,10 +41,10 @@ def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torc
     counts : Tensor of float, shape (n,)
         1 for each sample, or how many of its tokens have a loss.
     """
-    log_probs = _part(outputs, "log_probs")
+    log_probs = part_of(outputs, "log_probs")
     if log_probs is not None:
-        return _means(-log_probs.float(), _part(outputs, "label_mask"))
-    logits, labels = _part(outputs, "logits"), inputs.get("labels")
+        return _means(-log_probs.float(), part_of(outputs, "label_mask"))
+    logits, labels = part_of(outputs, "logits"), inputs.get("labels")
     if isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor) and not labels.is_floating_point():
         tokens = logits.ndim == 3
         if tokens and inputs.get("shift_labels") is not None:
@@ -62,39 +62,14 @@ def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torc
     )
 
 
-def check_mean(outputs: Any, counted: tuple[torch.Tensor, torch.Tensor], items: Any) -> None:
-    """Raise :class:`PrunedataError` if the model's own loss is another one than the mean of these.
-
-    Parameters
-    ----------
-    outputs : dict or object
-        Its ``loss`` is compared, if it has one and nothing was added to it (``aux_loss``).
-    counted : tuple of Tensor
-        As :func:`losses_and_counts` returned it.
-    items : int, Tensor or None
-        The number by which the model divided its sum of losses, if the trainer gave it one.
-    """
-    loss = _part(outputs, "loss")
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or _part(outputs, "aux_loss") is not None:
-        return
-    losses, counts = counted
-    labels = float(counts.sum() if items is None else items)
-    expected = float((losses * counts).sum()) / labels
-    if abs(float(loss) - expected) > 0.05 * max(expected, 0.01 * float(counts.sum()) / labels):
-        raise PrunedataError(
-            f"Expected the loss of the model to be the mean cross entropy of the batch, {expected:.4g}. Got "
-            f"{float(loss):.4g}, so it is another loss: define sample_losses(self, outputs, inputs) in your trainer, "
-            "which returns one loss for each sample."
-        )
+def part_of(outputs: Any, name: str) -> Any:
+    """What a model returned by this name, or None."""
+    return outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
 
 
 def _means(each: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     counts = mask.sum(1).to(each.dtype)
     return (each * mask).sum(1) / counts.clamp(min=1), counts
-
-
-def _part(outputs: Any, name: str) -> Any:
-    return outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
 
 
 def _shape(name: str, given: Any) -> str:

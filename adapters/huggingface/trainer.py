@@ -1,5 +1,6 @@
 """The mixin: a Trainer whose epochs are those of a run, each of its own length."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import torch
 import transformers
 
 from prunedata.adapters.huggingface import checkpoint
+from prunedata.adapters.huggingface.agreement import shift_by_own_loss
+from prunedata.adapters.huggingface.asking import asked, may_be_asked
 from prunedata.adapters.huggingface.batches import BatchesWithIds, take_ids
 from prunedata.adapters.huggingface.callback import ExactEpochs
 from prunedata.adapters.huggingface.checks import (
@@ -14,11 +17,11 @@ from prunedata.adapters.huggingface.checks import (
     check_dataset,
     check_loader,
     check_loss,
-    check_release,
     check_stream,
 )
-from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
+from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
 from prunedata.adapters.huggingface.rate import Change, stretch
+from prunedata.adapters.huggingface.release import check_release, check_steps, check_values
 from prunedata.adapters.huggingface.steps import Steps
 from prunedata.adapters.huggingface.watch import ForwardWatch
 from prunedata.adapters.torch import prune
@@ -45,7 +48,7 @@ class PruneTrainerMixin:
     Raises
     ------
     PrunedataError
-        If the release of transformers was not tested, or an argument of the trainer does not go with pruning.
+        If the Trainer of this release lacks what the mixin needs, or an argument does not go with pruning.
     """
 
     # The Trainer's own.
@@ -80,7 +83,8 @@ class PruneTrainerMixin:
         self._own_losses = type(self).sample_losses is not PruneTrainerMixin.sample_losses
         check_loss(self, pruner, PruneTrainerMixin)
         self._shifted = shifts_labels(self.model)
-        self._watch = ForwardWatch(self._losses_of)
+        self._watch = ForwardWatch(self._losses_of, waits=self._own_losses)
+        self._asks = self._own_losses and may_be_asked(self, PruneTrainerMixin)
         self._run = pruner.attach(TorchRun(pruner))
         self._run.place = self.args.process_index, self.args.world_size
         self._run.joins_batches = True  # those of one optimizer step
@@ -89,7 +93,7 @@ class PruneTrainerMixin:
         self._sampler: Any = None
         self._held: list[tuple[SomeIds, torch.Tensor]] = []
         self._batches = self._trained = self._behind = 0
-        self._compared = False
+        self._compared = self._checked = False
         self.callback_handler.callbacks.insert(0, ExactEpochs(self._epoch_now))
 
     # -- what a user may override
@@ -103,7 +107,8 @@ class PruneTrainerMixin:
         Parameters
         ----------
         outputs
-            What the model returned in the forward pass of the training step.
+            What the model returned in the forward pass of the training step. Of several passes, what ``compute_loss``
+            returns beside the loss; it is called with ``return_outputs=True`` for that.
         inputs : dict
             What ``data_collator`` made, and what the model was called with.
 
@@ -126,8 +131,8 @@ class PruneTrainerMixin:
         finally:
             del self.accelerator.prepare
         check_loader(loader, self.pruner, self.args.world_size)
-        self._loader = prune(loader, self.pruner, with_ids=True)
-        return BatchesWithIds(self._loader)
+        self._loader = BatchesWithIds(prune(loader, self.pruner, with_ids=True))
+        return self._loader
 
     def _get_train_sampler(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
@@ -147,6 +152,7 @@ class PruneTrainerMixin:
                 f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
                 "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
             )
+        self._checked = False
         self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
         try:
             return plain._inner_training_loop(*args, **options)
@@ -156,7 +162,12 @@ class PruneTrainerMixin:
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
         """As the Trainer's, for epochs of different lengths."""
         plain: Any = super()
-        total_train_batch_size = plain.set_initial_training_values(args, dataloader)[4]
+        if self._loader is None:
+            raise PrunedataError(
+                f"Expected the get_train_dataloader of PruneTrainerMixin. Got that of {type(self).__name__}: define it "
+                "in a class of its own, Mine(Trainer), and let the trainer be a class (PruneTrainerMixin, Mine)."
+            )
+        total_train_batch_size = check_values(plain.set_initial_training_values(args, dataloader), args)
         pruner, steps = self.pruner, self._steps
         epochs = pruner.schedule.epochs
         first = min(pruner.next_epoch, epochs - 1)
@@ -189,6 +200,9 @@ class PruneTrainerMixin:
 
     def _run_epoch(self, **options: Any) -> Any:
         plain: Any = super()
+        if not self._checked:
+            check_steps(self.state, epochs=self.pruner.schedule.epochs, steps=self._steps.total)
+            self._checked = True
         self._follow_changes()
         epoch = self.pruner.begin_epoch()
         if epoch.number != options["epoch"]:
@@ -217,7 +231,8 @@ class PruneTrainerMixin:
         if ids is None:
             return plain.training_step(model, inputs, *args, **options)
         weights = self.pruner.current.weights
-        with self._watch.over(model, inputs, None if weights is None else torch.from_numpy(weights[ids])):
+        asking = asked(self, self._watch, asks=self._asks) if self._own_losses else nullcontext()
+        with self._watch.over(model, inputs, None if weights is None else torch.from_numpy(weights[ids])), asking:
             loss = plain.training_step(model, inputs, *args, **options)
         self._record(ids)
         return loss
@@ -254,19 +269,19 @@ class PruneTrainerMixin:
         with self.pruner.charge:
             if self._own_losses:
                 return self.sample_losses(outputs, inputs), None
-            counted = losses_and_counts(outputs, inputs, shifted=self._shifted)
-            if not self._compared:  # once, as it waits for the device
-                check_mean(outputs, counted, inputs.get("num_items_in_batch"))
-                self._compared = True
-            return counted
+            if not self._compared:  # until it was once, as it waits for the device
+                shift = shift_by_own_loss(outputs, inputs, shifted=self._shifted)
+                if shift is not None:
+                    self._shifted, self._compared = shift, True
+            return losses_and_counts(outputs, inputs, shifted=self._shifted)
 
     def _record(self, ids: SomeIds) -> None:
         """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
         losses = self._watch.losses
         if losses is None:
             raise LossError(
-                "Expected compute_loss to call the model that it is given. Got none of its outputs: call that model, "
-                "not self.model or a part of it."
+                "Expected compute_loss to call the model that it is given, with gradients. Got none of its outputs: "
+                "call that model, not self.model or a part of it."
             )
         if losses.shape != (len(ids),):
             raise LossError(

@@ -1,4 +1,4 @@
-"""A look at the model's forward pass within a training step: the losses of its samples, and their weights."""
+"""A look at the model's forward passes within a training step: the losses of its samples, and their weights."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,49 +6,86 @@ from typing import Any
 
 import torch
 
+from prunedata.errors import LossError
+
 __all__ = ["ForwardWatch"]
 
 
 class ForwardWatch:
     """Takes the losses of a batch's samples from the forward pass that the trainer makes anyway.
 
+    Passes without gradients, as for metrics, are left out: nothing is trained on them.
+
     Parameters
     ----------
     losses_of : callable
         ``losses_of(outputs, inputs)`` returns one loss for each sample, shape (n,), and over how many labels each is
         the mean, shape (n,), or None where that is not known.
+    waits : bool
+        Whether there may be several passes, of which :meth:`choose` takes one. Else the losses are taken at once,
+        before the trainer multiplies the model's own loss in place.
 
     Attributes
     ----------
     losses : Tensor of float, shape (n,), or None
-        Of the last forward pass, without a graph.
+        Of the forward pass, without a graph.
     """
 
-    def __init__(self, losses_of: Callable[[Any, Any], tuple[torch.Tensor, torch.Tensor | None]]) -> None:
+    def __init__(
+        self, losses_of: Callable[[Any, Any], tuple[torch.Tensor, torch.Tensor | None]], *, waits: bool = False
+    ) -> None:
         self._losses_of = losses_of
+        self._waits = waits
         self._weights: torch.Tensor | None = None
         self._sums: torch.Tensor | None = None
+        self._given: dict[str, Any] = {}
+        self._passes: list[tuple[Any, dict[str, Any]]] = []
         self.losses: torch.Tensor | None = None
 
     @contextmanager
     def over(self, model: torch.nn.Module, inputs: Any, weights: torch.Tensor | None) -> Iterator[None]:
         """Look at what the model returns; ``weights`` of shape (n,), or None, are those of :meth:`weigh`."""
-        given = dict(inputs)  # the trainer may take the labels out
 
         def look(module: Any, args: Any, called_with: dict[str, Any], outputs: Any) -> None:
-            with torch.set_grad_enabled(weights is not None and torch.is_grad_enabled()):
-                losses, counts = self._losses_of(outputs, given | called_with)
-                if weights is not None and counts is not None:
-                    self._sums = losses * counts
-                self.losses = losses.detach()
+            if torch.is_grad_enabled():
+                called_with = self._given | called_with
+                self._passes.append((outputs, called_with)) if self._waits else self._take(outputs, called_with)
 
+        self._given = dict(inputs)  # the trainer may take the labels out
         self._weights, self._sums, self.losses = weights, None, None
         handle = model.register_forward_hook(look, with_kwargs=True)
         try:
             yield
         finally:
             handle.remove()
+            self._passes, self._given = [], {}
             self._weights = self._sums = None  # and with them the graph
+
+    def choose(self, returned: Any) -> None:
+        """Take the losses of the pass that is trained on. ``returned`` are the outputs that ``compute_loss`` returned.
+
+        None if it returned the loss alone: then there can be one pass only.
+        """
+        passes, self._passes = self._passes, []
+        if len(passes) > 1 and returned is None:
+            raise LossError(
+                "Expected compute_loss to return (loss, outputs) where it is called with return_outputs=True, so that "
+                f"the losses of samples are taken from these outputs. Got the loss alone, after {len(passes)} forward "
+                "passes: return the outputs of one of them, too."
+            )
+        if len(passes) > 1:
+            inputs = next((called_with for outputs, called_with in passes if outputs is returned), self._given)
+            self._take(returned, inputs)
+        elif passes:
+            self._take(*passes[0])
+
+    def _take(self, outputs: Any, inputs: Any) -> None:
+        weighs = self._weights is not None
+        with torch.set_grad_enabled(weighs and torch.is_grad_enabled()):
+            losses, counts = self._losses_of(outputs, inputs)
+            if weighs and counts is not None:
+                self._sums = losses * counts
+            self.losses = losses.detach()
 
     def weigh(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the loss that is trained on with each sample's part of it times its weight."""

@@ -19,11 +19,12 @@ from transformers import (
 )
 
 from prunedata import DroppingCount, LossError, LossRanked, PrunedataError
-from prunedata.adapters.huggingface.losses import check_mean, losses_and_counts, shifts_labels
+from prunedata.adapters.huggingface.agreement import shift_by_own_loss
+from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
 from prunedata.adapters.torch import prune
 from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, build, pruner_of
 
-WORDS = 11
+WORDS, RATE = 11, 0.02
 SMALL = {"vocab_size": WORDS, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
 
 
@@ -61,7 +62,26 @@ def test_the_loss_of_a_sample_is_the_one_that_the_model_has_of_it_alone(name):
         alone = [model(**{key: part[row : row + 1] for key, part in inputs.items()}).loss for row in range(5)]
     assert losses.tolist() == pytest.approx([float(loss) for loss in alone], rel=1e-4)
     assert counts.tolist() == [6, 4, 2, 5, 1]
-    check_mean(outputs, (losses, counts), None)
+    for guess in (False, True):  # at random weights both readings have much the same mean
+        assert shift_by_own_loss(outputs, inputs, shifted=guess) == shifts_labels(model)
+    with torch.no_grad():
+        half = model.to(torch.bfloat16)(**inputs)
+    assert shift_by_own_loss(half, inputs, shifted=shifts_labels(model)) == shifts_labels(model)
+
+
+def test_a_models_own_loss_is_a_mean_over_its_batch_or_over_the_whole_step():
+    logits, labels = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, -100])
+    mean = F.cross_entropy(logits, labels)
+
+    def says(loss, items=None, **more):
+        inputs = {"labels": labels, "num_items_in_batch": items}
+        return shift_by_own_loss({"loss": loss, "logits": logits, **more}, inputs, shifted=False)
+
+    assert says(mean) is says(mean, 12) is says(mean, torch.tensor(12)) is says(mean * 3 / 12, 12) is False
+    assert says(None) is says(mean * 7, aux_loss=mean) is says(mean * torch.nan) is None
+    for loss, items in ((mean * 3 / 12, None), (mean * 2, 12), (mean * 1.03, 12), (mean * 0, 12)):
+        with pytest.raises(PrunedataError, match="so it is another loss: define sample_losses"):
+            says(loss, items)
 
 
 @given(
@@ -158,9 +178,16 @@ class Quiet(Net):
         self.dropout = torch.nn.Identity()
 
 
+def ignoring():
+    """A model that ignores the number of labels of the step: the Trainer adds up the means of its batches."""
+    dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    return BertForMaskedLM(BertConfig(**SMALL, **dropout, intermediate_size=8, max_position_embeddings=16))
+
+
 def loop(model, dataset, pruner, accumulate):
     """A loop of one's own: SGD on weighted losses, a step for each `accumulate` batches."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    shifted = shifts_labels(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     loader = prune(DataLoader(dataset, batch_size=8, shuffle=True), pruner, with_ids=True)
     for epoch in pruner.epochs():
         batches = list(loader)
@@ -170,10 +197,12 @@ def loop(model, dataset, pruner, accumulate):
             for ids, batch in group:
                 names = ("points", "labels", "number") if "points" in batch else ("input_ids", "labels")
                 outputs = model(**{name: batch[name] for name in names})
-                losses, counts = losses_and_counts(outputs, batch, shifted="input_ids" in batch)
+                losses, counts = losses_and_counts(outputs, batch, shifted=shifted)
                 weights = 1 if epoch.weights is None else torch.from_numpy(epoch.weights[ids])
                 if "points" in batch:
                     loss = (weights * losses).mean() / len(group)
+                elif not shifted:
+                    loss = (weights * losses * counts).sum() / counts.sum()
                 else:
                     loss = (weights * losses * counts).sum() / labels
                 loss.backward()
@@ -186,7 +215,7 @@ def loop(model, dataset, pruner, accumulate):
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("policy", [DroppingCount(), LossRanked()], ids=["counted", "weighed"])
-@pytest.mark.parametrize("kind", [Quiet, llama], ids=["classes", "tokens"])
+@pytest.mark.parametrize("kind", [Quiet, llama, ignoring], ids=["classes", "tokens", "ignoring"])
 def test_a_trainer_trains_as_a_loop_of_ones_own(kind, policy, accumulate, tmp_path):
     pruners = [pruner_of(policy=policy) for _ in range(2)]
     dataset = Rows() if kind is Quiet else Sentences()
@@ -195,7 +224,7 @@ def test_a_trainer_trains_as_a_loop_of_ones_own(kind, policy, accumulate, tmp_pa
     models[1].load_state_dict(models[0].state_dict())
     trainer, _ = build(
         pruners[0], tmp_path, model=models[0], dataset=dataset, gradient_accumulation_steps=accumulate,
-        optim="sgd", learning_rate=0.1, lr_scheduler_type="constant", max_grad_norm=0,
+        optim="sgd", learning_rate=RATE, lr_scheduler_type="constant", max_grad_norm=0,
     )  # fmt: skip
     trainer.train()
     loop(models[1], dataset, pruners[1], accumulate)

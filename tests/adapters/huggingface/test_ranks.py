@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import socket
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -12,7 +10,8 @@ import torch
 from transformers import TrainerCallback
 
 from prunedata import PrunedataError
-from tests.adapters.helpers.ranks import WORLD, clean_processes, start
+from tests.adapters.helpers.ranks import clean_processes, start
+from tests.adapters.huggingface.processes import be_rank, meet
 from tests.adapters.huggingface.trainers import BATCH, build, pruner_of
 
 KILLED = 15
@@ -39,10 +38,7 @@ def train(rank, folder, name, *, resume=None, callbacks=(), **options):
 
 def work(rank, folder):
     """What each process does: train, and go on from a checkpoint within an epoch."""
-    torch.set_num_threads(1)
-    port = (folder / "port").read_text()
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    be_rank(rank, folder)
     trainer, watcher, pruner = train(rank, folder, "whole", gradient_accumulation_steps=2)
     resumed, after, again = train(
         rank, folder, "again", resume=str(folder / "whole" / "checkpoint-8"), gradient_accumulation_steps=2
@@ -67,9 +63,7 @@ def work(rank, folder):
 
 
 def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        (tmp_path / "port").write_text(str(free.getsockname()[1]))
+    meet(tmp_path)
     alone = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2 * BATCH}
     _, one, _ = train(0, tmp_path, "one", **alone)
     ranks = start(work, tmp_path)

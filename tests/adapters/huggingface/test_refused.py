@@ -9,7 +9,6 @@ from transformers import Trainer, TrainerCallback
 
 from prunedata import LossError, LossRanked, PrunedataError, SkippedSamples
 from prunedata.adapters.huggingface import PruneTrainerMixin
-from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.torch import prune
 from tests.adapters.huggingface.trainers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
 
@@ -45,17 +44,6 @@ class Endless(IterableDataset):
 def test_a_stream(tmp_path):
     with pytest.raises(PrunedataError, match=r"Expected a map-style train_dataset.* Got the stream Endless"):
         build(pruner_of(), tmp_path, dataset=Endless())
-
-
-@pytest.mark.parametrize("release", ["4.57.1", "5.2.0", "5.24.0", "6.0.0"])
-def test_releases_that_were_not_tested(release):
-    with pytest.raises(PrunedataError, match=f"Expected transformers from 5.3 to 5.23.* Got {release}"):
-        check_release(release)
-
-
-@pytest.mark.parametrize("release", ["5.3.0", "5.11.2", "5.23.1"])
-def test_releases_that_are_served(release):
-    check_release(release)
 
 
 def test_the_mixin_behind_the_trainer():
@@ -133,6 +121,21 @@ def test_loaders_whose_length_nobody_knows(loader, told, tmp_path):
     trainer, _ = build(pruner_of(), tmp_path, trainer=Added)
     trainer.loader = loader()
     with pytest.raises(PrunedataError, match=told):
+        trainer.train()
+
+
+class OwnLoader(PrunedTrainer):
+    """A loader of its own in front of the mixin."""
+
+    def get_train_dataloader(self):
+        return DataLoader(Rows(), batch_size=8, shuffle=True, collate_fn=collate)
+
+
+def test_a_loader_that_hides_the_mixins(tmp_path):
+    trainer, _ = build(pruner_of(), tmp_path, trainer=OwnLoader)
+    with pytest.raises(
+        PrunedataError, match=r"Expected the get_train_dataloader of PruneTrainerMixin. Got .* OwnLoader"
+    ):
         trainer.train()
 
 
