@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.agreement import shift_by_own_loss
@@ -137,6 +138,8 @@ class PruneTrainerMixin:
     def _get_train_sampler(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
         self._sampler = plain._get_train_sampler(*args, **options)
+        if type(self._sampler) is LengthGroupedSampler:
+            self._sampler.gives_once = True  # type: ignore[attr-defined]
         if hasattr(self._sampler, "generator") and self._sampler.generator is None:
             # It is seeded in each epoch, so that one that is resumed has the same order.
             self._sampler.generator = torch.Generator()

@@ -55,11 +55,14 @@ def _chunks(source: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _gives_once(source: Any) -> bool | None:
-    """Whether a sampler gives no sample twice; None if it has to be watched: one of a user's own class may."""
+    """Whether a sampler gives no sample twice; None if it has to be watched: one of a user's own class may.
+
+    One that knows it says so by an attribute ``gives_once``, as adapters set it for samplers that they know.
+    """
     if isinstance(source, Sequence):
         return len(set(source)) == len(source)
     if type(source) is SubsetRandomSampler:
         return len(set(source.indices)) == len(source)
     if type(source) is RandomSampler:
         return not source.replacement and len(source) <= len(source.data_source)
-    return True if type(source) in (SequentialSampler, DistributedSampler) else None
+    return True if type(source) in (SequentialSampler, DistributedSampler) else getattr(source, "gives_once", None)
