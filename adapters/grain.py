@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.counting.counts import Tally
 from prunedata.errors import LossError, PrunedataError
-from prunedata.run.adapter import Adapter, Delivery
-from prunedata.run.completeness import check_iterated
-from prunedata.run.counts import Tally
+from prunedata.run.adapter import Adapter, Delivery, check_iterated
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 

@@ -26,7 +26,7 @@ class JaxRecorder(Adapter):
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
-        self._pruner, self._drained = pruner, 0
+        self._drained = 0
         self._came: list[tuple[SomeIds, Array]] = []
         self._weights = np.ones(pruner.samples, np.float32) if isinstance(pruner.policy, Weigher) else None
 
@@ -66,10 +66,9 @@ class JaxRecorder(Adapter):
         jax.effects_barrier()  # steps run behind Python
         return self._drained + sum(ids.size for ids, _ in self._came)
 
-    def hand_over(self) -> None:
-        """Observe everything, batch by batch as it came."""
+    def held_back(self) -> list[tuple[SomeIds, Array]]:
+        """Hand over everything, batch by batch as it came."""
         jax.effects_barrier()
         came, self._came = self._came, []
-        for ids, losses in came:
-            self._drained += ids.size
-            self._pruner.observe(ids, losses)
+        self._drained += sum(ids.size for ids, _ in came)
+        return came

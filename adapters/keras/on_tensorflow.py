@@ -1,5 +1,6 @@
 """What a model records in TensorFlow's graphs: ids and losses in Variables, read when they are asked for."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -25,7 +26,7 @@ class GraphRecorder(Adapter):
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None  # the ids of the batch that is trained on
-        self._pruner, self._room = pruner, pruner.samples
+        self._room = pruner.samples
         dtype = tf.float64 if keras.config.floatx() == "float64" else tf.float32
 
         def room(of: Any) -> Any:
@@ -72,8 +73,8 @@ class GraphRecorder(Adapter):
         """Losses since the epoch was begun."""
         return self._drained + int(self._fill.numpy())
 
-    def hand_over(self) -> None:
-        """Observe everything, batch by batch as it came."""
+    def held_back(self) -> Iterator[tuple[Any, Any]]:
+        """Hand over everything, batch by batch as it came."""
         fill = int(self._fill.numpy())
         if not fill:
             return
@@ -87,5 +88,5 @@ class GraphRecorder(Adapter):
         ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))
         first = 0
         for end in [*(np.flatnonzero(np.diff(batches)) + 1), fill]:
-            self._pruner.observe(ids[first:end], losses[first:end])
+            yield ids[first:end], losses[first:end]
             first = end

@@ -1,5 +1,6 @@
 """What a model records on the torch backend, where each step is Python: the losses go straight to the pruner."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -31,9 +32,9 @@ class TorchRecorder(Adapter):
             weights = None if epoch.weights is None else torch.tensor(epoch.weights)
             self._weights = torch.ones_like(self._weights) if weights is None else weights
 
-    def hand_over(self) -> None:
-        """Observe the losses that are on a device."""
-        self._losses.hand_over()
+    def held_back(self) -> Iterator[tuple[Any, Any]]:
+        """Hand over the losses that are on a device."""
+        return self._losses.held_back()
 
     def forget(self) -> None:
         """Drop them."""

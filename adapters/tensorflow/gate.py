@@ -1,13 +1,14 @@
 """The gate through which a run's datasets pass: the mask of the open epoch, and what came by."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
 from prunedata.run.adapter import Adapter, Delivery
-from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 
 __all__ = ["Gate"]
@@ -42,9 +43,10 @@ class Gate(Adapter):
         """Forget what was said of an epoch: the run stands elsewhere now."""
         self.delivery = Delivery(-1)
 
-    def hand_over(self) -> None:
-        """Tell how many samples have passed."""
+    def held_back(self) -> Iterable[tuple[Any, Any]]:
+        """No losses. Tell how many samples have passed."""
         self.delivery.delivered = self.passed
+        return ()
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Refuse samples that did not come through the gate, or came in two passes.

@@ -1,5 +1,6 @@
 """The way of a batch's losses from a Tensor, wherever it lies, to the pruner."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,20 @@ class Recorder:
                     "Expected losses that were computed. Got those of the device meta, which has no numbers: "
                     "compute them on another one."
                 )
-            self.hand_over()
-            self._block = DeviceBlock(self.pruner, losses.device)
-        self._block.add(ids, losses)
+            for held in self.held_back():
+                self.pruner.observe(*held)
+            self._block = DeviceBlock(losses.device)
+        self._hold(self._block, ids, losses)
 
-    def hand_over(self) -> None:
-        """Observe everything; the epoch ends, or its state is asked for."""
+    def _hold(self, block: "DeviceBlock", ids: SomeIds, losses: torch.Tensor) -> None:
+        """Hold a batch back, and observe those that have come down."""
+        for held in block.add(ids, losses):
+            self.pruner.observe(*held)
+
+    def held_back(self) -> Iterator[tuple[SomeIds, Any]]:
+        """Hand over everything; the epoch ends, or its state is asked for."""
         if self._block is not None:
-            self._block.hand_over()
+            yield from self._block.held_back()
 
     def forget(self) -> None:
         """Drop what has not been observed."""
@@ -80,10 +87,10 @@ def _plain(losses: torch.Tensor) -> torch.Tensor:
 
 
 class DeviceBlock:
-    """Losses on a device. A full block is copied to the host while the next one fills, and then observed."""
+    """Losses on a device. A full block is copied to the host while the next one fills, and then handed over."""
 
-    def __init__(self, pruner: Pruner, device: torch.device, capacity: int = BLOCK) -> None:
-        self.device, self._pruner = device, pruner
+    def __init__(self, device: torch.device, capacity: int = BLOCK) -> None:
+        self.device = device
         self._cuda = device.type == "cuda"
         self._filling, self._copied = (torch.empty(capacity, device=device) for _ in range(2))
         self._host = torch.empty(capacity, pin_memory=self._cuda)
@@ -92,42 +99,42 @@ class DeviceBlock:
         self._flying: list[SomeIds] = []
         self._fill = 0
 
-    def add(self, ids: SomeIds, losses: torch.Tensor) -> None:
-        """Take a batch, whose ids and losses the caller may then change."""
-        end = self._fill + len(ids)
+    def add(self, ids: SomeIds, losses: torch.Tensor) -> list[tuple[SomeIds, Any]]:
+        """Take a batch, whose ids and losses the caller may then change; return the batches that have come down."""
+        end, came = self._fill + len(ids), []
         if end > self._filling.numel():
-            self._send()
+            came = self._send()
             end = len(ids)
             if end > self._filling.numel():
-                self._land()
-                self._pruner.observe(ids, losses.detach().float().cpu().numpy())
-                return
+                return [*came, *self._land(), (ids, losses.detach().float().cpu().numpy())]
         self._filling[self._fill : end].copy_(losses.detach(), non_blocking=True)
         self._ids.append(np.array(ids))  # the caller may use its buffers again
         self._fill = end
+        return came
 
-    def _send(self) -> None:
-        """Start the copy of the filled block, after what is on its way has been observed."""
-        self._land()
+    def _send(self) -> list[tuple[SomeIds, Any]]:
+        """Start the copy of the filled block; return the batches of the one before."""
+        came = self._land()
         self._filling, self._copied = self._copied, self._filling
         self._host.copy_(self._copied, non_blocking=self._cuda)
         if self._event is not None:
             self._event.record()
         self._ids, self._flying, self._fill = [], self._ids, 0
+        return came
 
-    def _land(self) -> None:
+    def _land(self) -> list[tuple[SomeIds, Any]]:
+        """Return the batches of the block that was sent; copies."""
         if self._event is not None and self._flying:
             self._event.synchronize()  # a block ago: long done
-        losses, first = self._host.numpy(), 0
-        flying, self._flying = self._flying, []
-        for ids in flying:
-            self._pruner.observe(ids, losses[first : first + len(ids)])
-            first += len(ids)
+        sizes = np.cumsum([len(ids) for ids in self._flying])
+        parts = np.split(self._host.numpy()[: sizes[-1] if sizes.size else 0].copy(), sizes[:-1])
+        came = list(zip(self._flying, parts, strict=False))
+        self._flying = []
+        return came
 
-    def hand_over(self) -> None:
-        """Observe everything."""
-        self._send()
-        self._land()
+    def held_back(self) -> list[tuple[SomeIds, Any]]:
+        """Hand over everything."""
+        return [*self._send(), *self._land()]
 
     def forget(self) -> None:
         """Drop everything."""

@@ -8,22 +8,20 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
+from prunedata.counting.counts import Tally
+from prunedata.counting.joining import join
+from prunedata.counting.waiting import Shared, SharedBatches
 from prunedata.errors import PrunedataError
-from prunedata.run.adapter import Adapter
-from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
+from prunedata.run.group import Group
 from prunedata.run.pruner import Pruner
-from prunedata.run.ranks.joining import join
-from prunedata.run.ranks.waiting import Shared, SharedBatches
 from prunedata.types import Arrays, Floats
 
 __all__ = ["Ranks", "compare", "everyones"]
 
 
-class Ranks(Adapter):
-    """Merges an epoch over all ranks. An adapter of its own, as only a run of several ranks merges."""
-
-    key = "torch ranks"
+class Ranks(Group):
+    """The ranks of the default process group."""
 
     def __init__(self, pruner: Pruner, settings: Sequence[str]) -> None:
         self._settings = settings

@@ -1,6 +1,6 @@
 """PyTorch's part in a run: one adapter, which all loaders that were wrapped for the run share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -10,13 +10,12 @@ from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.ranks import Ranks, everyones
 from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.adapters.torch.trainers import trainer_that_iterates
+from prunedata.counting.counts import Tally
+from prunedata.counting.waiting import Shared, SharedSteps
 from prunedata.errors import LossError, PrunedataError
-from prunedata.run.adapter import Adapter, Delivery
-from prunedata.run.completeness import check_iterated
-from prunedata.run.counts import Tally
+from prunedata.run.adapter import Adapter, Delivery, check_iterated
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.run.ranks.waiting import Shared, SharedSteps
 from prunedata.types import Weights
 
 __all__ = ["TorchRun"]
@@ -106,10 +105,13 @@ class TorchRun(Adapter):
 
     def join(self) -> None:
         """Merge with the other processes from now on, if there are any."""
-        if self.group_size() > 1:
-            ranks = self._pruner.attach(Ranks(self._pruner, self.settings))
-            if self._begun == self._pruner.next_epoch:  # wrapped within an epoch, which has begun without this loader
-                ranks.compare_loaders()
+        pruner = self._pruner
+        if self.group_size() == 1:
+            return
+        if pruner.group.processes == 1:
+            pruner.join(Ranks(pruner, self.settings))
+        if self._begun == pruner.next_epoch and isinstance(pruner.group, Ranks):
+            pruner.group.compare_loaders()  # wrapped within an epoch, which has begun without this loader
 
     def check_loop(self) -> None:
         """Raise outside of an epoch, unless a trainer asks: its adapter begins the epoch, or its loop is refused."""
@@ -137,9 +139,9 @@ class TorchRun(Adapter):
         for each in self.seeds:
             each.begin(epoch)
 
-    def hand_over(self) -> None:
-        """Observe the losses that are on a device."""
-        self.recorder.hand_over()
+    def held_back(self) -> Iterator[tuple[Any, Any]]:
+        """Hand over the losses that are on a device."""
+        return self.recorder.held_back()
 
     def forget(self) -> None:
         """Drop them."""
@@ -150,7 +152,8 @@ class TorchRun(Adapter):
         """Raise if no pruned loader was iterated, and what was observed shows that another one was."""
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
-        twice = sum(one.observed - tally.observed for one in self._pruner.adapters if isinstance(one, Ranks))
+        group = self._pruner.group
+        twice = group.observed - tally.observed if isinstance(group, Ranks) else 0
         if self.streams and twice > 0:
             raise LossError(
                 f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "

@@ -37,13 +37,13 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "counts": [
         Tested(
-            ["prunedata/run/counts.py"],
-            ["tests/run/counting/test_counts.py", "tests/run/counting/test_joining.py"],
+            ["prunedata/counting/counts.py"],
+            ["tests/counting/test_counts.py", "tests/counting/test_joining.py"],
             ["tests/run/test_lengthened.py", *RUNS],
         ),
         Tested(
-            ["prunedata/run/sample_arrays.py"],
-            ["tests/run/counting/test_sample_arrays.py"],
+            ["prunedata/counting/sample_arrays.py"],
+            ["tests/counting/test_sample_arrays.py"],
             ["tests/policies", *RUNS],
         ),
     ],
@@ -53,7 +53,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         Tested(
             ["prunedata/policies/protocol.py", "prunedata/policies/built_in.py"],
             ["tests/policies/test_protocol.py", "tests/policies/test_built_in.py"],
-            ["tests/policies", "tests/testing/test_check_policy.py", "tests/run/counting/test_sample_arrays.py", *RUNS],
+            ["tests/policies", "tests/testing/test_check_policy.py", "tests/counting/test_sample_arrays.py", *RUNS],
         ),
         Tested(
             [
@@ -64,7 +64,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
                 )
             ],
             [f"tests/policies/test_{name}.py" for name in ("small_rules", "moving_average", "policy")],
-            ["tests/policies", "tests/run/counting/test_sample_arrays.py", "tests/findings", *RUNS],
+            ["tests/policies", "tests/counting/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],
     "order": [

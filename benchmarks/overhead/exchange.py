@@ -27,8 +27,8 @@ from benchmarks.common.processes.ranks import in_ranks
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import DroppingCount, Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
-from prunedata.run.counts import Tally
-from prunedata.run.ranks.waiting import SharedBatches, WaitingLosses
+from prunedata.counting.counts import Tally
+from prunedata.counting.waiting import SharedBatches, WaitingLosses
 from prunedata.types import Mask
 
 __all__ = ["main"]

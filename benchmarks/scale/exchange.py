@@ -54,7 +54,7 @@ def _steps(samples: int) -> dict[str, dict[str, float]]:
 
     rank = dist.get_rank()
     pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.25)
-    pruner.attach(Ranks(pruner, settings=()))
+    pruner.join(Ranks(pruner, settings=()))
     losses = np.random.default_rng(rank).random(BATCH, dtype=np.float32)
     steps = {}
     for kind in ("all", "pruned"):

@@ -15,7 +15,7 @@ from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import read_only
 from prunedata.run.pruner import Pruner
-from prunedata.run.whole import Whole
+from prunedata.uninterrupted import Uninterrupted
 
 __all__ = ["Dealer"]
 
@@ -76,7 +76,7 @@ class Dealer:
         self.timeout = None if timeout is None else real("timeout", timeout, 0, above=True)
         self.auto_end, self._clock = bool(auto_end), clock
         # Steps happen whole, as the pruner's own do: a signal's handler that saves must not see half of one.
-        self._whole = Whole()
+        self._uninterrupted = Uninterrupted()
         self._deck: Deck | None = None
         self._excused: dict[int, int] = {}
         self._staleness = Staleness()
@@ -100,7 +100,7 @@ class Dealer:
     @property
     def outstanding(self) -> dict[Hashable, int]:
         """How many samples each worker has been dealt and has not reported."""
-        with self._whole:
+        with self._uninterrupted:
             found: dict[Hashable, int] = {}
             for batch in self._out().values():
                 found[batch.worker] = found.get(batch.worker, 0) + batch.ids.size
@@ -109,7 +109,7 @@ class Dealer:
     @property
     def staleness(self) -> dict[int, int]:
         """How many reports were how stale, of those that named a version. See :meth:`observe`."""
-        with self._whole:
+        with self._uninterrupted:
             return dict(sorted(self._staleness.counts.items()))
 
     # -- for workers
@@ -129,7 +129,7 @@ class Dealer:
         """
         if not isinstance(worker, Hashable):
             raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
-        with self._whole:
+        with self._uninterrupted:
             self._take_back_late_ones()
             while not self.is_finished:
                 deck = self._open()
@@ -173,7 +173,7 @@ class Dealer:
             If losses have a wrong shape or dtype or are not finite. The worker still has the batch: observe others,
             or :meth:`excuse` it.
         """
-        with self._whole:
+        with self._uninterrupted:
             place = self._tickets.read(deal)
             batch = self._out().get(place)
             if batch is None:
@@ -191,7 +191,7 @@ class Dealer:
 
         Returns a receipt as :meth:`observe` does.
         """
-        with self._whole:
+        with self._uninterrupted:
             place = self._tickets.read(deal)
             batch = self._out().get(place)
             if batch is None:
@@ -223,7 +223,7 @@ class Dealer:
         SkippedSamples
             If not every batch is accounted for. The epoch stays open.
         """
-        with self._whole:
+        with self._uninterrupted:
             deck = self._deck
             if deck is None:
                 raise NotInEpoch("Expected an open epoch. Got none: a worker's deal() opens the next.")
@@ -237,13 +237,13 @@ class Dealer:
 
     def commit(self) -> None:
         """Write where the run stands to its store, also within an epoch."""
-        with self._whole:
+        with self._uninterrupted:
             self.pruner.take_over()
             self.pruner.commit()
 
     def state_dict(self) -> dict[str, Any]:
         """Where the dealer and its run stand, also within an epoch: plain values, for a checkpoint beside the model."""
-        with self._whole:
+        with self._uninterrupted:
             self.pruner.take_over()
             return DealerState(self.batch_size, self._excused, self._staleness, self.pruner.state_dict()).to_dict()
 
@@ -254,7 +254,7 @@ class Dealer:
         refused. Raises :class:`PrunedataError` if the state is of another run, and changes nothing then.
         """
         found = DealerState.from_dict(state, self.batch_size)
-        with self._whole:
+        with self._uninterrupted:
             self.pruner.load_state_dict(found.run)
             self._staleness, self._excused = found.staleness, found.excused
 
@@ -266,7 +266,7 @@ class Dealer:
 
     def forget(self) -> None:
         """Drop all deals: the run was loaded from a state. What was dealt is dealt again under new tickets."""
-        with self._whole:
+        with self._uninterrupted:
             self._deck, self._tickets = None, Tickets()
             self._excused = {}
 
@@ -321,7 +321,7 @@ class Dealer:
             self._take_back(lambda batch: batch.since <= before)
 
     def _take_back(self, which: Callable[[Batch], bool]) -> int:
-        with self._whole:
+        with self._uninterrupted:
             places = [place for place, batch in self._out().items() if which(batch)]
             if not places or self._deck is None:
                 return 0

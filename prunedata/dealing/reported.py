@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from prunedata.counting.batches import plain_losses
 from prunedata.errors import LossError
-from prunedata.run.block import plain_losses
 from prunedata.types import Ids, Recorded
 
 __all__ = ["checked_losses"]

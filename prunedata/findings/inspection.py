@@ -7,6 +7,7 @@ import numpy as np
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.findings.advice import Advice
 from prunedata.findings.top import count_top
+from prunedata.options import OPTIONS
 from prunedata.plan.savings import savings
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
@@ -29,8 +30,8 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``: what the run was given (the
-        schedule as it stands now); ``observe_only``, ``classes``: the options, False and None where not in use;
+        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``observe_only``, ``classes``: what
+        the run was given (the schedule as it stands now);
         ``without``: how many samples were left out for good;
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
@@ -52,8 +53,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     would_prune = sum(record.get("would_prune", 0) for record in history)
     return {
         **run,
-        "observe_only": observe_only,
-        "classes": run.get("classes"),
+        **{option.name: run.get(option.name, option.default) for option in OPTIONS},
         "advice": state.advice,
         "without": 0 if state.without is None else int(np.count_nonzero(state.without)),
         "would_save_percent": 100 * would_prune / max(1, len(history) * state.samples) if observe_only else None,

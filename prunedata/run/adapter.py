@@ -1,6 +1,6 @@
 """How an adapter takes part in a run: one class, of which it overrides what applies to it.
 
-A loader, a stream or a group of processes is attached to a run once, by :meth:`prunedata.Pruner.attach`. From then on
+A loader or a stream is attached to a run once, by :meth:`prunedata.Pruner.attach`. From then on
 the run calls its methods, those of several adapters in the order in which they were attached.
 """
 
@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from prunedata.errors import PrunedataError
-from prunedata.run.counts import Tally
+from prunedata.counting.counts import Tally
+from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.waiting import Shared
-from prunedata.types import Arrays, Floats, Mask
+from prunedata.types import Mask
 
-__all__ = ["Adapter", "Adapters", "Delivery", "together"]
+__all__ = ["Adapter", "Adapters", "Delivery", "check_iterated", "together"]
 
 Some = TypeVar("Some", bound="Adapter")
 
@@ -71,10 +70,6 @@ class Adapter:
 
     key: Hashable = None
     delivery: Delivery | None = None
-    processes: int = 1
-    """How many processes train together."""
-    rank: int = 0
-    """Which of them this is."""
 
     @property
     def deliveries(self) -> Sequence[Delivery]:
@@ -84,37 +79,12 @@ class Adapter:
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
 
-    def hand_over(self) -> None:
-        """Observe all losses that are held back, as those on a device."""
+    def held_back(self) -> Iterable[tuple[Any, Any]]:
+        """Hand over all losses that are held back, as those on a device: ids and losses of each batch, once."""
+        return ()
 
     def forget(self) -> None:
         """Drop all losses that are held back: the run was loaded from a state."""
-
-    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
-        """Go on within an epoch that a state was saved in: merge what all processes had observed of it, in place.
-
-        ``part`` is which of how many processes the state is of; (0, 1) if it is of all together. Raise if the
-        states that the processes were given are not those of one moment, each once.
-        """
-
-    def meet(
-        self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None
-    ) -> list[float]:
-        """Meet the other processes before an epoch is merged; return the sums over all of them.
-
-        ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
-        ``tally`` is the one that :meth:`merge` will be given, so that one message can carry it as well; None if it
-        is not known yet, as losses wait for the means of their batches. ``shared`` is how these are shared, by
-        :meth:`prunedata.Pruner.share_batches`. Raise if the processes differ in it.
-        """
-        return list(sums)
-
-    def add_up(self, numbers: Floats) -> Floats:
-        """Add up an array over all processes, element by element."""
-        return numbers
-
-    def merge(self, tally: Tally, arrays: Arrays) -> None:
-        """Merge the epoch over all processes, in place: its tally, and the arrays of policies by name."""
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Look at an epoch that is about to end, observed and merged; raise if it cannot be right."""
@@ -147,27 +117,6 @@ class Adapters:
         self._attached.append(adapter)
         return adapter
 
-    @property
-    def merge(self) -> bool:
-        """Whether the run has several processes: some adapter merges them."""
-        return any(type(one).merge is not Adapter.merge for one in self._attached)
-
-    @property
-    def processes(self) -> int:
-        """How many processes train together."""
-        return max((one.processes for one in self._attached), default=1)
-
-    def add_up(self, numbers: Floats) -> Floats:
-        """Add up over all processes."""
-        for one in self._attached:
-            numbers = one.add_up(numbers)
-        return numbers
-
-    @property
-    def rank(self) -> int:
-        """Which of them this is."""
-        return max((one.rank for one in self._attached), default=0)
-
     def reopen(self) -> None:
         """Take no loader to be at its end: the epoch could not end, and goes on."""
         for one in self._attached:
@@ -193,3 +142,16 @@ def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
         given=np.logical_or.reduce(masks) if masks and len(masks) == len(said) else None,
         ended=max(ends) if ends and len(ends) == len(said) else None,
     )
+
+
+def check_iterated(epoch: Epoch, tally: Tally, what: str) -> None:
+    """Raise of an epoch in which what ``prune`` returned was not iterated, if what was observed does not explain it."""
+    told = (
+        f"Expected the {what} that prune() returned to be iterated in epoch {epoch.number}. Got nothing from it: "
+        f"is the {what} that was given to prune() iterated instead?"
+    )
+    if not tally.observed:
+        raise SkippedSamples(told)
+    pruned = int(np.count_nonzero(tally.visits[~epoch.keep]))
+    if pruned:
+        raise LossError(f"{told} {pruned} pruned samples were observed.")

@@ -57,9 +57,13 @@ class Epoch:
         weighed = "" if self.weights is None else ", weighted"
         return f"Epoch(number={self.number}, pruned={self.pruned}, {of}{rest}{weighed}, seed={self.seed})"
 
+    def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
+        """Yield the ids of the samples in ``which``, a mask, in this epoch's order, in arrays of shape (n,)."""
+        return epoch_order(which, seed=self.seed, epoch=self.number, shuffle=shuffle)
+
     def order(self, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the remaining ids in this epoch's order, in arrays of shape (n,)."""
-        return epoch_order(self.remaining, seed=self.seed, epoch=self.number, shuffle=shuffle)
+        return self.order_of(self.remaining, shuffle=shuffle)
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False

@@ -1,5 +1,6 @@
 """What an epoch costs: training seconds, seconds spent in this library, and the sum of the losses."""
 
+from collections.abc import Mapping
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -48,11 +49,17 @@ class Meter:
         self.overhead = Overhead()
         self.begin()
 
-    def begin(self, seconds: float = 0.0, overhead: float = 0.0, loss_sum: float = 0.0, visits: int = 0) -> None:
-        """Begin an epoch, or go on with one from its sums so far."""
-        self._seconds, self._since = seconds, None
-        self.loss_sum, self.visits = loss_sum, visits
-        self.overhead.seconds = overhead
+    def begin(self) -> None:
+        """Begin an epoch."""
+        self._seconds, self._since = 0.0, None
+        self.loss_sum, self.visits = 0.0, 0
+        self.overhead.seconds = 0.0
+
+    def restore(self, sums: Mapping[str, Any], observed: int) -> None:
+        """Go on with an epoch from what :meth:`to_dict` gave; ``observed`` is how many visits it has."""
+        self._seconds, self._since = sums["seconds"], None
+        self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
+        self.overhead.seconds = sums["overhead"]
 
     _since: float | None
 

@@ -10,27 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.checks import whole
+from prunedata.counting.joining import joined
+from prunedata.counting.waiting import Shared
 from prunedata.errors import FinishedWarning, PrunedataError
-from prunedata.plan.cost import count_pruned
 from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapter
-from prunedata.run.arguments import RunArguments
-from prunedata.run.engine import Engine, Phase
+from prunedata.run.asked import Asked, warn_of_advice
+from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
-from prunedata.run.keeping import Keeper
+from prunedata.run.group import Group
+from prunedata.run.keeping import keep, restore, standing
 from prunedata.run.meter import Overhead
-from prunedata.run.plan import policy_of, warn_of_advice
-from prunedata.run.ranks.joining import joined
-from prunedata.run.ranks.waiting import Shared
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
-    from prunedata.store.durable import StoreLike
+    from prunedata.store.location import StoreLike
 
 __all__ = ["Pruner"]
 
@@ -112,39 +111,41 @@ class Pruner:
         classes: int | None = None,
         without: npt.ArrayLike | None = None,
     ) -> None:
-        given = RunArguments(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, without)
-        self.samples, self.seed, self.batch_size = given.samples, given.seed, given.batch_size
-        self.prune: int = count_pruned(given.samples, given.prune)
-        self.observe_only, self.classes = given.observe_only, given.classes
-        self.policy = policy_of(given.policy, given.classes)
-        self._plan = given.plan()
-        self._ledger = given.ledger(self._plan.longest_window)
-        self._engine = Engine(self.samples, self.policy, self.seed, self._plan, self._ledger)
-        self._keeper = Keeper(self._engine, given.describe(), store, resume)
-        self._add = self._engine.block.add  # looked up once, as it is called for every batch
+        asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, without)
+        self.samples, self.seed, self.batch_size, self.classes = (
+            asked.samples,
+            asked.seed,
+            asked.batch_size,
+            asked.classes,
+        )
+        self.prune: int = asked.prune
+        self.observe_only, self.policy = asked.observe_only, asked.chosen
+        self._engine = Engine(asked)
+        keep(self._engine, store, resume=resume)
+        self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     # -- where it stands
 
     @property
     def schedule(self) -> Schedule:
         """The schedule in force, after any :meth:`rewindow`."""
-        return self._plan.schedule
+        return self._engine.pruning.schedule
 
     @property
     def advice(self) -> Advice | None:
         """With ``policy="auto"`` what was advised once enough had been watched, and why; None before."""
-        return self._plan.advice
+        return self._engine.pruning.advice
 
     @property
     def without(self) -> Mask:
         """The samples that are left out for good, shape (samples,). A copy."""
-        included = self._plan.included
+        included = self._engine.pruning.included
         return np.zeros(self.samples, dtype=np.bool_) if included is None else ~included
 
     @property
     def next_epoch(self) -> int:
         """Number of the epoch that is open, or else of the next to begin."""
-        return self._ledger.next_epoch
+        return self._engine.ledger.next_epoch
 
     @property
     def current(self) -> Epoch:
@@ -159,7 +160,7 @@ class Pruner:
         ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
         epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``.
         """  # noqa: D205 (the keys are the summary)
-        return self._ledger.history
+        return self._engine.ledger.history
 
     @property
     def counts(self) -> Counts:
@@ -168,17 +169,17 @@ class Pruner:
         Where several processes share batches, without the open epoch: what is a hit they find out together at its end.
         From another thread than the one that trains, without the losses that still wait to be worked on.
         """
-        return self._engine.counts()
+        return self._engine.counted()
 
     @property
     def hits(self) -> Counts:
         """How often each sample was hit in all finished epochs, shape (samples,). A copy."""
-        return self._ledger.known.hits.copy()
+        return self._engine.ledger.counts.hits.copy()
 
     @property
     def visits(self) -> Counts:
         """How often each sample was observed in all finished epochs, shape (samples,). A copy."""
-        return self._ledger.known.visits.copy()
+        return self._engine.ledger.counts.visits.copy()
 
     @property
     def arrays(self) -> Arrays:
@@ -186,7 +187,7 @@ class Pruner:
 
         Those of the policy, as ``loss``, and with ``classes`` the array ``high``: visits with a high loss.
         """
-        return {name: array.copy() for name, array in self._ledger.arrays.finished.items()}
+        return {name: array.copy() for name, array in self._engine.ledger.arrays.finished.items()}
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -199,11 +200,11 @@ class Pruner:
     @property
     def overhead(self) -> float:
         """Seconds spent in this library in the open or last epoch so far."""
-        return self._ledger.meter.overhead.elapsed
+        return self._engine.meter.overhead.elapsed
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` trains on; known before it begins."""
-        return self._plan.kept_in(epoch)
+        return self._engine.pruning.kept_in(epoch)
 
     def total_batches(self, batch_size: int | None = None, *, drop_last: bool = False) -> int:
         """How many batches, and so steps, the whole run has: for schedulers that step by batch.
@@ -246,7 +247,7 @@ class Pruner:
             If nothing is left to train.
         """
         engine = self._engine
-        if engine.epoch is not None and engine.is_complete():
+        if engine.opened is not None and engine.is_complete():
             self.end_epoch()
         elif engine.is_finished:
             self._warn_finished()
@@ -283,7 +284,8 @@ class Pruner:
         NotInEpoch
             If no epoch is open.
         """
-        self._add(ids, losses)
+        if not self._add(ids, losses):  # it is full, or not plain
+            self._engine.add(ids, losses)
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.
@@ -293,7 +295,7 @@ class Pruner:
         SkippedSamples
             If kept samples were not observed. The epoch stays open: observe them, or correct the loop.
         """
-        advised = self._engine.end(self.commit)
+        advised = self._engine.end()
         if advised and self.advice is not None and self.advice.verdict != "prune":
             warn_of_advice(self.advice.evidence)
 
@@ -307,10 +309,7 @@ class Pruner:
 
     def rewindow(self, window: int) -> None:
         """Let a new window of ``window`` epochs begin with the next epoch; the store records it."""
-        schedule = self.schedule.rewindow(self.next_epoch + (self._engine.epoch is not None), window)
-        with self._engine.whole:
-            self._plan.go_on(schedule, self._plan.advice)
-            self._ledger.known = self._ledger.known.widened(self._plan.longest_window)
+        self._engine.rewindow(window)
         self.commit()
 
     # -- for adapters
@@ -322,10 +321,20 @@ class Pruner:
         ``begin_epoch`` is called at once.
         """
         attached = self._engine.adapters.attach(adapter)
-        if attached is adapter and self._engine.phase is Phase.OPEN:
-            self._engine.count_once()
+        if attached is adapter and self._engine.is_recording:
             adapter.begin_epoch(self.current)
         return attached
+
+    @property
+    def group(self) -> Group:
+        """The processes that train the run together."""
+        return self._engine.group
+
+    def join(self, group: Group) -> None:
+        """Let this process train the run together with others. If an epoch is open, it begins for the group at once."""
+        if not isinstance(group, Group):
+            raise PrunedataError(f"Expected a subclass of prunedata.run.group.Group. Got {type(group).__name__}.")
+        self._engine.join(group)
 
     @property
     def adapters(self) -> tuple[Adapter, ...]:
@@ -337,7 +346,7 @@ class Pruner:
 
         Plain values, to be compared before the first epoch.
         """
-        return self._keeper.standing()
+        return standing(self._engine)
 
     def share_batches(self, shared: Shared | None) -> None:
         """Say how the processes that train together share the open epoch's batches; None if each has its own.
@@ -355,7 +364,7 @@ class Pruner:
     @property
     def charge(self) -> Overhead:
         """A context manager: what is done within counts as overhead. Nested ones count once."""
-        return self._ledger.meter.overhead
+        return self._engine.meter.overhead
 
     def _repr_html_(self) -> str | None:
         """The run as a notebook shows it. None, which shows the plain text, where it cannot be asked right now."""
@@ -383,7 +392,7 @@ class Pruner:
 
     def commit(self) -> None:
         """Write where the run stands to its store, if it has one; at any time, also within an epoch."""
-        self._keeper.commit()
+        self._engine.commit()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the run stands, also within an epoch, to be saved in a checkpoint beside the model.
@@ -391,7 +400,7 @@ class Pruner:
         It holds dicts, lists, numbers, strings and bytes only, so that any format can save it
         (``torch.load`` reads it with ``weights_only=True``).
         """
-        return self._keeper.checkpoint()
+        return self._engine.checkpoint()
 
     def load_state_dict(self, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
         """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run.
@@ -403,9 +412,9 @@ class Pruner:
             processes can go on from these, each of which loads them all.
         """
         if isinstance(state, Iterable) and not isinstance(state, Mapping | str | bytes):
-            self._keeper.restore(joined(RunState.from_checkpoint(one) for one in state))
+            restore(self._engine, joined(RunState.from_checkpoint(one) for one in state))
         else:
-            self._keeper.restore(RunState.from_checkpoint(state))
+            restore(self._engine, RunState.from_checkpoint(state))
 
     def _warn_finished(self) -> None:
         warnings.warn(

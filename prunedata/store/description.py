@@ -10,6 +10,7 @@ import numpy as np
 
 from prunedata.checks import printable, real, shown, whole
 from prunedata.errors import PrunedataError
+from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
 __all__ = ["COUNTING", "KINDS", "check_state"]
@@ -90,13 +91,8 @@ def _check_run(run: dict[str, Any], in_force: object) -> tuple[int, int]:
     """Check what a run was given; return how many samples and epochs."""
     samples = whole("samples", run.get("samples"), 1)
     whole("prune", run.get("prune"), 0, samples - 1)
-    whole("seed", run.get("seed"), -(1 << 63), (1 << 64) - 1)
-    if run.get("batch_size") is not None:
-        whole("batch_size", run["batch_size"], 1)
-    if run.get("classes") is not None:
-        whole("classes", run["classes"], 2)
-    if not isinstance(run.get("observe_only", False), bool):
-        raise PrunedataError(f"Expected observe_only to be True or False. Got {shown(run['observe_only'])}.")
+    for option in OPTIONS:
+        option.plain(option.name, run.get(option.name, None if option.always else option.default))
     policy = run.get("policy")
     if not isinstance(policy, dict) or not isinstance(policy.get("name"), str):
         raise PrunedataError(f"Expected a policy with a name. Got {shown(policy)}.")

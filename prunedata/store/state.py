@@ -35,8 +35,8 @@ class RunState:
     Attributes
     ----------
     run : dict
-        What the run was given: ``samples``, ``schedule``, ``prune``, ``policy``, ``seed``, ``batch_size``, and where
-        they are in use ``observe_only`` and ``classes``. Plain values.
+        What the run was given: ``samples``, ``schedule``, ``prune``, ``policy`` and the :data:`OPTIONS` in use. Plain
+        values.
     schedule : dict
         The schedule in force, as ``Schedule.to_dict``.
     epoch : int

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.counting.counts import Tally
 from prunedata.errors import DamagedStore, LossError, NotInEpoch, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
-from prunedata.run.counts import Tally
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 

@@ -72,7 +72,7 @@ def check_held_back(case: Case, workers: int, stop: tuple[int, int]) -> None:
         broken(
             "resume",
             f"what is saved within {where} to have all losses so far",
-            f"none of the samples {shorten(lost)}: override hand_over",
+            f"none of the samples {shorten(lost)}: override held_back",
         )
     next(batches, None)  # its losses are held back when the state is loaded
     batches.close()

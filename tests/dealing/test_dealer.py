@@ -353,7 +353,7 @@ def test_an_epoch_whose_commit_fails_has_ended():
     dealer = dealing(batch_size=50)
     failing = pytest.MonkeyPatch()
     with failing.context() as patch:
-        patch.setattr(dealer.pruner, "commit", lambda: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(dealer.pruner._engine, "commit", lambda: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             dealer.observe(dealer.deal("one"), np.ones(50))
     assert dealer.deal("one").epoch == 1

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import BoundedLoss, DroppingCount, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata.counting.batches import Batches
+from prunedata.counting.counts import Tally
+from prunedata.counting.sample_arrays import SampleArrays
 from prunedata.policies.protocol import Known
-from prunedata.run.counts import Tally
-from prunedata.run.sample_arrays import SampleArrays
 
 FLOATS = st.floats(-1e300, 1e300)
 
@@ -34,7 +35,7 @@ def test_it_is_a_plain_loop_wherever_blocks_are_cut(kind, said, decay, visits, d
     for sample, loss, mean in visits:
         wanted[sample] = np.float32(decay * float(wanted[sample]) + (1 - decay) * said(loss, mean))
     kept = SampleArrays(6, [policy])
-    kept.begin()
+    opened = kept.copies()
     tally = Tally(6)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(visits)), max_size=3)))
     for first, last in zip([0, *cuts], [*cuts, len(visits)], strict=True):
@@ -42,8 +43,8 @@ def test_it_is_a_plain_loop_wherever_blocks_are_cut(kind, said, decay, visits, d
         ids = np.array([sample for sample, _, _ in block], dtype=np.int64)
         losses, means = (np.array([visit[at] for visit in block], dtype=np.float64) for at in (1, 2))
         tally.add(ids, np.zeros(ids.size, np.bool_))
-        kept.add(ids, losses, np.ones(ids.size, np.intp), means, tally.visits)
-    assert kept.open[policy.array].tolist() == wanted
+        kept.add(opened, Batches(ids, losses, np.ones(ids.size, np.intp), means), tally.visits)
+    assert opened[policy.array].tolist() == wanted
 
 
 def test_each_loss_is_held_against_the_mean_of_its_own_batch():

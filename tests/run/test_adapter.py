@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from prunedata import Adapter, Delivery, LossRanked, PrunedataError, Pruner, Schedule, SkippedSamples
+from prunedata.run.group import Group
 from prunedata.store.reading import read_run
 
 SCHEDULE = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
@@ -23,11 +24,9 @@ class Recorder(Adapter):
     def begin_epoch(self, epoch):
         self.calls.append((self.name, "begin", epoch.number))
 
-    def hand_over(self):
-        self.calls.append((self.name, "hand over"))
-
-    def merge(self, tally, arrays):
-        self.calls.append((self.name, "merge", sorted(arrays)))
+    def held_back(self):
+        self.calls.append((self.name, "held back"))
+        return ()
 
     def end_epoch(self, epoch, tally):
         self.calls.append((self.name, "end", epoch.number, tally.observed))
@@ -46,10 +45,8 @@ def test_they_are_called_in_the_order_in_which_they_were_attached():
     calls.clear()
     run.end_epoch()
     assert calls == [
-        ("first", "hand over"),
-        ("second", "hand over"),
-        ("first", "merge", ["loss"]),
-        ("second", "merge", ["loss"]),
+        ("first", "held back"),
+        ("second", "held back"),
         ("first", "end", 0, 20),
         ("second", "end", 0, 20),
     ]
@@ -146,8 +143,10 @@ def test_a_run_is_saved_whose_adapters_count_in_numbers_of_numpy():
     run.end_epoch()
 
 
-class OtherRank(Adapter):
+class OtherRank(Group):
     """Merges with a process that observed, and lost on, the second half of the samples."""
+
+    processes = 2
 
     def merge(self, tally, arrays):
         tally.add(IDS[10:], np.ones(10, np.bool_))
@@ -156,7 +155,7 @@ class OtherRank(Adapter):
 
 def test_an_epoch_that_could_not_end_is_not_merged_twice():
     run = make(policy=LossRanked())
-    run.attach(OtherRank())
+    run.join(OtherRank())
     run.begin_epoch()
     run.observe(IDS[:9], np.zeros(9))
     run.observe(IDS[10:], np.zeros(10))

@@ -14,13 +14,9 @@ class Held(Adapter):
     def __init__(self, pruner):
         self.pruner, self.held = pruner, []
 
-    def observe_all(self):
+    def held_back(self):
         held, self.held = self.held, []
-        for ids, losses in held:
-            self.pruner.observe(ids, losses)
-
-    def hand_over(self):
-        self.observe_all()
+        return held
 
     def forget(self):
         self.held = []
@@ -54,15 +50,16 @@ class RecordsHalf(Right):
 class HandsOverAtTheEnd(HoldsBack):
     """What is saved within an epoch lacks its losses."""
 
-    held = type("NoHandOver", (Held,), {"hand_over": Adapter.hand_over})
+    held = type("HandsNothingOver", (Held,), {"held_back": Adapter.held_back})
 
     def __iter__(self):
         yield from super().__iter__()
-        self.held.observe_all()
+        for ids, losses in Held.held_back(self.held):
+            self.pruner.observe(ids, losses)
 
 
 class NeverHandsOver(HoldsBack):
-    held = type("NoHandOver", (Held,), {"hand_over": Adapter.hand_over})
+    held = type("HandsNothingOver", (Held,), {"held_back": Adapter.held_back})
 
 
 class NeverForgets(HoldsBack):
@@ -75,8 +72,7 @@ class OneBatchOfAll(HoldsBack):
     """It hands over all batches as one, with another mean."""
 
     class held(Held):
-        def hand_over(self):
+        def held_back(self):
             if self.held:
-                ids, losses = (np.concatenate(parts) for parts in zip(*self.held, strict=True))
-                self.held = []
-                self.pruner.observe(ids, losses)
+                ids, losses = (np.concatenate(parts) for parts in zip(*super().held_back(), strict=True))
+                yield ids, losses

@@ -225,7 +225,7 @@ class DictBatches(Right):
         ("reports", WRONG["reports"][2], {}, "count a batch when the loop gets it, not when it is read ahead"),
         ("reports", WRONG["reports"][4], {}, r"Expected delivery\.end\(\) after the last batch"),
         ("left out", WRONG["left out"][0], {}, r"batch of the epoch\.$"),
-        ("resume", NeverHandsOver, {}, "override hand_over"),
+        ("resume", NeverHandsOver, {}, "override held_back"),
         ("resume", NeverForgets, {}, "override forget"),
         ("records", RecordsNothing, {}, "all losses of epoch 0 .* Got SkippedSamples: .*[^.]\\.$"),
         ("records", OneBatchOfAll, {}, "record each batch by a call of its own"),

@@ -1,5 +1,7 @@
 """Adapters in plain Python that are each wrong in one way."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from prunedata import Adapter, PrunedataError, keep_mask
@@ -326,10 +328,9 @@ class Holds(Adapter):
     def __init__(self, pruner):
         self.pruner, self.loaders, self.held = pruner, 0, []
 
-    def hand_over(self):
+    def held_back(self):
         held, self.held = self.held, []
-        for ids in held * (self.loaders - 1):
-            self.pruner.observe(ids, losses_of(ids, self.pruner.next_epoch))
+        return [(ids, losses_of(ids, self.pruner.next_epoch)) for ids in held * (self.loaders - 1)]
 
 
 class RecordsForEach(Right):
@@ -364,7 +365,8 @@ class OwnSeed(Right):
 
     def __init__(self, pruner, workers):
         super().__init__(pruner, workers)
-        pruner._engine.seed += 1
+        engine = pruner._engine
+        engine.asked = replace(engine.asked, seed=engine.asked.seed + 1)
 
 
 WRONG = {

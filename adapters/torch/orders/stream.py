@@ -8,10 +8,10 @@ from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.orders.base import Order
 from prunedata.adapters.torch.sharing import is_accelerates
+from prunedata.counting.waiting import SharedSteps
 from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.run.ranks.waiting import SharedSteps
 from prunedata.types import SomeIds
 
 __all__ = ["StreamOrder"]

@@ -24,8 +24,8 @@ from benchmarks.distributed.training.task import Training
 from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Pruner
 from prunedata.adapters.torch.ranks import Ranks, compare
+from prunedata.counting.waiting import SharedBatches
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.waiting import SharedBatches
 
 __all__ = ["Started", "launched", "train_as_rank", "train_in_step"]
 
@@ -109,7 +109,7 @@ def train_as_rank(task: Training, data: Data, checkpoint: Path | None, begun: Pa
     if team.size > 1:
         first = {"weights": zlib.crc32(optimiser.weights.tobytes()), "data": data.name, "samples": len(data.train)}
         compare(asdict(task) | first)
-        pruner.attach(BatchRanks(pruner, task.team_batch))
+        pruner.join(BatchRanks(pruner, task.team_batch))
     held = Checkpoint.load(checkpoint) if checkpoint else None
     if held is not None:
         optimiser.weights, optimiser.average = held.weights, held.average

@@ -105,9 +105,9 @@ def with_lengths(lengths):
     """A run whose epochs have so many batches. No schedule makes such, but a trainer has to follow any."""
     pruner = pruner_of(epochs=len(lengths))
     kept = [BATCH * length for length in lengths]
-    plan, ledger = pruner._plan, pruner._ledger
+    pruning, ledger = pruner._engine.pruning, pruner._engine.ledger
 
-    class Varied(type(plan)):
+    class Varied(type(pruning)):
         num_pruned = property(lambda self: SAMPLES - kept[min(ledger.next_epoch, len(kept) - 1)])
 
         def prunes(self, epoch):
@@ -116,7 +116,7 @@ def with_lengths(lengths):
         def kept_in(self, epoch):
             return kept[epoch]
 
-    plan.__class__ = Varied
+    pruning.__class__ = Varied
     return pruner
 
 

@@ -231,8 +231,8 @@ def test_a_run_has_one_recorder_and_one_gate(monkeypatch):
     callbacks = [PruneCallback(pruner) for _ in range(3)]
     assert len({id(callback.recorder) for callback in callbacks}) == 1
     kind = type(callbacks[0].recorder)
-    hand_over = kind.hand_over
-    monkeypatch.setattr(kind, "hand_over", lambda recorder: (handed.append(recorder), hand_over(recorder)))
+    held_back = kind.held_back
+    monkeypatch.setattr(kind, "held_back", lambda recorder: (handed.append(recorder), held_back(recorder))[1])
     pruner.begin_epoch()
     handed.clear()
     pruner.state_dict()

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.lightning import DataPruning, observe, prune
-from prunedata.run.plan import RunPlan
+from prunedata.run.pruning import Pruning
 
 BATCH = 4
 QUIET = [
@@ -19,7 +19,7 @@ QUIET = [
 ]
 
 
-class WantedPlan(RunPlan):
+class WantedPruning(Pruning):
     """Prunes to a number of batches for each epoch."""
 
     def prunes(self, epoch):
@@ -37,8 +37,8 @@ def pruner_of(lengths, samples=48, **options):
     """A run whose epochs keep as many batches as wanted, other samples each time."""
     epochs = len(lengths)
     pruner = Pruner(samples, Schedule(epochs, epochs, 1, 1, 1), **{"prune": 0.25, "seed": 5, **options})
-    plan = pruner._plan
-    plan.__class__, plan.wanted, plan.ledger = WantedPlan, lengths, pruner._ledger
+    pruning = pruner._engine.pruning
+    pruning.__class__, pruning.wanted, pruning.ledger = WantedPruning, lengths, pruner._engine.ledger
     return pruner
 
 

@@ -1,5 +1,7 @@
 """From the loss tensor of the user's loop to the counts, and back as a mean to call backward() on."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -110,10 +112,10 @@ def sum_of(pruner):
 
 
 def block_of(pruner, capacity):
-    """A block of losses that a run holds back, as if they were on a device."""
+    """Hold losses back in a block, as if they were on a device."""
     run = pruner.attach(TorchRun(pruner))
-    run.recorder._block = DeviceBlock(pruner, CPU, capacity)
-    return run.recorder._block
+    run.recorder._block = DeviceBlock(CPU, capacity)
+    return partial(run.recorder._hold, run.recorder._block)
 
 
 class TestDeviceBlock:
@@ -127,7 +129,7 @@ class TestDeviceBlock:
     )
     def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed):
         pruner, told = make_pruner(policy=Random()), make_pruner(policy=Random())
-        block = block_of(pruner, capacity)
+        hold = block_of(pruner, capacity)
         random = np.random.default_rng(seed)
         for each in (pruner, told):
             each.begin_epoch()
@@ -136,7 +138,7 @@ class TestDeviceBlock:
             # So far apart that their sum tells in which order the batches came.
             losses = torch.from_numpy(np.exp2(60 * random.random(size)).astype(np.float32))
             told.observe(ids, losses.numpy())
-            block.add(ids, losses)
+            hold(ids, losses)
             losses.fill_(torch.nan)
             ids.fill(0)  # a buffer of the caller's own
             if number in looks:  # in the middle of a block
@@ -149,17 +151,17 @@ class TestDeviceBlock:
 
     def test_holds_losses_back(self):
         """Else the test above would compare nothing."""
-        pruner, observed = make_pruner(), []
-        pruner.observe = lambda ids, losses: observed.append(ids.tolist())
-        block = DeviceBlock(pruner, CPU, 10)
-        for first in range(0, 16, 4):
-            block.add(np.arange(first, first + 4), torch.rand(4))
-        assert observed == []  # two blocks of two batches: one on its way, one filling
-        block.add(np.arange(4), torch.rand(4))
-        assert observed == [[0, 1, 2, 3], [4, 5, 6, 7]]
-        block.hand_over()
-        block.hand_over()
-        assert observed == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15], [0, 1, 2, 3]]
+        block, losses = DeviceBlock(CPU, 10), torch.rand(20)
+
+        def batches(came):
+            return [(ids.tolist(), part.tolist()) for ids, part in came]
+
+        expected = [(list(range(n, n + 4)), losses[n : n + 4].tolist()) for n in range(0, 20, 4)]
+        for first in range(0, 16, 4):  # two blocks of two batches: one on its way, one filling
+            assert block.add(np.arange(first, first + 4), losses[first : first + 4]) == []
+        assert batches(block.add(np.arange(16, 20), losses[16:])) == expected[:2]
+        assert batches(block.held_back()) == expected[2:]
+        assert block.held_back() == []
 
     def test_gives_an_epoch_all_its_losses_at_its_end(self, monkeypatch):
         seen = train_through_a_block(monkeypatch, make_pruner())
@@ -171,8 +173,8 @@ class TestDeviceBlock:
         pruner.begin_epoch()
         pruner.observe(np.arange(8), np.arange(8.0))
         state = pruner.state_dict()
-        block = block_of(pruner, 100)
-        block.add(np.arange(8, 16), torch.full((8,), torch.nan))
+        hold = block_of(pruner, 100)
+        hold(np.arange(8, 16), torch.full((8,), torch.nan))
         pruner.load_state_dict(state)
         pruner.begin_epoch()
         assert np.flatnonzero(pruner.counts).tolist() == [4, 5, 6, 7]
@@ -184,8 +186,8 @@ def train_through_a_block(monkeypatch, pruner):
 
     def add(recorder, ids, losses):
         if recorder._block is None:
-            recorder._block = DeviceBlock(recorder.pruner, CPU, 20)
-        recorder._block.add(ids, losses)
+            recorder._block = DeviceBlock(CPU, 20)
+        recorder._hold(recorder._block, ids, losses)
 
     monkeypatch.setattr(Recorder, "add", add)
     return train(prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)

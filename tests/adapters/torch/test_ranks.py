@@ -15,7 +15,7 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 from prunedata import PrunedataError, Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import prune
 from prunedata.adapters.torch import ranks as torch_ranks
-from prunedata.run.counts import Tally
+from prunedata.counting.counts import Tally
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner

@@ -153,7 +153,7 @@ def by_uid(item):
 def pruner_seen(loader):
     """The ids that this rank has recorded in the open epoch."""
     loader._pruner._engine.flush()
-    return np.flatnonzero(loader._pruner._ledger.tally.visits)
+    return np.flatnonzero(loader._pruner._engine.opened.tally.visits)
 
 
 def of_a_world(rank, world, folder, before):

@@ -32,7 +32,7 @@ def share_of(rank, ranks, seen, *, batch, losses, **options):
         mean.backward()
         steps.append((ids.tolist(), mean.detach(), own.grad))
     pruner._engine.flush()
-    return steps, pruner._ledger.tally.visits - seen, loader._order.delivery.left_out
+    return steps, pruner._engine.opened.tally.visits - seen, loader._order.delivery.left_out
 
 
 @st.composite

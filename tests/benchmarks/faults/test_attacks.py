@@ -61,8 +61,8 @@ lock.fcntl = None
 run_store.RunStore._check_alone = lambda self: None
 """
 NOT_PUT_OFF = """
-from prunedata.run import whole
-whole.Whole._put_off = lambda self: None
+from prunedata.uninterrupted import Uninterrupted
+Uninterrupted._put_off = lambda self: None
 """
 ERRORS_SWALLOWED = """
 from prunedata.store import durable

@@ -5,42 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prunedata.counting.counts import SampleCounts
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.protocol import Policy, describe
-from prunedata.run.counts import SampleCounts
 from prunedata.run.epoch import read_only
-from prunedata.types import Array, Mask
+from prunedata.types import Array, Arrays, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
 
-__all__ = ["RunPlan", "policy_of", "warn_of_advice", "warn_of_small_prune"]
+__all__ = ["Pruning"]
 
 
-def policy_of(policy: Policy | Literal["auto"], classes: int | None) -> Policy:
-    """Return the policy that a run was given, or with ``"auto"`` the one that would be advised."""
-    if not isinstance(policy, str):
-        describe(policy)  # raises if it is no policy
-        return policy
-    if policy != "auto":
-        raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {policy!r}.')
-    if classes is None:
-        raise PrunedataError(
-            'Expected classes, the number of classes, with policy="auto". Got none: without '
-            "them a run cannot tell wrong labels from hard samples, and would never prune."
-        )
-    from prunedata.findings.advice import ADVISED_POLICY  # noqa: PLC0415 (only where a run is to be advised)
-
-    return ADVISED_POLICY
-
-
-class RunPlan:
+class Pruning:
     """When a run prunes and how much; with ``auto``, as it was advised once enough had been watched.
 
     Parameters
@@ -104,6 +86,11 @@ class RunPlan:
         self.included = self.included_without(more)
 
     @property
+    def saved(self) -> Arrays:
+        """What is saved of it, by the name under which it is."""
+        return {} if self.included is None else {"without": (~self.included).astype(np.uint8)}
+
+    @property
     def longest_window(self) -> int:
         """The most epochs that a count can run over."""
         return min(self.schedule.longest_window, self.schedule.epochs)
@@ -125,7 +112,7 @@ class RunPlan:
         """With ``auto``, ask for advice on what the finished epochs have shown; return whether it has come just now."""
         if not self.auto or self.advice is not None:
             return False
-        from prunedata.findings.advice import advise  # noqa: PLC0415 (as above)
+        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
         seen = slice(None) if self.included is None else self.included
         high = None if high is None else high[seen]
@@ -176,7 +163,7 @@ class RunPlan:
             why = f"pruned epochs keep all {self._samples} samples: raise prune, or lower batch_size"
         else:
             return
-        warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=5)
+        warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=6)
 
 
 def _is_one_window(schedule: Schedule) -> bool:
@@ -190,24 +177,3 @@ def _why_idle(schedule: Schedule) -> str:
         after = f" less the last {schedule.anneal}, which anneal" if schedule.anneal else ""
         return f"let start be less than the epochs, {schedule.epochs}{after}"
     return "let start be less than the window"
-
-
-def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
-    """Warn of an integer that looks like a percentage, such as 20 of 50,000 samples."""
-    if hasattr(prune, "__index__") and 0 < num_pruned <= 100 and num_pruned * 200 < samples:
-        warnings.warn(
-            f"Expected an amount to prune that saves something. Got prune={prune}: {num_pruned} of {samples:,} "
-            f"samples. For {num_pruned} percent write prune='{num_pruned}%' or prune={num_pruned / 100:g}; for so few "
-            f"samples write prune={num_pruned / samples:.2g}.",
-            NeverPrunesWarning,
-            stacklevel=5,
-        )
-
-
-def warn_of_advice(evidence: Sequence[str]) -> None:
-    """Warn that nothing will be pruned because the run was advised not to."""
-    warnings.warn(
-        f"Expected a run that gains by pruning. Got one that saves better by fewer epochs: {' '.join(evidence)}",
-        NeverPrunesWarning,
-        stacklevel=4,
-    )

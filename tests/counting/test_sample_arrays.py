@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import LossRanked, PrunedataError, Pruner, Schedule
-from prunedata.run.sample_arrays import SampleArrays
+from prunedata.counting.batches import Batches
+from prunedata.counting.sample_arrays import SampleArrays
 from tests.common.strategies import SEEDS, pruner
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
@@ -176,22 +177,18 @@ def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_change
         return {name: (array.dtype, array.tolist()) for name, array in arrays.items()}
 
     run, kind = one(), np.dtype(np.float32)
-    assert (run.open, run.wanted(within=False)) == ({}, {"mine": kind})
+    assert run.wanted(within=False) == {"mine": kind}
     assert run.wanted(within=True) == {"mine": kind, "open-mine": kind}
-    run.begin()
-    run.add(np.array([1]), np.array([3.0]), np.array([1]), np.array([3.0]), np.array([0, 1]))
-    assert told(run.standing(within=False)) == {"mine": (kind, [0, 0])}
-    assert told(run.standing(within=True)) == {"mine": (kind, [0, 0]), "open-mine": (kind, [0, 3])}
-    for within in (False, True):
-        again, saved = one(), run.standing(within=True)
-        again.restore(saved, within=within)
-        assert told(again.finished) == {"mine": (kind, [0, 0])}
-        assert told(again.open) == ({"mine": (kind, [0, 3])} if within else {})
-        for mine in (*again.finished.values(), *again.open.values()):
-            mine[:] = 7
-        assert told(run.standing(within=True)) == told(saved) == {"mine": (kind, [0, 0]), "open-mine": (kind, [0, 3])}
-    run.finish()
-    assert (told(run.finished), run.open) == ({"mine": (kind, [0, 3])}, {})
+    opened = run.copies()
+    run.add(opened, Batches(np.array([1]), np.array([3.0]), np.array([1]), np.array([3.0])), np.array([0, 1]))
+    assert told(run.finished) == {"mine": (kind, [0, 0])}
+    assert told(opened) == {"mine": (kind, [0, 3])}
+    state = run.finished | {"open-mine": opened["mine"]}
+    again = one()
+    for loaded, values in ((again.saved(state), [0, 0]), (again.saved_open(state), [0, 3])):
+        assert told(loaded) == {"mine": (kind, values)}
+        loaded["mine"][:] = 7
+    assert (told(run.finished), told(opened)) == ({"mine": (kind, [0, 0])}, {"mine": (kind, [0, 3])})
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())
@@ -206,8 +203,7 @@ def test_an_update_names_a_sample_once_with_the_mean_of_its_batch_in_float64(bat
     run, ids, sizes = SampleArrays(4, [watcher]), np.concatenate(batches), np.array(list(map(len, batches)))
     losses, means = np.arange(ids.size, dtype=np.float32 if narrow else np.float64), 10.0 * np.arange(sizes.size)
     often = np.bincount(ids, minlength=4)
-    run.begin()
-    run.add(ids, losses, sizes, means, often)
+    run.add(run.copies(), Batches(ids, losses, sizes, means), often)
     assert len(seen) == often.max()  # no more rounds than there must be
     visits = [visit for told in seen for visit in zip(*told, strict=True)]
     assert all(len(set(told[0])) == len(told[0]) for told in seen)

@@ -6,15 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from prunedata.checks import shown
+from prunedata.counting.counts import Tally
+from prunedata.counting.sample_arrays import OPEN
 from prunedata.errors import PrunedataError
-from prunedata.run.counts import Tally
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays
 
 __all__ = ["join", "joined"]
-
-OPEN = "open-"
-"""Before the names of arrays as the open epoch has changed them."""
 
 
 def join(tally: Tally, arrays: Arrays, merge: Callable[[Tally], None], largest: Callable[[Array], Array]) -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import prunedata.run.block
+import prunedata.counting.buffer
 from prunedata import DroppingCount, LossError, Random, Schedule
-from prunedata.run.counts import SampleCounts, Tally, batch_means, find_hits, saturating_add
+from prunedata.counting.counts import SampleCounts, Tally, batch_means, find_hits, saturating_add
 from prunedata.types import smallest_unsigned
 from tests.common.strategies import (
     FORMS,
@@ -149,7 +149,7 @@ def test_a_run_counts_as_algorithm_1_does(schedule, policy, samples, data):
     capacity, form = data.draw(st.sampled_from([3, 7, 65536])), data.draw(st.sampled_from(FORMS))
     feed, seed = data.draw(feeds(samples)), data.draw(SEEDS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prunedata.run.block, "CAPACITY", capacity)
+        patch.setattr(prunedata.counting.buffer, "CAPACITY", capacity)
         run = pruner(samples, schedule, prune=data.draw(st.integers(0, samples - 1)), policy=policy, seed=seed)
         model = PlainRun(samples, schedule, policy, kept_by(run), seed)
         for epoch in run.epochs():

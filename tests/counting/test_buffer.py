@@ -1,4 +1,4 @@
-"""Losses wait in blocks: all good batches reach the work, and every bad one is named, wherever it stands."""
+"""Losses wait in a buffer: all good batches come out of it, and every bad one is named, wherever it stands."""
 
 import re
 
@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import prunedata.run.block
-from prunedata import LossError, NotInEpoch
-from prunedata.run.block import Block
+import prunedata.counting.batches
+import prunedata.counting.buffer
+from prunedata import LossError
+from prunedata.counting.buffer import LossBuffer
 from tests.common.strategies import FORMS, in_form, plain_mean
 
 SAMPLES = 20
@@ -28,19 +29,38 @@ BAD = {
 
 
 class Log:
-    """A block, and what it handed on, batch by batch."""
+    """A buffer that is fed as a run feeds it, and what came out of it, batch by batch."""
 
     def __init__(self, samples=SAMPLES):
-        self.batches, self.blocks = [], 0
-        self.block = Block(samples, self.work, self.refuse)
+        self.batches, self.taken = [], 0
+        self.buffer = LossBuffer(samples)
 
-    def refuse(self):
-        raise NotInEpoch("closed")
+    def add(self, ids, losses):
+        if self.buffer.add(ids, losses):
+            return
+        offered = self.buffer.offer(ids, losses)
+        if offered is not None:
+            try:
+                if not self.buffer.has_room(offered):
+                    self.record(self.buffer.take())
+            finally:
+                self.record(self.buffer.put(offered))
+
+    def flush(self):
+        self.record(self.buffer.take())
+
+    def record(self, taken):
+        if taken is None:
+            return
+        if taken.good is not None:
+            self.work(*taken.good)
+        if taken.complaint:
+            raise LossError(taken.complaint)
 
     def work(self, ids, losses, sizes, means):
         assert (ids.dtype, means.dtype) == (np.int64, np.float64)
         assert losses.dtype in (np.float32, np.float64)
-        self.blocks += 1
+        self.taken += 1
         cuts = np.cumsum(sizes)[:-1]
         for i, x, mean in zip(np.split(ids, cuts), np.split(losses, cuts), means.tolist(), strict=True):
             assert mean == pytest.approx(plain_mean(x.tolist()), rel=1e-12)
@@ -76,10 +96,10 @@ def named(error):
 def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, capacity, flush_every):
     log, told = Log(), set()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prunedata.run.block, "CAPACITY", capacity)
-        patch.setattr(prunedata.run.block, "_few", lambda values: str(values.tolist()))  # names all of them
+        patch.setattr(prunedata.counting.buffer, "CAPACITY", capacity)
+        patch.setattr(prunedata.counting.batches, "_few", lambda values: str(values.tolist()))  # names all of them
         log = Log()
-        log.block.open()
+        log.buffer.clear()
 
         def may_fail(act, *given):
             try:
@@ -93,12 +113,12 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
 
         for number, (ids, losses, form, bad) in enumerate(stream):
             given_ids, given_losses, _ = in_form(ids, losses, form)
-            failed = may_fail(log.block.add, given_ids, given_losses)
+            failed = may_fail(log.add, given_ids, given_losses)
             if bad and (form == "list" or number == 0):
                 assert failed, "the first batch, and whatever is converted, is checked at once"
             if number % flush_every == 0:
-                may_fail(log.block.flush)
-        may_fail(log.block.flush)
+                may_fail(log.flush)
+        may_fail(log.flush)
     good = [(ids, in_form(ids, losses, form)[2]) for ids, losses, form, bad in stream if not bad]
     assert sorted(log.batches) == sorted(good)
     assert told == {number for number, (*_, bad) in enumerate(stream) if bad}
@@ -108,61 +128,61 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
 
 def test_batches_wait_until_a_block_is_full():
     log = Log(100)
-    log.block.open()
+    log.buffer.clear()
     ids, losses = np.arange(100), np.ones(100)
-    log.block.add(ids, losses)
+    log.add(ids, losses)
     for _ in range(654):
-        log.block.add(ids, losses)
-    assert log.blocks == 0
-    log.block.add(ids, losses)
-    assert (log.blocks, len(log.batches)) == (1, 655)
-    log.block.flush()
-    assert (log.blocks, len(log.batches), log.block.batches) == (2, 656, 656)
-    log.block.flush()
-    assert log.blocks == 2
+        log.add(ids, losses)
+    assert log.taken == 0
+    log.add(ids, losses)
+    assert (log.taken, len(log.batches)) == (1, 655)
+    log.flush()
+    assert (log.taken, len(log.batches), log.buffer.batches) == (2, 656, 656)
+    log.flush()
+    assert log.taken == 2
 
 
 def test_what_waits_is_a_copy():
     log = Log()
-    log.block.open()
+    log.buffer.clear()
     ids, losses = np.arange(4), np.arange(4.0)
     for first in range(3):
         ids[:], losses[:] = np.arange(first, first + 4), first
-        log.block.add(ids, losses)
-    log.block.flush()
+        log.add(ids, losses)
+    log.flush()
     assert log.batches == [(list(range(n, n + 4)), [float(n)] * 4) for n in range(3)]
 
 
 def test_an_epoch_begins_without_what_waited_and_counts_batches_anew():
     log = Log()
-    log.block.open()
+    log.buffer.clear()
     for _ in range(3):
-        log.block.add(np.arange(2), np.ones(2))
-    log.block.flush()
-    log.block.add(np.arange(2), np.ones(2))
-    log.block.open()
-    log.block.flush()
-    assert (len(log.batches), log.block.batches) == (3, 0)
+        log.add(np.arange(2), np.ones(2))
+    log.flush()
+    log.add(np.arange(2), np.ones(2))
+    log.buffer.clear()
+    log.flush()
+    assert (len(log.batches), log.buffer.batches) == (3, 0)
     with pytest.raises(LossError, match="batch 0 of this epoch"):
-        log.block.add(np.array([SAMPLES]), np.ones(1))
+        log.add(np.array([SAMPLES]), np.ones(1))
 
 
 @pytest.mark.parametrize("given", [([], []), (np.array([], dtype=np.int64), np.array([])), (np.array([]), [])])
 def test_an_empty_batch_is_nothing(given):
     log = Log()
-    log.block.open()
-    log.block.add(*given)
-    log.block.add(np.arange(2), np.ones(2))
-    log.block.add(*given)
-    log.block.flush()
+    log.buffer.clear()
+    log.add(*given)
+    log.add(np.arange(2), np.ones(2))
+    log.add(*given)
+    log.flush()
     assert log.batches == [([0, 1], [1.0, 1.0])]
 
 
 def test_bfloat16_as_tensorflow_has_it_is_taken():
     log = Log()
-    log.block.open()
-    log.block.add([0, 1, 2], np.array([1, 2, 6.5]).astype(pytest.importorskip("ml_dtypes").bfloat16))
-    log.block.flush()
+    log.buffer.clear()
+    log.add([0, 1, 2], np.array([1, 2, 6.5]).astype(pytest.importorskip("ml_dtypes").bfloat16))
+    log.flush()
     assert log.batches == [([0, 1, 2], [1.0, 2.0, 6.5])]
 
 
@@ -170,10 +190,10 @@ def test_bfloat16_as_tensorflow_has_it_is_taken():
 @pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32])
 def test_all_dtypes_of_numbers_are_taken(kind, of):
     log = Log()
-    log.block.open()
+    log.buffer.clear()
     for _ in range(2):
-        log.block.add(np.arange(5).astype(kind), np.arange(5).astype(of))
-    log.block.flush()
+        log.add(np.arange(5).astype(kind), np.arange(5).astype(of))
+    log.flush()
     assert log.batches == [(list(range(5)), [0.0, 1.0, 2.0, 3.0, 4.0])] * 2
 
 
@@ -181,13 +201,13 @@ def test_all_dtypes_of_numbers_are_taken(kind, of):
 def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
     """A block is no narrower than what is in it."""
     log, expected = Log(), []
-    log.block.open()
+    log.buffer.clear()
     for number, kind in enumerate(kinds):
         losses = (np.arange(3) + number) / 3
         losses = losses.tolist() if kind is list else losses.astype(kind)
-        log.block.add(np.arange(3), losses)
+        log.add(np.arange(3), losses)
         expected.append(([0, 1, 2], np.asarray(losses, np.float64).tolist()))
-    log.block.flush()
+    log.flush()
     assert log.batches == expected
 
 
@@ -208,32 +228,28 @@ def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
 @pytest.mark.parametrize("first", [np.float32, np.float64])
 def test_what_is_no_batch_is_refused_at_once_and_leaves_no_trace(ids, losses, first):
     log = Log()
-    log.block.open()
+    log.buffer.clear()
     for _ in range(2):
-        log.block.add(np.arange(2), np.ones(2, first))
+        log.add(np.arange(2), np.ones(2, first))
         with pytest.raises(LossError, match="Expected"):
-            log.block.add(ids, losses)
-    log.block.flush()
+            log.add(ids, losses)
+    log.flush()
     assert log.batches == [([0, 1], [1.0, 1.0])] * 2
 
 
 def test_views_with_strides_are_taken():
     log = Log()
-    log.block.open()
+    log.buffer.clear()
     for _ in range(2):
-        log.block.add(np.arange(10)[::2], np.arange(20.0).reshape(5, 4)[:, 1])
-    log.block.flush()
+        log.add(np.arange(10)[::2], np.arange(20.0).reshape(5, 4)[:, 1])
+    log.flush()
     assert log.batches == [([0, 2, 4, 6, 8], [1.0, 5.0, 9.0, 13.0, 17.0])] * 2
 
 
-def test_a_closed_block_refuses_and_forgets():
+def test_what_was_cleared_is_forgotten():
     log = Log()
-    with pytest.raises(NotInEpoch, match="closed"):
-        log.block.add(np.arange(3), np.ones(3))
-    log.block.open()
-    log.block.add(np.arange(3), np.ones(3))
-    log.block.close()
-    log.block.flush()
-    with pytest.raises(NotInEpoch, match="closed"):
-        log.block.add(np.arange(3), np.ones(3))
+    log.add(np.arange(3), np.ones(3))
+    log.buffer.clear()
+    log.flush()
     assert log.batches == []
+    assert not log.buffer.add(np.arange(3), np.ones(3)), "the first batch of an epoch is offered, to be checked at once"

@@ -1,19 +1,19 @@
-"""Arrays beside the counts, one number for each sample: those that a policy keeps, and ``high``.
-
-They stand twice while an epoch is open: as the epoch found them, and as its losses have changed them. So an epoch
-that stopped in the middle can select again what it selected.
-"""
+"""Arrays beside the counts, one number for each sample: those that a policy keeps, and ``high``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from prunedata.counting.batches import Batches
 from prunedata.errors import PrunedataError
 from prunedata.policies.high import High
 from prunedata.policies.protocol import Watcher
-from prunedata.types import Array, Arrays, Counts, Ids, Means, Recorded, Sizes
+from prunedata.types import Array, Arrays, Counts, Ids
 
-__all__ = ["SampleArrays"]
+__all__ = ["OPEN", "SampleArrays"]
+
+OPEN = "open-"
+"""Before the names under which arrays are saved as the open epoch has changed them."""
 
 TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without")
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
@@ -21,7 +21,9 @@ KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 
 
 class SampleArrays:
-    """The arrays of some watchers, between epochs and within one.
+    """The arrays of some watchers, as all finished epochs left them.
+
+    An open epoch changes copies of its own. So one that stopped in the middle can select again what it selected.
 
     Parameters
     ----------
@@ -32,9 +34,7 @@ class SampleArrays:
 
     def __init__(self, samples: int, watchers: Sequence[Watcher]) -> None:
         self.finished: Arrays = {}
-        """As all finished epochs left them."""
-        self.open: Arrays = {}
-        """With the losses of the open epoch; of no meaning where none is."""
+        """By name."""
         self._watchers: list[tuple[Watcher, list[str]]] = []
         for watcher in watchers:
             made = watcher.arrays(samples)
@@ -68,45 +68,41 @@ class SampleArrays:
             f"this machine's byte order, as np.uint8 for True and False. Got {found}."
         )
 
-    def begin(self) -> None:
-        """Begin an epoch."""
-        self.open = {name: array.copy() for name, array in self.finished.items()}
+    def copies(self) -> Arrays:
+        """Those that an epoch begins with and may change."""
+        return {name: array.copy() for name, array in self.finished.items()}
 
-    def add(self, ids: Ids, losses: Recorded, sizes: Sizes, means: Means, visits: Counts) -> None:
-        """Take over a block of the open epoch: batches of such sizes and mean losses, one after the other.
+    def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
+        """Take batches over into the arrays of an open epoch, in place.
 
-        ``visits`` says how often each sample was observed in this epoch, the block included.
+        ``visits`` says how often each sample was observed in this epoch, these batches included.
         """
         if not self._watchers:
             return
-        losses, of_batch = np.asarray(losses, dtype=np.float64), np.repeat(means, sizes)
+        ids, of_batch = batches.ids, np.repeat(batches.means, batches.sizes)
+        losses = np.asarray(batches.losses, dtype=np.float64)
         for now in _rounds(ids, visits):
             for watcher, names in self._watchers:
-                given = {name: self.open[name] for name in names}
+                given = {name: arrays[name] for name in names}
                 watcher.update(given, ids[now], losses[now], of_batch[now])
-                if given.keys() != set(names) or any(given[name] is not self.open[name] for name in names):
+                if given.keys() != set(names) or any(given[name] is not arrays[name] for name in names):
                     raise PrunedataError(
                         f"Expected {_name(watcher)}.update() to change its arrays in place, as in "
                         "arrays['loss'][ids] = losses. Got other arrays in their place."
                     )
 
-    def finish(self) -> None:
-        """The epoch is done."""
-        self.finished, self.open = self.open, {}
-
-    def standing(self, *, within: bool) -> Arrays:
-        """All arrays by the names under which they are saved; ``within`` an epoch also those that it changes."""
-        return self.finished | ({f"open-{name}": array for name, array in self.open.items()} if within else {})
-
     def wanted(self, *, within: bool) -> dict[str, np.dtype]:
-        """The dtypes of what :meth:`standing` gives."""
+        """The dtypes of what a state has of them; ``within`` an epoch also of those that it changes."""
         kinds = {name: array.dtype for name, array in self.finished.items()}
-        return kinds | ({f"open-{name}": kind for name, kind in kinds.items()} if within else {})
+        return kinds | ({f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {})
 
-    def restore(self, saved: Mapping[str, Array], *, within: bool) -> None:
-        """Go on from what :meth:`standing` gave."""
-        self.open = {name: saved[f"open-{name}"].copy() for name in self.finished} if within else {}
-        self.finished = {name: saved[name].copy() for name in self.finished}
+    def saved(self, arrays: Mapping[str, Array]) -> Arrays:
+        """Copies of those in a state."""
+        return {name: arrays[name].copy() for name in self.finished}
+
+    def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
+        """Copies of those in a state as its open epoch had changed them."""
+        return {name: arrays[f"{OPEN}{name}"].copy() for name in self.finished}
 
 
 def _rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:

@@ -1,21 +1,30 @@
 """Losses that wait for the mean of their global batch, of which each process has seen a part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.run.counts import hit_limits
-from prunedata.run.epoch import Epoch
-from prunedata.run.order import epoch_order
-from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded, Sizes
+from prunedata.counting.batches import Batches
+from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Recorded
 
-__all__ = ["Settled", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
+__all__ = ["Ordered", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
 
 LOSSES, STEPS = "open-waiting", "open-waiting-step"
 """Under these names losses that wait are saved, and the steps that they are of."""
+
+
+class Ordered(Protocol):
+    """What is needed of an epoch: which samples it keeps, and in which order."""
+
+    @property
+    def keep(self) -> Mask:
+        """True for the samples that are kept, shape (samples,)."""
+
+    def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
+        """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +52,13 @@ class SharedBatches:
         """Whether it is known which global batches these samples are of."""
         return True
 
-    def cut(self, epoch: Epoch, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Ordered, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, batch after batch, the batch of each, and how many batches there are."""
         ids: list[Ids] = []
         numbers: list[Ids] = []
         place = 0
-        keep = epoch.keep & (waits | ~seen) if self.rest else epoch.keep
-        for piece in epoch_order(keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle):
+        rest = epoch.keep & (waits | ~seen) if self.rest else epoch.keep
+        for piece in epoch.order_of(rest, shuffle=self.shuffle):
             own = np.flatnonzero(waits[piece])
             ids.append(piece[own].astype(np.int64, copy=False))
             numbers.append((own + place) // self.size)
@@ -96,7 +105,7 @@ class SharedSteps:
         """Whether these samples came in steps that all processes took."""
         return bool((self.steps[ids] >= 0).all())
 
-    def cut(self, epoch: Epoch, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Ordered, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, step after step, the step of each, and how many steps there were."""
         ids = np.flatnonzero(waits)
         ids = ids[np.argsort(self.steps[ids], kind="stable")]
@@ -115,20 +124,6 @@ def in_words(shared: Shared | None) -> str:
     if shared is None:
         return "batches of each process's own"
     return "steps of a stream" if isinstance(shared, SharedSteps) else f"batches of {shared.size} samples of all"
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Losses batch after batch, as a process has them, with the means of the global batches."""
-
-    ids: Ids
-    losses: Losses
-    sizes: Sizes
-    means: Means
-
-    def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
-        """Algorithm 1, line 5, shape (visits,): as ``find_hits``."""
-        return np.asarray(self.losses > np.repeat(hit_limits(self.means, tolerance), self.sizes))
 
 
 class WaitingLosses:
@@ -176,7 +171,7 @@ class WaitingLosses:
             self.losses[ids] = losses
         return known
 
-    def settle(self, epoch: Epoch, seen: Mask, add_up: Callable[[Floats], Floats] | None = None) -> Settled:
+    def settle(self, epoch: Ordered, seen: Mask, add_up: Callable[[Floats], Floats] | None = None) -> Batches:
         """Return what waits, with the means of the global batches.
 
         Parameters
@@ -196,4 +191,4 @@ class WaitingLosses:
         sizes = np.bincount(number, minlength=batches)
         total, of = add_up(np.stack([sums, sizes.astype(np.float64)]))
         here = sizes > 0
-        return Settled(which, losses, sizes[here], total[here] / of[here])
+        return Batches(which, losses, sizes[here], total[here] / of[here])

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Whole"]
+__all__ = ["Uninterrupted"]
 
 Handler = Callable[[int, FrameType | None], Any]
 SIGNALS = tuple(
@@ -23,7 +23,7 @@ _handler_of: Callable[[int], Any] = _functions.getsignal
 _handle: Callable[[int, Handler], Any] = _functions.signal
 
 
-class Whole:
+class Uninterrupted:
     """A context manager: what is within is not interrupted by a signal's handler, and only one thread is within.
 
     Signals that come meanwhile are handled at its end, in the order in which they came. Only handlers written in

@@ -8,19 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Adapter, Delivery, LossError, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
-from prunedata.run.counts import Tally
+from prunedata.counting.counts import Tally
+from prunedata.counting.joining import join
+from prunedata.counting.waiting import SharedBatches, SharedSteps, WaitingLosses
 from prunedata.run.epoch import Epoch
-from prunedata.run.ranks.joining import join
-from prunedata.run.ranks.waiting import SharedBatches, SharedSteps, WaitingLosses
+from prunedata.run.group import Group
 
 SAMPLES = 24
 SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
 
 
-class Rank(Adapter):
+class Rank(Group):
     """This process is one of several. Nothing is merged, as no epoch ends here."""
-
-    key = "rank"
 
     def __init__(self, rank, processes):
         self.rank, self.processes = rank, processes
@@ -29,7 +28,7 @@ class Rank(Adapter):
 def make(rank=0, processes=1, **options):
     run = Pruner(SAMPLES, SCHEDULE, **{"prune": 6, "policy": RunningLoss(), **options})
     if processes > 1:
-        run.attach(Rank(rank, processes))
+        run.join(Rank(rank, processes))
     return run
 
 
@@ -139,8 +138,8 @@ def test_between_epochs_all_states_say_the_same():
     assert again.counts.tolist() == run.counts.tolist()
 
 
-class Loader(Rank):
-    """A rank whose loader leaves the last two samples out, as those of all ranks do."""
+class Loader(Adapter):
+    """It leaves the last two samples out, as those of all ranks do."""
 
     def begin_epoch(self, epoch):
         self.delivery = Delivery(0, left_out=2)
@@ -152,8 +151,8 @@ def test_what_each_process_excused_counts_for_all(excused, enough):
     """8 samples are missing, of which the loaders leave out 2."""
     states = []
     for rank, number in enumerate(excused):
-        run = make()
-        run.attach(Loader(rank, 2))
+        run = make(rank, 2)
+        run.attach(Loader())
         run.begin_epoch()
         run.observe(np.arange(rank, 16, 2), np.arange(8.0))
         run.excuse(number)
@@ -307,7 +306,7 @@ class TestRefused:
         other = part(1, 2, np.arange(SAMPLES), np.ones(SAMPLES), seed=8).state_dict()
         with pytest.raises(PrunedataError, match=r"one run saved at one moment.*number 0 and 1 that differ in run"):
             make().load_state_dict([states[0], other])
-        later = make(1, 2)
+        later = make(0, 2)
         later.load_state_dict([states[0], states[1]])
         later.begin_epoch()
         later.excuse(SAMPLES)

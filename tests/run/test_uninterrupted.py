@@ -10,9 +10,10 @@ import pytest
 
 import prunedata
 from prunedata import LossRanked, NotInEpoch, Pruner, RunningLoss, Schedule
-from prunedata.run.whole import Whole
+from prunedata.uninterrupted import Uninterrupted
 
-HERE = str(Path(prunedata.__file__).parent / "run")
+PACKAGE = Path(prunedata.__file__).parent
+HERE = (str(PACKAGE / "run"), str(PACKAGE / "counting"), str(PACKAGE / "uninterrupted.py"))
 SAMPLES = 40
 SCHEDULE = Schedule(3, window=3, start=1, block=1, pruned_per_block=1)
 
@@ -96,7 +97,7 @@ def train_again(run):
 
 
 def test_a_step_that_a_signal_reaches_is_done_before_the_signal(interruptible):
-    whole, done = Whole(), []
+    whole, done = Uninterrupted(), []
 
     def step():
         with whole:

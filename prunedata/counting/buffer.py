@@ -1,0 +1,165 @@
+"""Losses wait in a buffer until there are enough of them to be worked on at once.
+
+They come in batch by batch, and adding a batch is two copies into preallocated memory. What waits is taken out as
+:class:`Batches`: checked, and with the means of its batches.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prunedata.counting.batches import Batches, Taken, bad_batches, complaint, plain_ids, plain_losses
+from prunedata.counting.counts import batch_means
+from prunedata.errors import LossError
+from prunedata.types import Ids, Means, Recorded, Sizes
+
+__all__ = ["LossBuffer", "Offered"]
+
+CAPACITY = 1 << 16
+"""Losses a buffer holds: enough to spread the cost of a call, few enough to stay in a cache."""
+
+
+class Offered(NamedTuple):
+    """A batch that :meth:`LossBuffer.add` did not take, as plain arrays."""
+
+    ids: Ids
+    losses: Recorded
+    alone: bool
+    """Whether it is to be worked on by itself: it is too large, or bad."""
+    narrow: bool
+    """Whether float32 holds its losses, and those of the epoch so far."""
+
+
+class LossBuffer:
+    """Losses waiting to be worked on.
+
+    Parameters
+    ----------
+    samples : int
+        Ids must lie in ``0 <= id < samples``.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+        self.batches = 0
+        """Batches taken out in this epoch."""
+        self._ids = np.empty(CAPACITY, dtype=np.int64)
+        self._narrow = np.empty(CAPACITY, dtype=np.float32)
+        self._wide = np.empty(CAPACITY, dtype=np.float64)
+        self._ends = np.zeros(CAPACITY + 1, dtype=np.int64)
+        self._ids_view, self._ends_view = self._ids.data, self._ends.data
+        self._use(self._narrow)
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin an epoch, or end one: forget what waits, and let :meth:`add` take nothing before :meth:`put`.
+
+        So the first batch of an epoch is checked at once, as loops err from the start.
+        """
+        self._empty()
+        self.batches = self._room = 0
+
+    def _empty(self) -> None:
+        """Fill from the front again. Batch number n lies from ``ends[n]`` to ``ends[n + 1]``."""
+        self._fill = 0  # where the next batch begins
+        self._added = self._taken = 0  # batches in the buffer
+
+    def add(self, ids: Any, losses: Any) -> bool:
+        """Take one batch, if it is plain arrays and there is room; else return False, and let it be offered.
+
+        Parameters
+        ----------
+        ids : array of int64, shape (n,)
+        losses : array of float, shape (n,)
+        """
+        # This runs once a batch for the whole run. A memoryview copies in a third of the time of an array, and by
+        # itself rejects what is not of its own dtype, shape and length; that is offered, which converts it or says
+        # what is wrong with it. The line before `return True` puts the batch there, and as it calls nothing, no
+        # signal comes in its middle. A handler that takes before that line changes nothing it reads.
+        fill = self._fill
+        try:
+            end = fill + len(ids)
+            if fill < end <= self._room:
+                self._ids_view[fill:end] = ids
+                self._losses_view[fill:end] = losses
+                self._added, self._fill, self._ends_view[self._added] = self._added + 1, end, end
+                return True
+        except (TypeError, ValueError, BufferError, NotImplementedError):
+            pass
+        return False
+
+    def offer(self, ids: Any, losses: Any) -> Offered | None:
+        """Return a batch as plain arrays, None if it is empty. Raises :class:`LossError` if it is no batch."""
+        arrays = isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
+        ids, losses = plain_ids(ids), plain_losses(losses)
+        if ids.shape != losses.shape:
+            raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
+        if not ids.size:
+            return None
+        first = self._room == 0
+        alone = ids.size > CAPACITY or not ((arrays and not first) or self._is_good(ids, losses))
+        # The first batch of an epoch says how wide the losses are; should wider ones come, so is the buffer from then.
+        narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
+        return Offered(ids, losses, alone, narrow)
+
+    def has_room(self, batch: Offered) -> bool:
+        """Whether a batch can be put in beside those that wait. If not, take these first."""
+        alike = self._losses is (self._narrow if batch.narrow else self._wide)
+        return alike and not batch.alone and self._fill + batch.ids.size <= CAPACITY
+
+    def put(self, batch: Offered) -> Taken | None:
+        """Put a batch in; where there is no room, in the place of all that was in. One that is alone is returned."""
+        if not self.has_room(batch):
+            self._empty()
+        self._use(self._narrow if batch.narrow else self._wide)
+        self._room = CAPACITY
+        ids, losses = batch.ids, batch.losses
+        if batch.alone:
+            return self._checked(ids, losses, np.array([ids.size]))
+        fill, end = self._fill, self._fill + ids.size
+        self._ids[fill:end], self._losses[fill:end] = ids, losses
+        self._added, self._fill, self._ends_view[self._added] = self._added + 1, end, end
+        return None
+
+    def _use(self, losses: Recorded) -> None:
+        self._losses, self._losses_view = losses, losses.data
+
+    def take(self) -> Taken | None:
+        """Take out everything that waits; None if nothing does.
+
+        Batches with ids out of range, or with losses that are not finite, are left out, and the complaint names them.
+        """
+        if self._taken == self._added:
+            return None
+        ends = self._ends[self._taken : self._added + 1]
+        self._taken = self._added  # and nothing else: a signal's handler may have come in the middle of add()
+        first, last = int(ends[0]), int(ends[-1])
+        if first == last:
+            return None
+        return self._checked(self._ids[first:last], self._losses[first:last], ends[1:] - ends[:-1])
+
+    def _checked(self, ids: Ids, losses: Recorded, sizes: Sizes) -> Taken:
+        first, self.batches = self.batches, self.batches + len(sizes)
+        means = self._means(losses, sizes)
+        bad = bad_batches(ids, sizes, means, self.samples)
+        if not bad.any():
+            return Taken(Batches(ids, losses, sizes, means), "")
+        good = np.repeat(~bad, sizes)
+        rest = Batches(ids[good], losses[good], sizes[~bad], means[~bad]) if good.any() else None
+        return Taken(rest, complaint(Batches(ids, losses, sizes, means), first, self.samples))
+
+    def _means(self, losses: Recorded, sizes: Sizes) -> Means:
+        # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
+        # into memory that is kept. New memory for every block would cost the system more than the sums cost us.
+        if losses.base is self._wide:
+            wide = np.asarray(losses, dtype=np.float64)  # itself
+        else:
+            wide = (self._wide if losses.size <= CAPACITY else np.empty(losses.size))[: losses.size]
+            np.copyto(wide, losses)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return batch_means(wide, sizes)
+
+    def _is_good(self, ids: Ids, losses: Recorded) -> bool:
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = losses.sum(dtype=np.float64, keepdims=True)
+        return not bad_batches(ids, np.array([ids.size]), total, self.samples).any()

@@ -1,0 +1,55 @@
+"""The options of a run, one line each: a Pruner checks them by it, a store records them, and pages show them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from prunedata.checks import shown, whole
+from prunedata.errors import PrunedataError
+
+__all__ = ["OPTIONS", "Option"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument of a :class:`prunedata.Pruner` that is one plain value.
+
+    Attributes
+    ----------
+    name : str
+    plain : callable
+        Given the name and a value, returns the value as JSON has it, or raises :class:`PrunedataError`.
+    default : None, bool or int
+    always : bool
+        Whether a store says it where it is the default, too. A run that was recorded before an option was known is
+        the same run without it.
+    """
+
+    name: str
+    plain: Callable[[str, Any], Any]
+    default: Any = None
+    always: bool = False
+
+
+def _integer(low: int, high: int) -> Callable[[str, Any], int]:
+    return lambda name, value: whole(name, value, low, high)
+
+
+def _at_least(low: int) -> Callable[[str, Any], int | None]:
+    return lambda name, value: None if value is None else whole(name, value, low)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise PrunedataError(f"Expected {name} to be True or False. Got {shown(value)}.")
+    return bool(value)
+
+
+OPTIONS = (
+    Option("seed", _integer(-(1 << 63), (1 << 64) - 1), 0, always=True),
+    Option("batch_size", _at_least(1), always=True),
+    Option("observe_only", _flag, False),
+    Option("classes", _at_least(2)),
+)

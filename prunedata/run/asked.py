@@ -1,0 +1,137 @@
+"""What was asked of a run: checked once, frozen, and described as the store records it."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from prunedata.checks import whole
+from prunedata.errors import NeverPrunesWarning, PrunedataError
+from prunedata.options import OPTIONS
+from prunedata.plan.cost import count_pruned
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.high import High
+from prunedata.policies.protocol import Policy, Watcher, describe
+from prunedata.run.ledger import Ledger
+from prunedata.run.pruning import Pruning
+from prunedata.types import Mask
+
+__all__ = ["Asked", "warn_of_advice", "warn_of_small_prune"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of a :class:`prunedata.Pruner` but for its store, with the same meaning."""
+
+    samples: int
+    schedule: Schedule
+    prune: Any
+    """As :class:`prunedata.Pruner` is given it; from the checks on, how many samples."""
+    policy: Policy | Literal["auto"]
+    seed: int
+    batch_size: int | None
+    observe_only: bool
+    classes: int | None
+    without: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
+        samples = whole("samples", self.samples, 1)
+        prune, num_pruned = self.prune, count_pruned(samples, self.prune)
+        plain = {option.name: option.plain(option.name, getattr(self, option.name)) for option in OPTIONS}
+        for name, value in {"samples": samples, "prune": num_pruned, **plain}.items():
+            object.__setattr__(self, name, value)
+        if self.without is not None:
+            object.__setattr__(self, "without", _mask(self.without, samples))
+        _ = self.chosen  # raises if it is none
+        warn_of_small_prune(samples, prune, num_pruned)
+
+    @property
+    def auto(self) -> bool:
+        """Whether the run does what it is advised."""
+        return isinstance(self.policy, str)
+
+    @cached_property
+    def chosen(self) -> Policy:
+        """The policy, or with ``"auto"`` the one that would be advised."""
+        if not isinstance(self.policy, str):
+            describe(self.policy)  # raises if it is no policy
+            return self.policy
+        if self.policy != "auto":
+            raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {self.policy!r}.')
+        if self.classes is None:
+            raise PrunedataError(
+                'Expected classes, the number of classes, with policy="auto". Got none: without '
+                "them a run cannot tell wrong labels from hard samples, and would never prune."
+            )
+        from prunedata.findings.advice import ADVISED_POLICY  # noqa: PLC0415 (only where a run is to be advised)
+
+        return ADVISED_POLICY
+
+    def pruning(self) -> Pruning:
+        """When and how much the run prunes, before its first epoch."""
+        pruning = Pruning(
+            self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, observe_only=self.observe_only
+        )
+        pruning.leave_out(self.without)
+        return pruning
+
+    def ledger(self, longest_window: int) -> Ledger:
+        """The empty records of the run."""
+        watchers: list[Watcher] = [] if self.classes is None else [High(self.classes, self.schedule.epochs)]
+        watchers += [self.chosen] if isinstance(self.chosen, Watcher) else []
+        return Ledger(self.samples, longest_window, self.schedule.epochs, watchers)
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """Plain values, as the store records them."""
+        values = {option: getattr(self, option.name) for option in OPTIONS}
+        return {
+            "samples": self.samples,
+            "schedule": self.schedule.to_dict(),
+            "prune": self.prune,
+            "policy": {"name": "auto"} if isinstance(self.policy, str) else describe(self.policy),
+            **{one.name: value for one, value in values.items() if one.always or value != one.default},
+        }
+
+
+def _mask(without: Any, samples: int) -> Mask:
+    """The samples to leave out for good as a mask of shape (samples,), from a mask or from ids."""
+    given = np.asarray(without)
+    if given.dtype == np.bool_ and given.shape == (samples,):
+        return given.copy()
+    ids = given.astype(np.int64) if given.dtype.kind in "iu" or not given.size else None
+    bits = ids is not None and samples == ids.size > 2 > ids.max()  # 0 and 1: a mask, not ids
+    if ids is None or ids.ndim != 1 or (ids.size and not 0 <= ids.min() <= ids.max() < samples) or bits:
+        raise PrunedataError(
+            f"Expected without to be a mask of shape ({samples},), True for the samples to leave out, or their ids, "
+            f"from 0 to {samples - 1}. Got shape {given.shape}, {given.dtype}."
+        )
+    mask = np.zeros(samples, dtype=np.bool_)
+    mask[ids] = True
+    return mask
+
+
+def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
+    """Warn of an integer that looks like a percentage, such as 20 of 50,000 samples."""
+    if hasattr(prune, "__index__") and 0 < num_pruned <= 100 and num_pruned * 200 < samples:
+        warnings.warn(
+            f"Expected an amount to prune that saves something. Got prune={prune}: {num_pruned} of {samples:,} "
+            f"samples. For {num_pruned} percent write prune='{num_pruned}%' or prune={num_pruned / 100:g}; for so few "
+            f"samples write prune={num_pruned / samples:.2g}.",
+            NeverPrunesWarning,
+            stacklevel=5,
+        )
+
+
+def warn_of_advice(evidence: Sequence[str]) -> None:
+    """Warn that nothing will be pruned because the run was advised not to."""
+    warnings.warn(
+        f"Expected a run that gains by pruning. Got one that saves better by fewer epochs: {' '.join(evidence)}",
+        NeverPrunesWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,78 @@
+"""The processes that train one run together. A framework's adapter says how they talk, in one class."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from prunedata.counting.counts import Tally
+from prunedata.counting.waiting import Shared
+from prunedata.run.epoch import Epoch
+from prunedata.types import Arrays, Floats
+
+__all__ = ["Group", "Met"]
+
+
+class Met(NamedTuple):
+    """What a process tells the others at the end of an epoch, and the sums over all of them."""
+
+    excused: float
+    """Kept samples that need not be observed."""
+    unseen: float
+    """Those that loaders gave and that the process has not observed, see ``OpenEpoch.unseen``."""
+    delivered: float
+    """Samples that its loaders delivered."""
+    loss_sum: float
+    visits: float
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Of all visits."""
+        return self.loss_sum / self.visits if self.visits else None
+
+
+class Group:
+    """One process that trains alone. An adapter overrides everything, and gives the result to ``Pruner.join``.
+
+    Each method is called at the same moment of the run in all processes, in the same order.
+
+    Attributes
+    ----------
+    rank : int
+        Which process this is.
+    processes : int
+        How many there are.
+    """
+
+    rank: int = 0
+    processes: int = 1
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """An epoch begins, or goes on after the run was resumed. Raise if the processes are not of one run."""
+
+    def forget(self) -> None:
+        """The run was loaded from a state: what was compared before has to be compared again."""
+
+    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
+        """Go on within an epoch that a state was saved in: merge what all processes had observed of it, in place.
+
+        ``part`` is which of how many processes the state is of; (0, 1) if it is of all together. Raise if the
+        states that the processes were given are not those of one moment, each once.
+        """
+
+    def meet(
+        self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None
+    ) -> Sequence[float]:
+        """Meet the other processes before an epoch is merged; return the sums over all of them.
+
+        ``failure`` is what went wrong here. Raise, naming the process, if something went wrong in another one.
+        ``tally`` is the one that :meth:`merge` will be given, so that one message can carry it as well; None if it
+        is not known yet, as losses wait for the means of their batches. ``shared`` is how these are shared, by
+        :meth:`prunedata.Pruner.share_batches`. Raise if the processes differ in it.
+        """
+        return sums
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up an array over all processes, element by element."""
+        return numbers
+
+    def merge(self, tally: Tally, arrays: Arrays) -> None:
+        """Merge an epoch over all processes, in place: its tally, and the arrays of policies by name."""

@@ -1,1 +1,0 @@
-"""What is needed where several processes train one run together."""
