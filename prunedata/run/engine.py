@@ -266,8 +266,16 @@ class Engine:
         """Whether this epoch is the open one."""
         return self.opened is not None and self.opened.epoch.number == epoch.number
 
+    def is_complete_everywhere(self) -> bool:
+        """Whether nothing of the open epoch is left to train on in any process. Called in all of them."""
+        complete = self.is_complete()
+        if self.group.processes == 1:
+            return complete
+        # They decide alike: one that ends the epoch and one that goes on would wait for each other.
+        return bool(self.group.add_up(np.array([float(complete)]))[0] == self.group.processes)
+
     def is_complete(self) -> bool:
-        """Whether nothing of the open epoch is left to train on."""
+        """Whether nothing of the open epoch is left to train on, as far as this process knows."""
         self.flush()
         delivery = self.delivery()
         if self.group.processes > 1 and delivery.ended is not None:

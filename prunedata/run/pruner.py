@@ -247,7 +247,7 @@ class Pruner:
             If nothing is left to train.
         """
         engine = self._engine
-        if engine.opened is not None and engine.is_complete():
+        if engine.opened is not None and engine.is_complete_everywhere():
             self.end_epoch()
         elif engine.is_finished:
             self._warn_finished()

@@ -44,6 +44,21 @@ def run(rank, *, forget=(0, 0), excused=(0, 0), leave=(None, None), **options):
     return [record["observed"] for record in pruner.history]
 
 
+def left_and_run_again(rank):
+    """Both ranks leave their loops after 5 batches, which are all that one of them has."""
+    pruner, loader = make(rank)
+    for epoch in pruner.epochs():
+        for number, (ids, _) in enumerate(loader):
+            loader.observe(losses_of(ids, epoch.number), ids)
+            if number + 1 == 5:
+                break
+        break
+    for epoch in pruner.epochs():
+        for ids, _ in loader:
+            loader.observe(losses_of(ids, epoch.number), ids)
+    return pruner.history[0]["observed"]
+
+
 def accelerated(rank, forget=0, excused=0):
     """Accelerate deals the batches of a sampler that gives a part; each process sees half of what it gives."""
     pruner, loader = make(0)
@@ -144,6 +159,7 @@ SCENARIOS = {
     "forgets, excused too few": partial(run, forget=(3, 3), excused=(40, 7)),
     "one leaves": partial(run, leave=(None, 2)),
     "one leaves, Random": partial(run, leave=(None, 2), policy=Random()),
+    "left and run again": left_and_run_again,
     "both are given all": partial(run, shares=(range(SAMPLES), range(SAMPLES)), forget=(2, 0)),
     "a rank has nothing": partial(run, shares=(range(SAMPLES), ())),
     "accelerate": accelerated,
@@ -202,6 +218,11 @@ def test_what_a_rank_excuses_may_be_missing(ranks):
 @pytest.mark.parametrize("name", ["one leaves", "one leaves, Random"])
 def test_a_rank_that_leaves_early_is_told_on_all(ranks, name):
     assert "Got 27 that were not. The loader did not deliver 27 of them" in of_both(ranks, name)  # 3 may be given yet
+
+
+def test_ranks_that_run_the_loop_again_go_on_together_though_one_has_no_more(ranks):
+    """One that took the epoch for over would wait for the other, and the other for it."""
+    assert of_both(ranks, "left and run again") == 100
 
 
 def test_what_one_rank_forgot_another_may_have_seen(ranks):
