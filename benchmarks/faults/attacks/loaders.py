@@ -17,6 +17,13 @@ __all__ = ["Loaders", "Ranks"]
 
 SIMPLIFIED, TRIES = 5, 60
 """How many failures are made simpler, and how many simpler setups are tried for each, at most."""
+REFUSALS = (
+    r"at least one batch of N samples in each epoch",  # drop_last would leave nothing
+    r"all N kept samples of epoch N to be observed",  # the same of a stream, when that is known
+    r"epoch N to go on with N processes, as it was left",  # by a state of one rank, before its loader is made
+    r"N ranks to go on within epoch N",  # by another number, where nobody knows what was trained on
+)
+"""What a run may be refused with, by what is drawn."""
 LONGEST = 60
 """Seconds after which a training in this process is taken to hang."""
 
@@ -34,7 +41,9 @@ class _Searched(Attack):
         setup = draw(chance, self.most_ranks)
         found = self.judge(setup)
         if found.verdict is Verdict.REFUSED:
-            found = Attempt(Verdict.REFUSED, _first_sentence(found.seen))
+            told = _first_sentence(found.seen)
+            known = any(re.search(pattern, told) for pattern in REFUSALS)
+            found = Attempt(Verdict.REFUSED, told) if known else Attempt(Verdict.UNCLEAR, f"refused: {found.seen}")
         if found.verdict not in (Verdict.EXACT, Verdict.REFUSED):
             self._failed += 1
             if self._failed <= SIMPLIFIED:

@@ -27,10 +27,9 @@ def draw(chance: random.Random, most_ranks: int = 1) -> Setup:
         )
     if shared:  # gloo has threads: a fork of a process that has some may wait for ever
         loaders = tuple(replace(one, workers=0) for one in loaders)
-    plan = _plan(chance, epochs, loaders, halves, observes, shared)
-    if policy == "random" or any(one.stateful for one in loaders):
-        # Without losses nobody knows that a batch was fetched and not trained on; a position would be behind it.
-        plan = tuple(tuple(replace(one, fetched=False, stop=one.stop or None) for one in passes) for passes in plan)
+    # Without losses nobody knows that a batch was fetched and not trained on; a saved position would be behind it.
+    may_forget = policy != "random" and not any(one.stateful for one in loaders)
+    plan = _plan(chance, epochs, loaders, halves, may_forget, shared)
     phases = 1 + sum(one.then in ("save", "rest") for passes in plan for one in passes)
     worlds = _worlds(chance, phases, most_ranks)
     return Setup(
@@ -101,11 +100,11 @@ def _loader(chance: random.Random, order: str, samples: int, half: int | None = 
 
 
 def _plan(
-    chance: random.Random, epochs: int, loaders: tuple[Loaded, ...], halves: bool, observes: bool, shared: bool
+    chance: random.Random, epochs: int, loaders: tuple[Loaded, ...], halves: bool, may_forget: bool, shared: bool
 ) -> tuple[tuple[Pass, ...], ...]:
     plan = []
     for epoch in range(epochs):
-        passes = _halves(chance) if halves else _passes(chance, loaders, observes, shared)
+        passes = _halves(chance) if halves else _passes(chance, loaders, may_forget, shared)
         if chance.random() < 0.1 and epoch < epochs - 1:
             passes = (*passes[:-1], Pass(passes[-1].loader, forget=passes[-1].forget, excuse=True, then="rest"))
         plan.append(passes)
@@ -123,18 +122,18 @@ def _halves(chance: random.Random) -> tuple[Pass, ...]:
     return (first, second, *whole)
 
 
-def _passes(chance: random.Random, loaders: tuple[Loaded, ...], observes: bool, shared: bool) -> tuple[Pass, ...]:
+def _passes(chance: random.Random, loaders: tuple[Loaded, ...], may_forget: bool, shared: bool) -> tuple[Pass, ...]:
     """What is done in an epoch: perhaps something goes wrong, and at last all that remains is trained on."""
     passes: list[Pass] = []
     while len(passes) < 3 and chance.random() < 0.3:
         if len(passes) < 2 and not shared and chance.random() < 0.15:
             at = chance.randrange(len(loaders))
-            passes += [_left(chance, at, observes, "mark"), _left(chance, at, observes, "back")]
+            passes += [_left(chance, at, may_forget, "mark"), _left(chance, at, may_forget, "back")]
         else:
             then = chance.choice(["again", "end", "end", "save"])
-            passes.append(_left(chance, chance.randrange(len(loaders)), observes, then))
+            passes.append(_left(chance, chance.randrange(len(loaders)), may_forget, then))
     at = chance.randrange(len(loaders))
-    if observes and loaders[at].with_ids and chance.random() < 0.4:
+    if may_forget and loaders[at].with_ids and chance.random() < 0.4:
         forget = _some(chance)
         if chance.random() < 0.5:
             return (*passes, Pass(at, forget=forget, excuse=True))
@@ -142,8 +141,8 @@ def _passes(chance: random.Random, loaders: tuple[Loaded, ...], observes: bool, 
     return (*passes, Pass(at))
 
 
-def _left(chance: random.Random, at: int, observes: bool, then: str) -> Pass:
-    stop, fetched = chance.randint(0, 6), observes and chance.random() < 0.3
+def _left(chance: random.Random, at: int, may_forget: bool, then: str) -> Pass:
+    stop, fetched = chance.randint(0, 6), may_forget and chance.random() < 0.3
     return Pass(at, stop=stop if fetched else max(1, stop), fetched=fetched, then=then)
 
 

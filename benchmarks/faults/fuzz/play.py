@@ -29,15 +29,14 @@ def play(setup: Setup, place: Place, rank: int, ranks: int, states: list[Any]) -
     player = _Player(setup, rank, ranks)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that schedules never prune, that runs are finished
+        state = None
         try:
             player.make(states)
             place, state = player.go(place)
-        except PrunedataError as error:
-            player.note("refused", error=type(error).__name__, message=str(error))
-            return player.entries, place, None
-        except Exception:
-            player.note("raised", message="".join(traceback.format_exc().splitlines(keepends=True)[-7:]))
-            return player.entries, place, None
+        except Exception as error:
+            refused = isinstance(error, PrunedataError) and not isinstance(error, SkippedSamples)
+            told = str(error) if refused else "".join(traceback.format_exc().splitlines(keepends=True)[-7:])
+            player.note("refused" if refused else "raised", message=told)
     return player.entries, place, state
 
 

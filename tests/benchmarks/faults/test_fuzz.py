@@ -17,6 +17,7 @@ from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong
 from benchmarks.faults.fuzz.play import play
 from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, shown, simpler
+from prunedata import PrunedataError
 from prunedata.adapters.torch.loader import PrunedLoader
 
 
@@ -137,6 +138,15 @@ def test_a_rank_that_dies_is_told_and_others_take_its_place(tmp_path, monkeypatc
     shared = Setup(loaders=(Loaded("distributed"),), worlds=(2,))
     assert [entries[-1]["kind"] for entries, _, _ in pool.play(shared, (0, 0), 2, [])] == ["ended"] * 2
     pool.close()
+
+
+def test_a_refusal_without_a_need_is_unclear(in_process, monkeypatch):
+    def refused(*_):
+        raise PrunedataError("Expected something else. Got this.")
+
+    monkeypatch.setattr(PrunedLoader, "observe", refused)
+    (told,) = in_process.attempt(0, random.Random(0))
+    assert (told.verdict, "refused: Expected something else" in told.seen) == (Verdict.UNCLEAR, True)
 
 
 def test_what_a_rank_sees_can_be_seen_by_one(tmp_path):
