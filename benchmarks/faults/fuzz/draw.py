@@ -86,7 +86,7 @@ def _loader(chance: random.Random, order: str, samples: int, half: int | None = 
         uneven = chance.choice([None, "weights", "drop"])
     return Loaded(
         order=order,
-        batch=chance.choice([1, 2, 3, 4, 5, 8, 12, 16, 24]),
+        batch=chance.choice([1, 1, 1, 1, 2, 3, 4, 8, 16] if uneven == "pad" else [1, 2, 3, 4, 5, 8, 12, 16, 24]),
         drop_last=chance.random() < 0.3 and order not in ("batches",),
         workers=2 if chance.random() < 0.01 and not distributed and order not in STREAMS else 0,
         with_ids=with_ids,
