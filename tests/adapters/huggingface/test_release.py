@@ -1,6 +1,7 @@
 """Which releases of transformers are served: those whose Trainer has what is needed, whatever their number."""
 
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,8 +9,15 @@ from transformers import Trainer
 
 from prunedata import PrunedataError
 from prunedata.adapters.huggingface import UntestedReleaseWarning
-from prunedata.adapters.huggingface.release import NEWEST, check_release
+from prunedata.adapters.huggingface.release import NEWEST, OLDEST, check_release
 from tests.adapters.huggingface.trainers import PrunedTrainer, build, pruner_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_oldest_and_the_newest_release_are_those_that_the_tests_run_with():
+    for name, release in (("constraints-oldest.txt", OLDEST), ("constraints.txt", NEWEST)):
+        assert f"\ntransformers=={release}." in (ROOT / name).read_text()
 
 
 @pytest.mark.parametrize("release", ["5.3.0", "5.11.2", "5.24.1", f"{NEWEST}.9"])

@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from prunedata import LossRanked, PrunedataError, Pruner, RunningLoss, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin
+from prunedata.adapters.huggingface.losses import losses_and_counts
 from tests.adapters.huggingface.trainers import Watcher
 
 ROWS, KINDS = 120, 6
@@ -47,7 +48,7 @@ def tiny():
     return LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), **sizes, **heads, **special))
 
 
-def build(pruner, folder, dataset=None, **options):
+def build(pruner, folder, dataset=None, trainer=PrunedSFTTrainer, **options):
     model = tiny()
     options = {
         "num_train_epochs": pruner.schedule.epochs, "per_device_train_batch_size": 8, "learning_rate": 0.01,
@@ -58,7 +59,7 @@ def build(pruner, folder, dataset=None, **options):
     if "activation_checkpointing" not in trl.SFTConfig.__dataclass_fields__:
         options["gradient_checkpointing"] = options.pop("activation_checkpointing")
     watcher = Watcher(pruner, model)
-    trainer = PrunedSFTTrainer(
+    made = trainer(
         model=model,
         args=trl.SFTConfig(str(folder), **options),
         train_dataset=questions()[0] if dataset is None else dataset,
@@ -67,7 +68,7 @@ def build(pruner, folder, dataset=None, **options):
         callbacks=[watcher],
         pruner=pruner,
     )
-    return trainer, watcher
+    return made, watcher
 
 
 def pruner_of(policy=RUNNING, epochs=8):
@@ -100,6 +101,37 @@ def test_a_run_goes_on_within_an_epoch(tmp_path):
         assert sum(watcher.steps) == trainer.state.max_steps - step
         for one, other in zip(trainer.model.parameters(), resumed.model.parameters(), strict=True):
             assert torch.equal(one, other)
+
+
+class Smoothed(PrunedSFTTrainer):
+    """Remembers the losses of the forward passes that have gradients."""
+
+    trained = ()
+
+    def training_step(self, model, inputs, *args, **options):
+        labels = inputs["labels"]
+
+        def look(module, called_with, outputs):
+            if torch.is_grad_enabled():
+                self.trained += tuple(losses_and_counts(outputs, {"labels": labels}, shifted=True)[0].tolist())
+
+        with model.register_forward_hook(look):
+            return super().training_step(model, inputs, *args, **options)
+
+
+@pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning")
+def test_with_label_smoothing_the_pass_that_is_trained_on_is_recorded(tmp_path):
+    """TRL makes another one, for metrics, whose dropout is another."""
+    pruner = pruner_of(epochs=3)
+    trainer, _ = build(pruner, tmp_path, trainer=Smoothed, label_smoothing_factor=0.1)
+    for module in trainer.model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.4
+    trainer.train()
+    ends = np.cumsum([record["observed"] for record in pruner.history])
+    means = [part.mean() for part in np.split(np.array(trainer.trained), ends[:-1])]
+    assert [record["mean_loss"] for record in pruner.history] == pytest.approx(means, rel=1e-6)
+    assert len(trainer.trained) == ends[-1]
 
 
 def test_weights_of_samples_weigh_their_tokens(tmp_path):
