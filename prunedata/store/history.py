@@ -22,8 +22,8 @@ from zarr.abc.store import Store
 
 from prunedata.errors import DamagedStore
 from prunedata.store import pointer
+from prunedata.store.documents import array_document
 from prunedata.store.durable import check_own_folder, check_sizes, is_missing, missing_files, read_bytes, write_bytes
-from prunedata.store.slots import metadata
 
 __all__ = ["PLACE", "History"]
 
@@ -132,7 +132,9 @@ class History:
         self._written = written.with_chunk(records, raw)
 
     def _describe(self, chunks: int) -> None:
-        about = metadata(np.empty(0, np.uint8), pointer.HISTORY_CHUNK) | {"shape": [chunks * pointer.HISTORY_CHUNK]}
+        about = array_document(np.empty(0, np.uint8), pointer.HISTORY_CHUNK) | {
+            "shape": [chunks * pointer.HISTORY_CHUNK]
+        }
         write_bytes(self._store, f"{self._written.place}/zarr.json", json.dumps(about).encode())
 
     def _replace_missing(self) -> None:

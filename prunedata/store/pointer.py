@@ -6,6 +6,7 @@ from typing import Any
 
 from prunedata.checks import LARGEST, shown
 from prunedata.errors import DamagedStore, ForeignStore, StoreError
+from prunedata.store.documents import group_document, is_group
 
 __all__ = ["HISTORY_CHUNK", "MOST", "decode_pointer", "encode_pointer"]
 
@@ -58,8 +59,7 @@ def encode_pointer(
             f"{length:,}: go on without a store, by state_dict()."
         )
     signed = f'{body[:-1]}, "digest": {pointer["digest"]}}}'
-    # Written as one value: zarr's own update reads, merges and writes it.
-    return pointer, f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": {signed}}}}}'.encode()
+    return pointer, group_document(ATTRIBUTE, signed)
 
 
 def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
@@ -88,8 +88,7 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
             f"Expected a store of format 1 or 2 at {location}. Got format {shown(found)}: "
             "it was written by another version of prunedata, or it is damaged."
         )
-    is_group = node.get("zarr_format") == 3 and node.get("node_type") == "group"
-    if pointer.get("digest") != _digest(pointer, location) or not is_group:
+    if pointer.get("digest") != _digest(pointer, location) or not is_group(node):
         raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
     generation, wanted = pointer.get("generation"), FORMATS[found]
     if pointer.keys() != wanted or type(generation) is not int or not 0 <= generation <= LARGEST:

@@ -15,19 +15,15 @@ from zarr.abc.store import Store
 
 from prunedata.checks import shown
 from prunedata.errors import DamagedStore
+from prunedata.store.documents import KINDS, array_document
 from prunedata.store.durable import check_own_folder, check_sizes, is_missing, overwrite_bytes, read_bytes, write_bytes
 
-__all__ = ["Slots", "check_about", "metadata"]
+__all__ = ["Slots", "check_about"]
 
 CHUNK = 1 << 24
 MOST_METADATA = 1 << 16
 NAME = re.compile(r"[^\W\d][\w-]{0,127}")
 """Of an array: a policy's is a word, and within an epoch there is ``open-`` before it. No way out of the folder."""
-KINDS = {
-    np.dtype(kind).newbyteorder("<").str: np.dtype(kind).name
-    for kind in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
-}
-"""The dtypes that there are, as the pointer names them, and as zarr does."""
 
 
 def check_about(arrays: object, location: str) -> None:
@@ -80,7 +76,7 @@ class Slots:
             # Whatever is there: this slot is not in use, and what was in it may be half written.
             check_own_folder(self._store, place)
             size = min(max(values.size, 1), CHUNK)
-            write_bytes(self._store, f"{place}/zarr.json", json.dumps(metadata(values, size)).encode())
+            write_bytes(self._store, f"{place}/zarr.json", json.dumps(array_document(values, size)).encode())
             known = self._chunks[place] = shape, kind, size
         return known[2]
 
@@ -120,7 +116,7 @@ class Slots:
             size = None
         if not _is_count(size) or not 1 <= size <= max(1, about["shape"][0]):
             raise DamagedStore(f"Expected chunks as they were written. Got chunks of {shown(size)}.")
-        wanted = metadata(np.empty(0, about["dtype"]), size) | {"shape": about["shape"]}
+        wanted = array_document(np.empty(0, about["dtype"]), size) | {"shape": about["shape"]}
         differ = [key for key in wanted if key not in _FREE and found.get(key) != wanted[key]]
         if differ or found.keys() - wanted.keys():
             raise DamagedStore(
@@ -137,25 +133,6 @@ class Slots:
 
 _FREE = ("attributes", "fill_value", "storage_transformers")
 """Metadata that don't say how an array is stored."""
-
-
-def metadata(values: npt.NDArray[Any], size: int) -> dict[str, Any]:
-    """The document of a zarr array of these values' shape and dtype, with ``size`` values in a chunk."""
-    kind = values.dtype
-    little = {} if kind.itemsize == 1 else {"configuration": {"endian": "little"}}
-    return {
-        "shape": list(values.shape),
-        "data_type": KINDS[kind.newbyteorder("<").str],
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [size]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        # A missing chunk reads as this value; zeros would look like a fresh run.
-        "fill_value": "NaN" if kind.kind == "f" else int(np.iinfo(kind).max),
-        "codecs": [{"name": "bytes"} | little],
-        "attributes": {},
-        "zarr_format": 3,
-        "node_type": "array",
-        "storage_transformers": [],
-    }
 
 
 def _is_count(value: object) -> bool:

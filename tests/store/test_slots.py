@@ -14,8 +14,9 @@ from zarr.storage import LocalStore, MemoryStore
 
 from prunedata.errors import DamagedStore, StoreError
 from prunedata.store import slots
+from prunedata.store.documents import KINDS, group_document
 from prunedata.store.durable import DurableStore, list_names, read_bytes, write_bytes
-from prunedata.store.slots import KINDS, Slots, check_about
+from prunedata.store.slots import Slots, check_about
 
 ABOUT = {"shape": [3], "dtype": "<u2", "crc32": 7}
 NUMBERS = np.array([1, 2, 258], np.dtype(">u2"))
@@ -103,6 +104,12 @@ def test_arrays_are_described_as_zarr_describes_them(tmp_path):
         assert ours.keys() == theirs.keys() == {"zarr.json", "0"}
         assert ours["0"] == theirs["0"]
         assert json.loads(ours["zarr.json"]) == json.loads(theirs["zarr.json"])
+
+
+def test_a_group_is_described_as_zarr_describes_it(tmp_path):
+    zarr.create_group(LocalStore(tmp_path), attributes={"prunedata": {"format": 1}})
+    theirs = json.loads((tmp_path / "zarr.json").read_bytes())
+    assert json.loads(group_document("prunedata", '{"format": 1}')) == theirs
 
 
 def test_metadata_are_written_once_and_again_where_they_must(tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def test_a_plain_training_is_as_in_the_plain_loop(in_process):
 def test_a_loop_that_is_left_has_to_be_told(in_process, monkeypatch):
     left = Setup(plan=((Pass(stop=2, then="end"), Pass()),))
     assert in_process.judge(left).verdict is Verdict.EXACT
-    monkeypatch.setattr("prunedata.run.engine.check_complete", lambda *_, **__: None)
+    monkeypatch.setattr("prunedata.run.open.OpenEpoch.check_complete", lambda *_, **__: None)
     told = in_process.judge(left)
     assert (told.verdict, "without a word, where 16 were left" in told.seen) == (Verdict.WRONG, True)
 

@@ -119,7 +119,8 @@ def test_jpeg_passes_give_their_images_once_each(tmp_path, adapter, share):
 
 @pytest.mark.parametrize("adapter", streams.ADAPTERS)
 def test_an_epoch_can_be_passed_as_often_as_is_asked_for(tmp_path, adapter):
-    make = passes_of(adapter, write_shards(tmp_path, digits(), 32, 40)).pruned(streams._open_epoch(40, 0.5))
+    pruner = streams._open_epoch(40, 0.5)
+    make = passes_of(adapter, write_shards(tmp_path, digits(), 32, 40)).pruned(pruner)
     assert [len(images_of(make())) for _ in range(20)] == [20] * 20
 
 
