@@ -16,7 +16,6 @@
     python -m benchmarks.distributed           the study's cluster: by a model, and training in its three modes
     python -m benchmarks.scale                 what a run of up to a billion samples takes: memory, time, store
     python -m benchmarks.pages                 brings the tables of docs/ up to date
-    python -m benchmarks.pages.study_page      prints docs/evidence/study.md
     python -m benchmarks.pages.pictures        draws the pictures of docs/
     python -m benchmarks.pages.wrong_labels    prints how well runs find wrong labels
     python -m benchmarks.pages.overlap         prints whether runs suspect the same samples

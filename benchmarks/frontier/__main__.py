@@ -1,7 +1,7 @@
 """The frontier of accuracy against visits: its runs, tables and picture.
 
 python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
-python -m benchmarks.frontier table [--json | --page docs/evidence/frontier-tables.md]
+python -m benchmarks.frontier table [--page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
@@ -12,7 +12,6 @@ python -m benchmarks.frontier advice [--page docs/bad-data.md]
 """
 
 import argparse
-import json
 import sys
 import warnings
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
-from benchmarks.frontier.report.table import BEGIN, all_tables, as_json, fill
+from benchmarks.frontier.report.table import BEGIN, all_tables, fill
 from benchmarks.frontier.signs import WATCHED, tasks, watch
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
@@ -115,13 +114,7 @@ def _material(given: argparse.Namespace) -> tuple[Subject, Material, list[str]]:
 
 
 def _table(given: argparse.Namespace) -> int:
-    results = _read(given)
-    if given.json:
-        print(
-            json.dumps({subject: as_json(of, SUBJECTS[subject].lengths) for subject, of in results.items()}, indent=2)
-        )
-    else:
-        _write(given.page, BEGIN, all_tables(results))
+    _write(given.page, BEGIN, all_tables(_read(given)))
     return 0
 
 
@@ -173,7 +166,6 @@ def _parser() -> argparse.ArgumentParser:
         _add_material(command)
         command.set_defaults(do=do)
     tables = commands.add_parser("table", parents=[common], help="print the tables")
-    tables.add_argument("--json", action="store_true", help="as one JSON object")
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
     first = commands.add_parser("first-page", parents=[common], help="print the table of README")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")

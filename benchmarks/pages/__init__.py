@@ -1,7 +1,6 @@
 """What recorded runs come to: tables, pictures and pages.
 
 python -m benchmarks.pages                 the tables of docs/ that stand on runs of the study, and study.md
-python -m benchmarks.pages.study_page      prints docs/evidence/study.md, or its tables as JSON
 python -m benchmarks.pages.pictures        docs/pictures/accuracy-*.png, curves-*, samples-*, suspects-*, and saving.png
 python -m benchmarks.pages.wrong_labels    prints the tables of wrong labels found in docs/bad-data.md
 python -m benchmarks.pages.overlap         prints the table of overlap in docs/bad-data.md; docs/pictures/overlap-*.png

@@ -41,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description="Rewrite the pages' tables.")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
-    results = read_results(parser.parse_args(arguments).results)
+    given = parser.parse_args(arguments)
+    results = read_results(given.results)
+    if not results:
+        parser.error(f"Expected results of benchmarks.study.train in {given.results}. Got none.")
     for name in PAGES:
         page = ROOT / name
         page.write_text(fill(page.read_text(encoding="utf-8"), results), encoding="utf-8")

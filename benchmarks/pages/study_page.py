@@ -1,24 +1,18 @@
 """The page docs/evidence/study.md: the paper's two tables, with the controls that it lacks.
 
-    python -m benchmarks.pages.study_page [--json]
-
-Reads what benchmarks.study.train and benchmarks.study.matrix wrote. Differences are paired: a run's accuracy less that
+Differences are paired: a run's accuracy less that
 of regular training with the same seed, labels, network and epochs.
 """
 
-import argparse
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.common.markdown import markdown
 from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_gains
 from benchmarks.pages.time_saved import PAPER, table_of_savings, table_of_time
 from benchmarks.study.arms import ARMS
-from benchmarks.study.results import RESULTS, read_results
 
-__all__ = ["main", "study"]
+__all__ = ["study"]
 
 Facts = dict[str, Any]
 PREFACE = """# The study, run by run
@@ -72,27 +66,3 @@ def study(results: Sequence[Facts]) -> str:
         columns = ("network", "accuracy, regular", "accuracy, pruned", "time saved, percent")
         parts.append("## The paper's figures\n\n" + markdown(columns, papers))
     return "\n\n".join(parts) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run with command-line `arguments`; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.study_page", description="The study's tables.")
-    add = parser.add_argument
-    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
-    add("--network", action="append", help="only these; may be given several times")
-    add("--json", action="store_true", help="print one JSON object instead of the tables")
-    given = parser.parse_args(arguments)
-    results = [facts for facts in read_results(given.results) if not given.network or facts["network"] in given.network]
-    if not results:
-        parser.error(f"Expected results of benchmarks.study.train in {given.results}. Got none.")
-    if given.json:
-        accuracy, savings = table_of_accuracy(results), table_of_savings(results)
-        tables = {"accuracy": accuracy, "gains": table_of_gains(accuracy), "savings": savings}
-        print(json.dumps({**tables, "time": table_of_time(results)}, indent=2))
-    else:
-        print(study(results), end="")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

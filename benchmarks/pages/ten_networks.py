@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.ten_networks", description=about)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("table", help="print the table").add_argument("--json", action="store_true", help="as a list")
+    commands.add_parser("table", help="print the table")
     run = commands.add_parser("run", help="measure the networks that have not been")
     add = run.add_argument
     add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seconds", type=float, default=240.0, help="about so many for each network; default: %(default)s")
     given = parser.parse_args(arguments)
     if given.command == "table":
-        print(json.dumps([row(facts) for facts in recorded()], indent=2) if given.json else table(recorded()))
+        print(table(recorded()))
         return 0
     torch.set_num_threads(1)
     done = {facts["network"] for facts in recorded()}

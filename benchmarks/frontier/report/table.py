@@ -4,9 +4,7 @@ Written between the markers of a page, as it is printed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
@@ -15,7 +13,7 @@ from benchmarks.frontier.distances import best_rival, equal_visits, own_known, o
 from benchmarks.frontier.plan import ARMS, KINDS, Lengths
 from benchmarks.frontier.subjects import SUBJECTS
 
-__all__ = ["BEGIN", "END", "TITLES", "all_tables", "as_json", "fill", "share_of_known", "tables", "title"]
+__all__ = ["BEGIN", "END", "TITLES", "all_tables", "fill", "share_of_known", "tables", "title"]
 
 BEGIN, END = "<!-- python -m benchmarks.frontier table -->", "<!-- end -->"
 TITLES = {
@@ -142,29 +140,6 @@ def _missing(found: Mapping[str, Arms], kinds: Sequence[str]) -> str:
             all_of_it = len(arms) == len(wanted)
             lines.append(f"`{kind}`: " + ("everything" if all_of_it else ", ".join(f"`{arm}`" for arm in arms)))
     return "Not yet run: " + "; ".join(lines) + "." if lines else ""
-
-
-def as_json(results: Sequence[Facts], lengths: Lengths = Lengths()) -> dict[str, Any]:  # noqa: B008, it is frozen
-    """Return the same as plain values: by kind and arm the points, the highest one, and the distances."""
-    return {
-        kind: {"best_rival": best_rival(arms), "arms": {arm: _plain(arms, arm) for arm in arms}}
-        for kind, arms in curves(results, lengths).items()
-    }
-
-
-def _plain(arms: Arms, arm: str) -> dict[str, Any]:
-    curve, regular = arms[arm], own_regular(arm)
-    tops = {other: tops_apart(arms, arm, other) for other in dict.fromkeys((regular, "random", best_rival(arms)))}
-    return {
-        "seeds": curve.seeds, "epochs": curve.epochs, "visits": curve.visits.round(3).tolist(),
-        "accuracy": curve.accuracy.tolist(), "validation": curve.validation.tolist(),
-        "highest": {"epochs": curve.epochs[curve.top], "accuracy": round(float(curve.mean[curve.top]), 3)},
-        "by_labels_held_out": curve.chosen.tolist(), "share_of_known": share_of_known(arms, arm),
-        "highest_over": {other: asdict(apart) for other, apart in tops.items() if apart is not None},
-        "over_regular_at_equal_visits": {
-            length: asdict(apart) for length, apart in equal_visits(arms, arm, regular).items()
-        },
-    }  # fmt: skip
 
 
 def fill(page: Path, begin: str, written: str) -> str:

@@ -1,6 +1,5 @@
 """What is read off the frontier's runs: curves, distances, tables, the page and the picture."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
-from benchmarks.frontier.report.table import BEGIN, END, all_tables, as_json, fill, share_of_known, tables
+from benchmarks.frontier.report.table import BEGIN, END, all_tables, fill, share_of_known, tables
 from benchmarks.frontier.subjects import SUBJECTS
 
 ROOT = Path(__file__).parents[3]
@@ -155,15 +154,6 @@ def test_the_tables_say_it(recorded):
     assert "`worse`: `random`, `running-loss`" in text
     assert "`clean`: everything" in text
     assert "-0.0 " not in text
-
-
-def test_the_numbers_are_there_for_programs_too(recorded):
-    plain = json.loads(json.dumps(as_json(recorded)))["worse"]
-    assert plain["best_rival"] == "regular"
-    bounded = plain["arms"]["bounded"]
-    assert bounded["highest"] == {"epochs": 20, "accuracy": 62.75}
-    assert bounded["highest_over"]["regular"]["points"] == [2.0, 2.5]
-    assert bounded["over_regular_at_equal_visits"]["15"]["points"] == [1.0, 1.5]
 
 
 # -- the program

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.common.data import with_wrong_labels
-from benchmarks.pages.detection import auc, by_cleanlab, by_counts, by_final_loss, cleanlab_issues, found, precision_at
+from benchmarks.pages.detection import auc, by_cleanlab, by_counts, found, precision_at
 from prunedata import Pruner, Schedule
 from prunedata.findings.advice import advise
 
@@ -58,8 +58,8 @@ def test_the_perfect_score_is_perfect_and_knowing_nothing_is_the_base_rate(wrong
 
 
 def watched(pixels, labels, epochs=12):
-    """Train softmax regression while a pruner watches: the pruner, the last losses, the probabilities in the end."""
-    weights, losses = np.zeros((pixels.shape[1], 10)), np.full(len(labels), np.nan)
+    """Train softmax regression while a pruner watches: the pruner, and the probabilities in the end."""
+    weights = np.zeros((pixels.shape[1], 10))
     pruner = Pruner(len(labels), Schedule(epochs, epochs, 4, 5, 4), prune=0.2, observe_only=True, classes=10)
 
     def likely(ids):
@@ -70,30 +70,25 @@ def watched(pixels, labels, epochs=12):
     for epoch in pruner.epochs():
         for ids in epoch.batches(64):
             shares, right = likely(ids), (np.arange(len(ids)), labels[ids])
-            losses[ids] = -np.log(shares[right])
-            pruner.observe(ids, losses[ids])
+            pruner.observe(ids, -np.log(shares[right]))
             shares[right] -= 1
             weights -= 0.1 / len(ids) * pixels[ids].T @ shares
-    return pruner, losses, likely(np.arange(len(labels)))
+    return pruner, likely(np.arange(len(labels)))
 
 
 def test_every_way_to_score_finds_planted_wrong_labels():
     digits = load_digits()
     labels = with_wrong_labels(digits.target.astype(np.int64), 10, 0.2)
     wrong = labels != digits.target
-    pruner, losses, likely = watched(digits.data / 16, labels)
+    pruner, likely = watched(digits.data / 16, labels)
     ways = {
         "hits": by_counts(pruner.hits, pruner.visits),
         "hits and high": by_counts(pruner.hits, pruner.visits, pruner.arrays["high"]),
-        "final loss": by_final_loss(losses),
         "cleanlab": by_cleanlab(labels, likely),
     }
     judged = {name: found(scores, wrong) for name, scores in ways.items()}
     assert all(one.auc > 0.9 and one.precision_at_tenth > 0.7 for one in judged.values()), judged
     assert judged["hits and high"].precision_at_tenth > judged["hits"].precision_at_tenth
-    issues = cleanlab_issues(labels, likely)
-    assert issues.shape == wrong.shape
-    assert wrong[issues].mean() > 0.85
     advice = advise(pruner.hits, pruner.visits, pruner.arrays["high"], 12, Schedule(60, 20, 4, 5, 4), len(labels))
     assert advice.verdict == "prune"
     assert 0.15 <= advice.wrong_labels <= 0.25
@@ -101,14 +96,10 @@ def test_every_way_to_score_finds_planted_wrong_labels():
 
 def test_a_clean_set_is_not_advised_to_prune():
     digits = load_digits()
-    pruner, _, _ = watched(digits.data / 16, digits.target)
+    pruner, _ = watched(digits.data / 16, digits.target)
     advice = advise(pruner.hits, pruner.visits, pruner.arrays["high"], 12, Schedule(60, 20, 4, 5, 4), 1797)
     assert advice.verdict == "fewer epochs"
     assert advice.wrong_labels < 0.1
-
-
-def test_a_sample_without_a_last_loss_comes_last():
-    assert by_final_loss(np.array([np.nan, -3.0, 2.0], np.float32)).tolist() == [-np.inf, -3.0, 2.0]
 
 
 @pytest.mark.parametrize(

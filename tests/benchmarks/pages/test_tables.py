@@ -1,6 +1,5 @@
 """The study's tables: pairing, spread, and what the page shows."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,8 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks.pages import __main__ as pages
-from benchmarks.pages import study_page
 from benchmarks.pages.accuracy import table_of_accuracy, table_of_gains
+from benchmarks.pages.study_page import study
 from benchmarks.pages.time_saved import table_of_savings, table_of_time
 from benchmarks.study.results import RESULTS as RECORDED
 from benchmarks.study.results import read_results
@@ -69,23 +68,17 @@ def test_gains_stand_side_by_side():
     }
 
 
-def test_the_command_prints_tables_that_align(tmp_path, capsys):
-    for number, facts in enumerate(RESULTS):
-        (tmp_path / f"{number}.json").write_text(json.dumps(facts))
-    assert study_page.main(["--results", str(tmp_path)]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+def test_the_tables_of_the_study_align():
+    lines = [line for line in study(RESULTS).splitlines() if line.startswith("|")]
     assert len({len(line) for line in lines[:3]}) == 1
     assert any("+1.00 +3.00" in line for line in lines)
     assert any("+2.00 (2 seeds, +1.00 to +3.00)" in line for line in lines)
-    assert study_page.main(["--results", str(tmp_path), "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "gains", "savings", "time"}
 
 
 @pytest.mark.docs
-def test_the_page_of_the_study_shows_what_is_recorded(capsys):
+def test_the_page_of_the_study_shows_what_is_recorded():
     page = Path(__file__).parents[3] / "docs" / "evidence" / "study.md"
-    assert study_page.main([]) == 0
-    assert page.read_text() == capsys.readouterr().out, "python -m benchmarks.pages"
+    assert page.read_text() == study(read_results(RECORDED)), "python -m benchmarks.pages"
 
 
 @pytest.mark.docs
@@ -119,5 +112,5 @@ def test_a_table_that_does_not_exist_is_named():
 
 def test_no_results_are_explained(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        study_page.main(["--results", str(tmp_path)])
+        pages.main(["--results", str(tmp_path)])
     assert "Expected results" in capsys.readouterr().err
