@@ -77,7 +77,8 @@ class Judge:
             step.learn(known)
         known.walked(due, seen, [len(entry["batches"]) for entry in entries])
         # Nobody knows how long a stream is before it has come to its end.
-        known.unfinished |= loader.order in STREAMS and loader.drop_last and not all(one["whole"] for one in entries)
+        drops = loader.order in STREAMS and (loader.drop_last or loader.uneven == "drop")
+        known.unfinished |= drops and not all(one["whole"] for one in entries)
 
     def _compare_lengths(self, entry: Entry, steps: int, loader: Loaded, where: str) -> None:
         if entry["lengths"] is not None:
