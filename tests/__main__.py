@@ -14,6 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PYTEST = """
+import os, sys, pytest
+status = pytest.main(sys.argv[1:])
+sys.stdout.flush()
+os._exit(status)
+"""
+"""pytest without the exit of Python: PyTorch aborts some processes there, with their work done (its issue 190489)."""
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
@@ -41,7 +48,7 @@ def paths_of(room):
 def run(room, options):
     """Run a room's tests; return pytest's status, and what it printed."""
     cache = f"cache_dir=.pytest_cache/{room}"
-    command = [sys.executable, "-m", "pytest", "-o", cache, *options, *paths_of(room)]
+    command = [sys.executable, "-c", PYTEST, "-o", cache, *options, *paths_of(room)]
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:  # a pipe would stay open in what a test leaves behind
         status = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
