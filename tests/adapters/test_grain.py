@@ -15,6 +15,13 @@ SAMPLES, BATCH = 61, 6
 CHANGING = Schedule(4, window=4, start=1, block=3, pruned_per_block=2)  # 61, 43, 43, 61
 
 
+@pytest.fixture(autouse=True, scope="module")
+def parsed_flags():
+    """Grain asks for flags of its own before it starts processes, and a test need not be the first to do so."""
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+
+
 def start(**options):
     return Pruner(SAMPLES, CHANGING, **{"prune": 0.3, "seed": 5, **options})
 
@@ -65,8 +72,6 @@ def test_the_order_is_the_pruners(shuffle):
 
 @pytest.mark.slow
 def test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on():
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()  # Grain's processes ask for it
     threads, processes = start(), start()
     expected = train(prune(source(), threads, in_batches), threads)
     assert train(prune(source(), processes, in_batches), processes, 1) == expected[:1]
