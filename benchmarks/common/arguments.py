@@ -1,8 +1,28 @@
-"""Kinds of arguments that the command lines share, for ``type=`` of argparse."""
+"""What the command lines share: parsers, arguments of one meaning, and kinds of values for ``type=`` of argparse."""
 
 import argparse
+from pathlib import Path
 
-__all__ = ["positive", "share"]
+__all__ = ["add_images", "add_results", "positive", "program", "share"]
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(module: str, about: str | None) -> argparse.ArgumentParser:
+    """Return a parser for ``python -m module``; the first line of ``about`` describes it."""
+    return argparse.ArgumentParser(prog=f"python -m {module}", description=(about or "").partition("\n")[0])
+
+
+def add_images(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add ``--data``, a folder of images in the hub's parquet layout; ``more`` is said behind its default."""
+    text = f"train-*.parquet and test-*.parquet; default: digits{more}"
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help=text)
+
+
+def add_results(parser: argparse.ArgumentParser, folder: Path) -> None:
+    """Add ``--results``, by default a folder of the checkout."""
+    text = f"default: {folder.relative_to(ROOT).as_posix()}"
+    parser.add_argument("--results", type=Path, default=folder, metavar="FOLDER", help=text)
 
 
 def positive(text: str) -> int:

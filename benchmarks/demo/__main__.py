@@ -20,7 +20,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common import data
-from benchmarks.common.arguments import positive, share
+from benchmarks.common.arguments import add_images, positive, program, share
 from benchmarks.common.parquet import DataFolderError
 from benchmarks.demo import accuracy_curves, wrong_labels
 from benchmarks.demo.loss_curves import draw
@@ -147,12 +147,11 @@ def _amount(text: str) -> int | float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.demo",
-        description="Train LeNet at one seed where labels are wrong: regular, pruned, at random, fewer epochs.",
+    parser = program(
+        "benchmarks.demo", "Train LeNet at one seed where labels are wrong: regular, pruned, at random, fewer epochs."
     )
     add = parser.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add_images(parser)
     add(
         "--noise",
         type=share,

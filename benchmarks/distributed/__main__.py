@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import positive, program
 from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
 from benchmarks.distributed.pruned import markdown_savings
 from benchmarks.distributed.staleness.command import add_staleness, staleness
@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.distributed", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = program("benchmarks.distributed", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     model = commands.add_parser("model", help="the study's Tables 1 and 2 by a model, and what pruning saves")
     model.add_argument("--json", action="store_true", help="print a list of objects, the tables only")

@@ -9,7 +9,6 @@ of the model: weights one way and gradients the other, in each update; the gradi
 Linux, root, and iproute2; without them it says so, with status 3.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from benchmarks.common.arguments import program
 from benchmarks.distributed.cluster import STUDY
 
 __all__ = ["main", "unable"]
@@ -97,7 +97,7 @@ class Link:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments``; return the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = program("benchmarks.distributed.link", __doc__)
     parser.add_argument("--rate", default="200mbit", help="of the link, each way, as tc takes it; default: %(default)s")
     parser.add_argument("--torchrun", action="store_true", help="by it, a rank on each host; else on Ray")
     parser.add_argument("command", nargs="+", help="what to run, behind --")

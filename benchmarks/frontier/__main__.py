@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from benchmarks.common.arguments import add_results, program
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
@@ -152,11 +153,10 @@ def _read(given: argparse.Namespace) -> dict[str, list[Facts]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.frontier", description=__doc__.splitlines()[0])
+    parser = program("benchmarks.frontier", __doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
-    place = "default: benchmarks/frontier/results"
-    common.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help=place)
+    add_results(common, RESULTS)
     common.add_argument("--kinds", nargs="+", choices=KINDS, help="of labels; default: all")
     run = commands.add_parser("run", parents=[common], help="run what is not recorded yet")
     run.add_argument("--arms", nargs="+", choices=ARMS, help="default: all")

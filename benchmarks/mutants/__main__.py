@@ -8,7 +8,6 @@ A mutant that was killed is not tried again while its file stays as it is, nor o
 run can be stopped and goes on, and after a new test only survivors are tried. It remembers in build/mutants.
 """
 
-import argparse
 import hashlib
 import json
 import math
@@ -25,6 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.common.arguments import program
 from benchmarks.common.arguments import share as share_of
 from benchmarks.common.timing import cpu
 from benchmarks.mutants.changes import Mutant, mutants
@@ -113,9 +113,7 @@ def recorded() -> Iterator[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status, 1 if anything survived without an explanation."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.mutants", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = program("benchmarks.mutants", __doc__)
     parser.add_argument("rooms", nargs="*", metavar="room", help=f"some of {', '.join(ROOMS)} (all)")
     parser.add_argument("--table", action="store_true", help="only print the table of what is recorded")
     parser.add_argument("--share", type=share_of, default=1.0, help="of the mutants, by chance; 0 tries none (1)")

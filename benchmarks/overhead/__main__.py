@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import positive, program
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, machine, table
 from benchmarks.overhead.single_calls import end_of_epoch, observe, order, selection
@@ -80,9 +80,8 @@ def _measure(options: argparse.Namespace, peer: InfoBatch | None) -> Iterator[Ro
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overhead",
-        description="Measure what the library itself costs, each part beside its peer in the same run.",
+    parser = program(
+        "benchmarks.overhead", "Measure what the library itself costs, each part beside its peer in the same run."
     )
     add = parser.add_argument
     add("--infobatch", type=Path, metavar="CHECKOUT", help="folder of a clone of the InfoBatch repository")

@@ -7,7 +7,6 @@ Each turn is one epoch: every batch is asked for and its losses are reported, on
 same ids and take nothing back. Seconds are the clock's, as processes wait for one another. Turns alternate.
 """
 
-import argparse
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import positive, program
 from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Dealer, Pruner, Random, Schedule
@@ -35,9 +34,7 @@ AHEAD = 64
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overhead.dealing", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = program("benchmarks.overhead.dealing", __doc__)
     add = parser.add_argument
     add("--samples", type=positive, default=50_000, help="default: %(default)s")
     add("--batch-size", type=positive, default=128, help="default: %(default)s")

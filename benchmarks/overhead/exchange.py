@@ -12,7 +12,6 @@ processor's. Turns alternate. Bytes are those that a rank sends if each part of 
 added up and once to be known.
 """
 
-import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter, process_time
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import positive, program
 from benchmarks.common.processes.ranks import in_ranks
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import DroppingCount, Pruner, Schedule
@@ -45,9 +44,7 @@ GOALS = {50_000: 1.0, 1_280_000: 3.0}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overhead.exchange", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = program("benchmarks.overhead.exchange", __doc__)
     add = parser.add_argument
     add("--samples", type=positive, nargs="+", default=list(GOALS), help="default: 50000 1280000")
     add("--ranks", type=positive, default=2, help="default: %(default)s")

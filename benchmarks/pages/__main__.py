@@ -6,12 +6,12 @@ A table follows a comment, as ``<!-- table: gains lenet cifar10 10000 -->``, and
 has the name of a table and what it is of.
 """
 
-import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.arguments import add_results, program
 from benchmarks.pages.page_tables import TABLES
 from benchmarks.pages.study_page import study
 from benchmarks.study.results import RESULTS, read_results
@@ -39,8 +39,8 @@ def fill(page: str, results: Sequence[Facts]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description="Rewrite the pages' tables.")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    parser = program("benchmarks.pages", "Rewrite the pages' tables.")
+    add_results(parser, RESULTS)
     given = parser.parse_args(arguments)
     results = read_results(given.results)
     if not results:

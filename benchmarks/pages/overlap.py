@@ -26,6 +26,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from benchmarks.common.arguments import program
 from benchmarks.common.drawing import new_figure, save
 from benchmarks.study.arms import ARMS
 from benchmarks.study.results import RunName, kind_of_labels, parse
@@ -187,7 +188,7 @@ def _matrix(axes: Axes, cells: NDArray[np.float64], kinds: Sequence[str], name: 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.overlap", description="Do runs suspect the same?")
+    parser = program("benchmarks.pages.overlap", "Do runs suspect the same?")
     add = parser.add_argument
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--arrays", type=Path, metavar="FOLDER", help="what runs wrote of their samples")

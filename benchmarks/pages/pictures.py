@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.arguments import add_results, program
 from benchmarks.pages.contact_sheet import draw_sheet
 from benchmarks.pages.curves import draw_curves, draw_samples
 from benchmarks.pages.saving_pictures import draw_accuracy, draw_saving
@@ -99,9 +100,9 @@ def _sheet(name: str, results: Sequence[Facts], given: argparse.Namespace) -> Pa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.pictures", description="The study's pictures.")
+    parser = program("benchmarks.pages.pictures", "The study's pictures.")
     add = parser.add_argument
-    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    add_results(parser, RESULTS)
     add("--arrays", type=Path, metavar="FOLDER", help="what the runs wrote of their samples, for Figure 2 and sheets")
     add("--data", type=Path, metavar="FOLDER", help="the images of a sheet; default: digits")
     add("--out", type=Path, default=Path("docs/pictures"), metavar="FOLDER", help="default: %(default)s")

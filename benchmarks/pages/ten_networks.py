@@ -8,7 +8,6 @@ take turns. Seconds are the processor's. What a pruned epoch saves is then put t
 which Algorithm 2 as printed prunes 142, each by a fifth of the samples.
 """
 
-import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from benchmarks.common.arguments import add_images, program
 from benchmarks.common.markdown import markdown
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.timing import made_on
@@ -132,13 +132,12 @@ def recorded() -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line `arguments`; return the exit status."""
-    about = (__doc__ or "").partition("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.ten_networks", description=about)
+    parser = program("benchmarks.pages.ten_networks", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("table", help="print the table")
     run = commands.add_parser("run", help="measure the networks that have not been")
     add = run.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add_images(run)
     add("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, help="default: all ten")
     add("--seconds", type=float, default=240.0, help="about so many for each network; default: %(default)s")
     given = parser.parse_args(arguments)

@@ -6,7 +6,6 @@ Reads what benchmarks.study.matrix --arrays wrote. A row for each network and da
 rank, over all seeds.
 """
 
-import argparse
 import json
 import re
 import statistics
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.arguments import program
 from benchmarks.pages.detection import by_cleanlab, by_counts, found
 from prunedata.cli.text import table
 from prunedata.types import Array
@@ -64,7 +64,7 @@ def rows(folder: Path, arm: str) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with command-line `arguments`; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages.wrong_labels", description="Wrong labels found.")
+    parser = program("benchmarks.pages.wrong_labels", "Wrong labels found.")
     parser.add_argument("--arrays", type=Path, required=True, metavar="FOLDER", help="of the recorded runs")
     parser.add_argument("--arm", default="regular", help="of which runs; default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print a list of objects")

@@ -1,6 +1,5 @@
 """Measure how long reports take, and print a table."""
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Pruner, RunningLoss, Schedule, report
 from prunedata.store.reading import read_run
@@ -20,7 +19,7 @@ EPOCHS = 12
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser = program("benchmarks.report", __doc__)
     parser.add_argument("--samples", type=positive, default=1_000_000, metavar="N", help="of the run (1000000)")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="how often each is measured (3)")
     options = parser.parse_args(arguments)

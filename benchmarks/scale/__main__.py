@@ -8,7 +8,6 @@
 A billion samples take 13 GB of memory, 6 GB of disk and a quarter of an hour.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import add_results, positive, program
 from benchmarks.common.records import add, read
 from benchmarks.common.timing import made_on
 from benchmarks.scale.exchange import measure_exchange
@@ -32,7 +31,7 @@ SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments``; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").partition("\n")[0])
+    parser = program("benchmarks.scale", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="two epochs, one of them pruned: memory, time and store")
     run.add_argument("--policy", choices=POLICIES, default="dropping-count", help="default: %(default)s")
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("--samples", type=positive, nargs="+", default=SIZES, help="sizes; default: up to 100 million")
     commands.add_parser("table", help="print the tables")
     for one in commands.choices.values():
-        one.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: beside this command")
+        add_results(one, RESULTS)
     options = parser.parse_args(arguments)
     if options.command == "table":
         print(markdown_scale(read(options.results)))

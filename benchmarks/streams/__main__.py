@@ -28,7 +28,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common import data
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import add_images, positive, program
 from benchmarks.common.markdown import markdown
 from benchmarks.common.parquet import DataFolderError
 from benchmarks.common.shards import Shards, write_shards
@@ -167,13 +167,13 @@ def _cell(value: Any) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.streams",
-        description="Measure what pruning saves of reading and decoding a stream; or index and read a very long one.",
+    parser = program(
+        "benchmarks.streams",
+        "Measure what pruning saves of reading and decoding a stream; or index and read a very long one.",
     )
     here = [name for name in ADAPTERS if find_spec(PACKAGES[name])]
     add = parser.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add_images(parser)
     add("--adapters", nargs="+", choices=list(ADAPTERS), default=here, help="default: those installed")
     add("--pixels", type=positive, nargs="+", default=[32, 224], help="default: 32 224")
     add("--samples", type=positive, default=10_000, help=f"default: %(default)s; above 64 px 1/{FEWER} of them")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from benchmarks.common.arguments import add_images, add_results, program
 from benchmarks.study.arm import Group
 from benchmarks.study.arms import ARMS
 from benchmarks.study.recipe import LabelNoise, Recipe
@@ -119,14 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.study.matrix", description="The runs behind tables.")
+    parser = program("benchmarks.study.matrix", "The runs behind tables.")
     add = parser.add_argument
-    add(
-        "--data",
-        type=Path,
-        metavar="FOLDER",
-        help="train-*.parquet and test-*.parquet; default: digits, half the epochs",
-    )
+    add_images(parser, ", half the epochs")
     add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels in the order of the rows of CIFAR-10")
     add("--seeds", nargs="+", type=int, default=SEEDS, help="default: 0 1 2")
     add("--network", default="lenet", help="default: %(default)s")
@@ -138,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="cpu", help="cpu or cuda; default: %(default)s")
     add("--jobs", type=int, default=1, help="runs at once, one core each; default: %(default)s")
     add("--arrays", type=Path, metavar="FOLDER", help="write what each sample of each run went through")
-    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    add_results(parser, RESULTS)
     return parser
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from benchmarks.common.arguments import add_images, add_results, program
 from benchmarks.study.arm import Chooser, PlannedEpoch, Task
 from benchmarks.study.arms import ARMS
 from benchmarks.study.data import StudyData, study_data
@@ -176,9 +177,9 @@ def _recipe(given: argparse.Namespace) -> Recipe:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.study.train", description="One run of the study.")
+    parser = program("benchmarks.study.train", "One run of the study.")
     add = parser.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="train-*.parquet and test-*.parquet; default: digits")
+    add_images(parser)
     add("--labels", type=Path, metavar="NPZ", help="CIFAR-10N's labels, for --noise-kind worse and aggre")
     add("--network", default="lenet", help="default: %(default)s")
     add("--widen", type=int, default=10, help="of wide residual networks; default: %(default)s")
@@ -202,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--arrays", type=Path, metavar="NPZ", help="write what each sample went through")
     add("--trace", type=int, default=0, metavar="N", help="also the losses of N samples in every epoch")
     add("--no-checkpoint", dest="checkpoint", action="store_false", help="don't save after each epoch")
-    add("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: benchmarks/results")
+    add_results(parser, RESULTS)
     return parser
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import add_results, positive
 from benchmarks.common.records import add, read
 from benchmarks.common.timing import made_on
 from benchmarks.distributed.staleness.plan import SUBJECTS, plans
@@ -21,7 +21,7 @@ def add_staleness(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="CIFAR-10's parquet files, for --run cifar10")
     parser.add_argument("--seeds", type=positive, default=3, help="default: %(default)s")
     parser.add_argument("--most", type=positive, help="stop after so many runs")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: beside this command")
+    add_results(parser, RESULTS)
 
 
 def staleness(options: argparse.Namespace) -> int:
