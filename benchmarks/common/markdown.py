@@ -1,9 +1,18 @@
-"""Tables in Markdown, and gains in their cells."""
+"""Tables in Markdown and for a terminal, and gains in their cells."""
 
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
-__all__ = ["gain", "markdown"]
+from prunedata.cli.text import table
+
+__all__ = ["aligned", "gain", "markdown"]
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Rows of equal length as lines, the first above a rule; cells of the columns in `left` stand to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *others = table(rows, left)
+    return [head, "  ".join("-" * width for width in widths), *others]
 
 
 def gain(points: Sequence[float], alone: str = "", beside: str = "") -> str:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.palette import BLUE, DARK_GREY, SHADE, VERMILION
 from prunedata import Schedule
 
@@ -32,8 +32,7 @@ def draw(
     losses : mapping of str to (training losses, test losses)
         Of each run, the mean loss of each epoch (cross-entropy, in nats).
     """
-    # A figure of its own, not pyplot's: nothing global, and no window where there is no screen.
-    figure = Figure(figsize=(9, 6.4), dpi=150, layout="constrained")
+    figure = new_figure(9, 6.4)
     train, test, strip = figure.subplots(3, 1, sharex=True, height_ratios=[10, 10, 1])
     figure.suptitle(title, fontsize=11)
     _curves(train, schedule, {name: curves[0] for name, curves in losses.items()})
@@ -49,7 +48,7 @@ def draw(
         fontsize=9,
     )
     _strip(strip, schedule)
-    figure.savefig(path, format="png")
+    save(figure, path)
 
 
 def _curves(axes: Axes, schedule: Schedule, curves: Mapping[str, Sequence[float]]) -> None:
@@ -61,8 +60,8 @@ def _curves(axes: Axes, schedule: Schedule, curves: Mapping[str, Sequence[float]
     values = [value for losses in curves.values() for value in losses]
     if 0 < 30 * min(values) < max(values):  # on a linear scale all but the first epochs would be one flat line
         axes.set_yscale("log")
-    axes.grid(axis="y", color="#d8d8d8", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
+    axes.grid(visible=False, axis="x")  # epochs are told by the shade and the strip
 
 
 def _strip(axes: Axes, schedule: Schedule) -> None:

@@ -1,15 +1,16 @@
 """What the demo found: facts for JSON, and a table to read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
 
+from benchmarks.common.markdown import aligned
 from benchmarks.demo.training import Setting, TrainingRun, paired_percent
 from prunedata import CostModel
 from prunedata.plan.cost import count_pruned
 
-__all__ = ["aligned", "facts", "table"]
+__all__ = ["facts", "table"]
 
 HEADINGS = (
     "run",
@@ -77,20 +78,6 @@ def table(result: Mapping[str, Any]) -> str:
     """Return the facts as a table with one row a run, and what must be said beside it."""
     rows = [HEADINGS, *(_cells(name, run) for name, run in result["runs"].items())]
     return "\n".join(["", *aligned(rows), "", *_remarks(result)])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of equal length as lines, the first above a rule; all cells but the first stand to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return lines
 
 
 def _cells(name: str, run: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.common.markdown import aligned
 from benchmarks.common.shards import Shards, write_shards
 from benchmarks.demo.training import Setting, interleave, pruned_run
 from prunedata import DroppingCount, Pruner
@@ -92,14 +93,11 @@ def _facts(setting: Setting, accuracies: list[float], pruner: Pruner) -> dict[st
 def stream_table(result: Mapping[str, Any]) -> str:
     """Return what :func:`compare` found as a table with one row for each way, and what must be said beside it."""
     rows = [HEADINGS, *(_cells(name, runs) for name, runs in result["runs"].items())]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths))
     said = "They agree" if result["agree"] else "They do not agree"
     return "\n".join(
         [
             "",
-            *lines,
+            *aligned(rows, left=()),
             "",
             f"{said}: the means differ by {result['difference_points']:+.2f} points, and map-style alone spreads by "
             f"{result['spread_points']:.2f} from seed to seed.",

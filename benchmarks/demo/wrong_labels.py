@@ -7,7 +7,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from benchmarks.common.data import Data
-from benchmarks.demo.report import aligned
+from benchmarks.common.markdown import aligned
 from benchmarks.demo.training import Setting, TrainingRun, interleave, pruned_run, regular_run
 from prunedata import Advice, NeverPrunesWarning, Random, Schedule
 

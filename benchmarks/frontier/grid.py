@@ -1,6 +1,5 @@
 """Which runs in which order, and running those that are not recorded yet."""
 
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from tqdm import tqdm
 
 from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import Facts, add, read
+from benchmarks.common.timing import cpu
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, Lengths, Plan
 from benchmarks.frontier.training.train import Settings, train
@@ -102,9 +102,5 @@ def run(plans: Sequence[Plan], task_of: Callable[[str], HeadTask], folder: Path,
 
 
 def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
     precision = "" if precision_of("cpu") == torch.bfloat16 else " without bfloat16"
-    return f"{name}{precision}, {torch.get_num_threads()} thread"
+    return f"{cpu()}{precision}, {torch.get_num_threads()} thread"
