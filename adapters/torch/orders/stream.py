@@ -90,7 +90,7 @@ class StreamOrder(Order):
 
     def overall(self, delivered: int) -> int:
         """What the ranks have told each other."""
-        return self._given or delivered
+        return self._given if self.splits else delivered
 
     def deliver(self, ids: SomeIds) -> None:
         """Raise if the stream gives a sample again: each has to come once."""
@@ -108,8 +108,8 @@ class StreamOrder(Order):
     def finish(self, delivered: int) -> None:
         """Tell what drop_last can have cut: the tail of each worker's share, of a length that only it knows."""
         missing = max(0, int(np.count_nonzero(self.remaining)) - self.overall(delivered))
-        if self._given and self.uneven == "drop":
+        if self.splits and self.uneven == "drop":
             self.delivery.left_out = missing
         elif self.drop_last:
-            readers = self.workers * (self.run.group_size() if self._given else 1)
+            readers = self.workers * (self.run.group_size() if self.splits else 1)
             self.delivery.left_out = min(missing, readers * (self.batch_size - 1))

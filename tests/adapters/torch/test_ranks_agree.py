@@ -1,6 +1,7 @@
 """Two real processes that don't agree: each is told what differs, or what went wrong on the other, and none waits."""
 
 import json
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -90,13 +91,17 @@ def left_within_an_epoch(rank):
 
 
 class All(IterableDataset):
-    """Gives every rank all samples, or a share of them."""
+    """Gives every rank all samples, or some of them."""
 
-    def __init__(self, rank=0, ranks=1):
-        self.rank, self.ranks = rank, ranks
+    def __init__(self, ids=range(SAMPLES)):
+        self.ids = ids
 
     def __iter__(self):
-        yield from range(self.rank, SAMPLES, self.ranks)
+        yield from self.ids
+
+
+def share(rank):
+    return All(range(rank, SAMPLES, WORLD))
 
 
 def read_as_a_stream(raw, **options):
@@ -110,9 +115,25 @@ def read_as_a_stream(raw, **options):
     return "ended"
 
 
+def left_with_no_step_to_come(raw, *, drop_last=False, uneven="weights"):
+    """Leave a stream after so many steps that the rest is dropped, as it makes no step; then run it again."""
+    pruner = make_pruner()
+    stream = prune_stream(raw, pruner, id=int)
+    loader = prune(DataLoader(stream, batch_size=9, drop_last=drop_last), pruner, uneven=uneven)
+    steps = []
+    for stop in (5, None):
+        pruner.begin_epoch()
+        steps.append(0)
+        for index in islice(loader, stop):
+            loader.observe(losses_of(index, 0))
+            steps[-1] += 1
+    pruner.end_epoch()
+    return [*steps, pruner.history[0]["observed"]]
+
+
 def other_ends_of_streams(rank):
     pruner = make_pruner()
-    stream = prune_stream(All(rank, WORLD), pruner, id=int)
+    stream = prune_stream(share(rank), pruner, id=int)
     prune(DataLoader(stream, batch_size=BATCH), pruner, uneven="drop" if rank else "weights")
     return f"began {pruner.begin_epoch().number}"
 
@@ -127,10 +148,13 @@ def work(rank, folder):
         found["one resumes"] = told(lambda: one_resumes(rank))
         found["one excuses"] = one_excuses(rank)
         found["one fails"] = one_fails(rank)
-        found["a stream"] = told(lambda: read_as_a_stream(All(rank, WORLD)))
+        found["a stream"] = told(lambda: read_as_a_stream(share(rank)))
         found["a stream, dealt"] = told(lambda: read_as_a_stream(All(), deal=True))
         found["all of a stream"] = told(lambda: read_as_a_stream(All()))
-        found["shares of a stream, dealt"] = told(lambda: read_as_a_stream(All(rank, WORLD), deal=True))
+        found["shares of a stream, dealt"] = told(lambda: read_as_a_stream(share(rank), deal=True))
+        found["dropped by drop_last"] = told(lambda: left_with_no_step_to_come(share(rank), drop_last=True))
+        unequal = All(range(45, SAMPLES) if rank else range(45))
+        found["dropped as uneven"] = told(lambda: left_with_no_step_to_come(unequal, uneven="drop"))
         found["other ends"] = told(lambda: other_ends_of_streams(rank))
         found["left within"] = left_within_an_epoch(rank)
     (folder / f"{rank}.json").write_text(json.dumps(found))
@@ -174,6 +198,12 @@ def test_ranks_that_read_the_same_of_a_stream_are_told_before_the_epoch_ends(ran
         assert f"Got {SAMPLES} samples that came on several ranks" in found["all of a stream"]
         assert found["shares of a stream, dealt"].startswith(f"SkippedSamples: Expected all {SAMPLES} kept samples")
         assert "loaders: rank 0 has ['a stream, uneven=weights'], rank 1 has" in found["other ends"]
+
+
+@pytest.mark.parametrize("why", ["by drop_last", "as uneven"])
+def test_an_epoch_of_a_stream_ends_though_all_that_remains_is_dropped(ranks, why):
+    for found in ranks:
+        assert found[f"dropped {why}"] == [5, 0, 5 * 9 * WORLD]
 
 
 def test_an_epoch_is_gone_on_with_by_as_many_ranks_as_left_it(ranks):
