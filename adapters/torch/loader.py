@@ -270,7 +270,7 @@ class PrunedLoader:
 
     def _begin(self, epoch: Epoch) -> int:
         """Set out on an epoch; return how many samples of it were observed before the position that was loaded."""
-        restored, self._restored = self._restored == epoch.number, None
+        restored, self._restored = self._is_restored(epoch.number), None
         if not restored:
             self._delivered = 0
             self.next_iter_state = None
@@ -282,7 +282,7 @@ class PrunedLoader:
         self._observed = [0]  # in a list: setting an attribute of a DataLoader costs as much as all else here
         if self._seeds is not None:  # again, as another pass may have drawn from it
             self._seeds.begin(epoch)
-            if not restored and np.array_equal(epoch.remaining, epoch.keep):
+            if not restored and self._order.whole:
                 draw(epoch, persistent=self.persistent_workers)
         return epoch.kept - int(np.count_nonzero(epoch.remaining)) if restored else 0
 
@@ -294,15 +294,28 @@ class PrunedLoader:
         """StatefulDataLoader's position, with the epoch that it is a position in. Save the pruner's beside it.
 
         A loader that keeps no position, or whose order is not repeatable (a sampler of the user's, or
-        ``in_order=False``), needs none: it goes on with the samples that the pruner has not observed.
+        ``in_order=False``), needs none: it goes on with the samples that the pruner has not observed. So does one
+        whose position does not say what came of the epoch, as it goes on where a loop was left, or as another loader
+        has gone on since.
         """
-        exact = self._order.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
-        inside = exact and self._running is not None and self._running == self._pruner.next_epoch
-        state = super().state_dict() if inside else None  # type: ignore[misc]
-        where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": state}
+        where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": self._position()}
         if self._seeds is not None:
             where["seed"] = self._seeds.torchs
         return where if self._order.world == 1 else where | {"ranks": self._order.world}
+
+    def _position(self) -> dict[str, Any] | None:
+        """StatefulDataLoader's own state, if it says what came of the open epoch."""
+        exact = self._order.resumable and getattr(self, "in_order", True) and hasattr(super(), "state_dict")
+        if not exact or self._run.positioned is not self._order:
+            return None
+        if self._is_restored(self._pruner.next_epoch):  # loaded, and not yet iterated
+            return self.next_iter_state
+        inside = self._running is not None and self._running == self._pruner.next_epoch
+        return super().state_dict() if inside else None  # type: ignore[misc]
+
+    def _is_restored(self, epoch: int) -> bool:
+        """Whether a position in an epoch was loaded that is still to be gone on from."""
+        return self._restored == epoch and self._run.positioned is self._order
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
@@ -318,7 +331,7 @@ class PrunedLoader:
             self._seeds.go_on(state["seed"])
         if state["loader"] is not None and self._is_of_these_ranks(state):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
-            self._restored = state["epoch"]
+            self._restored, self._run.positioned = state["epoch"], self._order
         self._delivered, self._running = state["delivered"], None
 
     def _is_of_these_ranks(self, state: dict[str, Any]) -> bool:

@@ -34,6 +34,9 @@ class TorchRun(Adapter):
     place : tuple of int
         This process's rank and the number of processes, if a trainer deals an epoch to them that no DistributedSampler
         deals; (0, 1) otherwise.
+    positioned : object or None
+        The order of the loader whose position says what came of the open epoch: it began the epoch, and no other
+        loader has begun since. None if no position says it.
     leader : callable or None
         Set by the adapter of a trainer that owns the loop over the epochs, while it trains. A loader calls it before
         its first batch: it begins the epoch, if that is not done. Without it, loaders refuse to be iterated by a
@@ -46,6 +49,7 @@ class TorchRun(Adapter):
         self._pruner, self.recorder = pruner, Recorder(pruner)
         self.weights: Weights | None = None
         self.place = (0, 1)
+        self.positioned: object | None = None
         self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
         self.steps = SharedSteps()
@@ -147,6 +151,7 @@ class TorchRun(Adapter):
         """Drop them."""
         self.recorder.forget()
         self._begun, self.delivery, self._said = None, None, {}
+        self.positioned = None
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Raise if no pruned loader was iterated, and what was observed shows that another one was."""

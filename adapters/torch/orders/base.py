@@ -30,6 +30,8 @@ class Order(ABC):
         What is to be delivered of the epoch that was begun.
     delivery : Delivery
         What the run is told of the epoch that was begun.
+    whole : bool
+        Whether it set out on the whole epoch, so that a position in it says what of the epoch came.
     """
 
     resumable = False
@@ -43,6 +45,7 @@ class Order(ABC):
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
         self.remaining = np.zeros(0, dtype=np.bool_)
         self.delivery = Delivery(-1)
+        self.whole = True
         self._begun: Epoch | None = None
         self.run = pruner.attach(TorchRun(pruner))
         if drop_last and self.share(pruner.samples - pruner.prune) < batch_size:
@@ -64,9 +67,11 @@ class Order(ABC):
             self._refuse_empty(epoch.number, epoch.kept)
         self._begun = epoch
         self.remaining = epoch.keep if whole else epoch.remaining
+        self.whole = whole or np.array_equal(epoch.remaining, epoch.keep)
         self.run.share(self.sharing())
         self.delivery = Delivery(epoch.number, left_out=self.left_out(epoch), given=self.promised(epoch))
         self.run.set_out("all that is kept" if self.gives_all else self, self.delivery)
+        self.run.positioned = self if self.whole else None
 
     def sharing(self) -> Shared | None:
         """How the ranks share the batches of what was begun; None if each has batches of its own."""

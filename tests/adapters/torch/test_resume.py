@@ -34,9 +34,15 @@ class Run:
         self.model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Dropout(0.1))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.pruner = make_pruner(schedule=SCHEDULE, **self.pruning)
-        options = {"batch_size": BATCH, "shuffle": True, **self.options}
-        self.loader = prune(self.kind(self.items, **options), self.pruner)
+        self.loader = self.build()
         self.log, self.masks, self.saved = [], {}, {}
+
+    def another_loader(self):
+        with torch.random.fork_rng():  # to build a StatefulDataLoader draws a number
+            return self.build()
+
+    def build(self):
+        return prune(self.kind(self.items, **{"batch_size": BATCH, "shuffle": True, **self.options}), self.pruner)
 
     def parts(self):
         parts = [self.model, self.optimizer, self.pruner]
@@ -202,6 +208,53 @@ def test_back_in_the_same_objects(kind, workers):
     assert (run.log, run.outcome()) == (whole.log[15:], whole.outcome())
 
 
+@WORKERS
+@pytest.mark.parametrize("stops", [(3, 5), (15, 18)], ids=str)
+def test_saved_in_a_second_pass(stops, workers):
+    """A loop that was left and run again: its position is one in what remained, and says nothing of the epoch."""
+    options = {"kind": StatefulDataLoader, "options": {"num_workers": workers}}
+    run = Run(**options)
+    for stop in stops:
+        run.go(stop)
+    assert_resumed(stops[-1], run.save(), **options)
+
+
+@WORKERS
+def test_saved_after_another_loader_went_on(workers):
+    options = {"kind": StatefulDataLoader, "options": {"num_workers": workers}}
+    run = Run(**options).go(3)
+    left = run.loader
+    run.loader = run.another_loader()
+    run.go(5)
+    saved = [run.save()]  # with the state of the loader that went on
+    run.loader = left
+    saved.append(run.save())
+    for checkpoint in saved:
+        assert_resumed(5, checkpoint, **options)
+
+
+@WORKERS
+def test_another_loader_goes_on_before_the_one_whose_position_was_loaded(workers):
+    options = {"kind": StatefulDataLoader, "options": {"num_workers": workers}}
+    whole = Run(**options).go()
+    again = Run(**options).load(Run(**options).go(3).save())
+    loaded, again.loader = again.loader, again.another_loader()
+    again.go(2)
+    again.loader = loaded
+    again.go()
+    assert (again.log, again.outcome()) == (whole.log[3:], whole.outcome())
+
+
+def test_a_loop_that_is_begun_again_and_not_run_keeps_its_position():
+    """Without losses the position is all there is, so it must not be given up without need."""
+    options = {"kind": StatefulDataLoader, "pruning": {"policy": Random()}}
+    run = Run(**options).go(3)
+    before = run.loader.state_dict()
+    run.pruner.begin_epoch()
+    assert before["loader"] is not None
+    assert run.loader.state_dict() == before
+
+
 @BOTH
 @pytest.mark.parametrize(
     "options",
@@ -230,6 +283,8 @@ def test_without_losses_the_position_is_all_there_is(workers):
         if states is not None:
             pruner.load_state_dict(states[0])
             loader.load_state_dict(states[1])
+        if stop == 0:
+            return log, (pruner.state_dict(), loader.state_dict())
         for epoch in pruner.epochs():
             for _, index in loader:
                 log.append((epoch.number, index.tolist()))
@@ -241,6 +296,8 @@ def test_without_losses_the_position_is_all_there_is(workers):
     for stop in (1, 13, 17, 23):
         _, states = run(stop)
         assert run(states=states)[0] == whole[stop:]
+        _, at_once = run(0, states)  # loaded, and saved again before a batch came
+        assert run(states=at_once)[0] == whole[stop:]
 
 
 class Noisy(Items):
