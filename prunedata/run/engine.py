@@ -280,7 +280,7 @@ class Engine:
         delivery = self.delivery()
         if self.group.processes > 1 and delivery.ended is not None:
             return True  # what other processes have observed is not known here
-        return self._now().is_complete(delivery)
+        return self._now().is_complete(delivery, needs_losses=self.policy.needs_losses)
 
     def _said(self) -> Delivery:
         """What the loaders of this process say."""

@@ -241,10 +241,10 @@ class OpenEpoch:
         delivered = None if said.delivered is None else int(met.delivered)
         return replace(said, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
 
-    def is_complete(self, delivery: Delivery) -> bool:
-        """Whether nothing is left to train on."""
-        ended = delivery.ended is not None and not self.tally.observed
-        return self._missed(self.tally) <= delivery.left_out + self.excused or ended
+    def is_complete(self, delivery: Delivery, *, needs_losses: bool) -> bool:
+        """Whether nothing is left to train on: all was observed, or where no losses are needed, delivered."""
+        delivered = not needs_losses and delivery.ended is not None and not self.tally.observed
+        return delivered or self._missed(self.tally) <= delivery.left_out + self.excused
 
     def check_complete(self, tally: Tally, delivery: Delivery, excused: int, *, needs_losses: bool) -> None:
         """Raise :class:`SkippedSamples` if kept samples were not observed.

@@ -37,12 +37,15 @@ class PlainEpochs:
         """Begin an epoch with these kept samples, or go on with it."""
         if self.open:
             check(keep == self.keep, f"epoch {self.number} goes on with other kept samples")
+            self._unite()
         else:
             self._check_choice(keep, pruned)
             self.keep, self.open = keep, True
             self.observed: set[int] = set()
             self.new_hits, self.unsure, self.new_visits = Counter[int](), Counter[int](), Counter[int]()
             self.losses: list[float] = []
+            self.by_rank: dict[int, Counter[int]] = {}
+            """Visits of each rank, by its number."""
         self.remaining = keep - self.observed
         self.excused, self.unfinished = 0, False
         self.promised = self.came = 0
@@ -70,8 +73,9 @@ class PlainEpochs:
             return [Fraction(hit, max(1, seen)) for hit, seen in zip(self.hits, self.visits, strict=True)]
         return {"count": self.counts, "running": self.excess}.get(self.setup.policy)
 
-    def learn(self, ids: list[int], losses: list[float], *, exact: bool) -> None:
-        """Algorithm 1, lines 4 to 8, of one batch; ``exact`` says that its sum is taken in this order."""
+    def learn(self, ids: list[int], losses: list[float], rank: int, *, exact: bool) -> None:
+        """Algorithm 1, lines 4 to 8, of a rank's batch; ``exact`` says that its sum is taken in this order."""
+        self.by_rank.setdefault(rank, Counter()).update(ids)
         total = 0.0
         for loss in losses:
             total = total + loss
@@ -101,6 +105,13 @@ class PlainEpochs:
         # The batches that were left may have had nothing but what had come before.
         self.unfinished |= any(had < len(own) for had, own in zip(batches, due.batches, strict=True))
 
+    def _unite(self) -> None:
+        """Count once what came on several ranks, as padding does, unless a rank had a sample more than once."""
+        if all(visits == 1 for own in self.by_rank.values() for visits in own.values()):
+            self.new_visits = Counter(dict.fromkeys(self.new_visits, 1))
+            self.new_hits = Counter({each: min(1, hits) for each, hits in self.new_hits.items()})
+            self.unsure = Counter({each: min(more, 1 - self.new_hits[each]) for each, more in self.unsure.items()})
+
     # -- the end of an epoch
 
     def _missed(self) -> int:
@@ -120,6 +131,7 @@ class PlainEpochs:
         """The epoch has ended: compare next."""
         missed = self._missed()
         check(missed <= self.excused, f"epoch {self.number} ended without a word, where {missed} were left")
+        self._unite()
         if self.number % self.setup.window == 0:
             self.counts = [0] * self.setup.samples
 

@@ -63,7 +63,7 @@ class Step:
             ids = [each for rank, part in parts.items() for each in self._real_of(rank, part["ids"])]
             losses = [loss for rank, part in parts.items() for loss in self._real_of(rank, part["losses"])]
             if ids:
-                known.learn(ids, losses, exact=len(group) == 1)
+                known.learn(ids, losses, group[0], exact=len(group) == 1)
             for rank, part in parts.items():
                 self._check_gradient(part, rank, len(group), len(ids))
             if ids and len(parts) == len(group):

@@ -376,3 +376,18 @@ def test_a_plain_loader_has_a_state_too():
     again = Run().load(checkpoint)
     again.loader.load_state_dict(position)
     assert (again.go().log, again.outcome()) == (whole.log[15:], whole.outcome())
+
+
+def test_an_epoch_of_which_all_was_fetched_and_nothing_observed_goes_on():
+    """A prefetcher may be that far ahead. Nothing is missing before the loop has gone on."""
+    pruner = make_pruner()
+    loader = prune(DataLoader(Items(), BATCH, shuffle=True), pruner, with_ids=True)
+    pruner.begin_epoch()
+    assert len(list(loader)) == len(loader)
+    again = make_pruner()
+    again.load_state_dict(pruner.state_dict())
+    loader = prune(DataLoader(Items(), BATCH, shuffle=True), again, with_ids=True)
+    for epoch in again.epochs():
+        for ids, _ in loader:
+            loader.observe(losses_of(ids, epoch.number), ids)
+    assert again.history[0]["observed"] == pruner.samples

@@ -76,8 +76,8 @@ def test_batches_are_cut_and_the_highest_are_left_out():
 def test_the_plain_run_counts_by_hand():
     known = PlainEpochs(Setup(samples=4, prune=1, window=2))
     known.begin({0, 1, 2, 3}, pruned=False)
-    known.learn([0, 1], [1.0, 3.0], exact=True)
-    known.learn([2, 3], [5.0, 4.0], exact=True)
+    known.learn([0, 1], [1.0, 3.0], 0, exact=True)
+    known.learn([2, 3], [5.0, 4.0], 0, exact=True)
     ended = {"visits": [1, 1, 1, 1], "hits": [0, 1, 1, 0], "counts": None, "observed": 4, "mean_loss": 3.25}
     known.finish()
     known.compare(ended | {"excess": None}, "here")
