@@ -6,7 +6,7 @@ from typing import Any
 import webdataset as wds
 from webdataset import compat, filters
 
-from prunedata.adapters.webdataset.stages import Batched, Keep, Lifted, function_of
+from prunedata.adapters.webdataset.stages import Batched, Carried, Keep, Lifted, function_of
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable
 
@@ -30,9 +30,9 @@ def _refused(name: str, why: str) -> Callable[..., Any]:
 class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # type: ignore[misc]
     """A pipeline of ``(id, sample)`` pairs: the stages that follow see the samples alone."""
 
-    def __init__(self, mask: MaskFile) -> None:
+    def __init__(self, mask: MaskFile, carried: Carried | None = None) -> None:
         super().__init__()
-        self.mask = mask
+        self.mask, self._carried = mask, carried
         self.dealer: Keep | None = None
         """The stage that deals the kept samples to the ranks, if one does."""
 
@@ -45,6 +45,11 @@ class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # typ
     def place(self, place: tuple[int, int]) -> None:
         if self.dealer is not None:
             self.dealer.place = place
+
+    def iterator1(self) -> Any:
+        """One pass, with the ids that came beside the samples, or in them."""
+        pairs = super().iterator1()
+        return pairs if self._carried is None else self._carried(pairs)
 
     def append(self, stage: Any) -> None:
         """Append a stage that turns samples into samples, in their order; it may leave some out.

@@ -13,7 +13,7 @@ from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["Batched", "Keep", "Lifted", "end_shards", "function_of"]
+__all__ = ["Batched", "Carried", "Keep", "Lifted", "end_shards", "function_of"]
 
 Pairs = Iterator[tuple[Any, Any]]
 
@@ -43,8 +43,10 @@ class Keep:
         Which rank it deals the kept samples to, of how many; (0, 1) passes them all on.
     """
 
-    def __init__(self, index: ShardIndex, mask: MaskFile) -> None:
+    def __init__(self, index: ShardIndex, mask: MaskFile, id_key: str | None = None) -> None:
         self.index, self.mask, self.place = index, mask, (0, 1)
+        self.id_key = id_key
+        """Under this key each sample has its id, too."""
 
     def __call__(self, samples: Iterable[dict[str, Any]]) -> Pairs:
         """Yield the samples that are kept, each with its id, or of those every so many-th."""
@@ -65,7 +67,7 @@ class Keep:
                     "the shard was scanned: scan again."
                 )
             if keep[number]:
-                yield number, sample
+                yield number, sample if self.id_key is None else {**sample, self.id_key: number}
 
 
 class Lifted:
@@ -94,6 +96,35 @@ class Lifted:
                 )
             number, waiting = waiting, None
             yield number, sample
+
+
+class Carried:
+    """What passes the ids on that samples carry: those under a key of a dict, or in the last field of a tuple."""
+
+    def __init__(self, key: str, samples: int) -> None:
+        self.key, self.samples = key, samples
+
+    def __call__(self, pairs: Pairs) -> Pairs:
+        """Yield each sample or batch without its ids, and these beside it."""
+        for _, made in pairs:
+            if isinstance(made, dict) and self.key in made:
+                yield self._checked(made[self.key]), {name: value for name, value in made.items() if name != self.key}
+            elif isinstance(made, (list, tuple)) and len(made) > 1:
+                yield self._checked(made[-1]), made[:-1]
+            else:
+                raise PrunedataError(
+                    f"Expected the stages to pass the ids on: under {self.key!r} of a dict, or as the last field of a "
+                    f"tuple, as by to_tuple(..., {self.key!r}). Got a {type(made).__name__} without them."
+                )
+
+    def _checked(self, given: Any) -> Any:
+        ids = np.asarray(given)
+        if ids.dtype.kind not in "iu" or ids.ndim > 1 or not ids.size or ids.min() < 0 or ids.max() >= self.samples:
+            raise PrunedataError(
+                f"Expected the ids of samples, from 0 to {self.samples - 1}, under {self.key!r} or as the last field. "
+                f"Got {given!r}."
+            )
+        return int(ids) if not ids.ndim else ids.astype(np.int64)
 
 
 class Batched:

@@ -6,7 +6,7 @@ import webdataset as wds
 from webdataset import compat, shardlists, tariterators
 
 from prunedata.adapters.webdataset.pipeline import PrunedPipeline
-from prunedata.adapters.webdataset.stages import Keep, end_shards, function_of
+from prunedata.adapters.webdataset.stages import Carried, Keep, end_shards, function_of
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import publish
@@ -18,7 +18,9 @@ _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
 
 
-def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: bool = False) -> PrunedPipeline:
+def prune(
+    dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: bool = False, id_key: str | None = None
+) -> PrunedPipeline:
     """Wrap a WebDataset so that each pass reads all of its shards and passes on the kept samples.
 
     Call it on the dataset itself, before ``shuffle``, ``decode`` and the rest, which then follow as ever.
@@ -36,6 +38,11 @@ def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: b
         Where several ranks train: whether each of them reads all shards, in the same order (``nodesplitter=None``),
         and the kept samples are dealt to them in turn. Then their batches are those of one process. If False, a
         ``nodesplitter`` gives each rank shards of its own.
+    id_key : str, optional
+        Needed if a stage of yours sorts, drops or replaces the samples of a batch, as ``map`` after ``batched`` may.
+        Every sample then has its id under this key, which begins with ``_`` so that ``decode`` leaves it alone. Pass it
+        on to the end: under the key, or as the last field, as by ``to_tuple("jpg", "cls", "__id__")``. There it is
+        taken out again.
 
     Returns
     -------
@@ -62,12 +69,14 @@ def prune(dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: b
         )
     _check_stages(dataset)
     _check_shards(dataset.pipeline[0], index)
-    pruned = PrunedPipeline(publish(pruner))
+    if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
+        raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")
+    pruned = PrunedPipeline(publish(pruner), None if id_key is None else Carried(id_key, len(index)))
     for stage in dataset.pipeline:
         if function_of(stage) is tariterators.group_by_keys:
             pruned.pipeline.append(end_shards)
         pruned.pipeline.append(stage)
-    keep = Keep(index, pruned.mask)
+    keep = Keep(index, pruned.mask, id_key)
     pruned.pipeline.append(keep)
     pruned.dealer = keep if deal else None
     return pruned

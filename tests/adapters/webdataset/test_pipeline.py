@@ -169,6 +169,48 @@ def pairs_of(pairs):
     return [sample for _, sample in pairs]
 
 
+def longest_first(batch):
+    """As for pack_padded_sequence: the batch in another order, and without its last sample."""
+    order = np.argsort(-batch[0], kind="stable")[:-1]
+    return tuple(np.asarray(field)[order] for field in batch)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("form", ["tuple", "dict"])
+def test_ids_in_the_samples_follow_them_through_a_stage_that_sorts_and_drops(index, form, workers):
+    pruner = start()
+    pruned = prune(dataset(index), pruner, index, id_key="__id__").decode()
+    if form == "tuple":
+        pruned = pruned.to_tuple("uid", "cls", "__id__").map_tuple(int, None, None).batched(8).map(longest_first)
+    else:
+        pruned = pruned.map(lambda sample: {"uid": int(sample["uid"]), "__id__": sample["__id__"]})
+    pruner.begin_epoch()
+    seen = 0
+    for ids, made in DataLoader(pruned, batch_size=None, num_workers=workers):
+        uids = made[0].tolist() if form == "tuple" else [made["uid"]]
+        assert np.atleast_1d(ids).tolist() == uids
+        assert form == "tuple" or "__id__" not in made
+        seen += len(uids) + (form == "tuple")  # the one that was dropped
+    assert seen == SAMPLES
+
+
+@pytest.mark.parametrize(
+    ("stages", "told"),
+    [
+        (lambda pruned: pruned.to_tuple("uid"), "pass the ids on: .* as by to_tuple.* Got a tuple without"),
+        (lambda pruned: pruned.to_tuple("__id__", "uid"), "the ids of samples, from 0 to 89, .* Got b?'"),
+        (lambda pruned: pruned.map(lambda sample: 7), "Got a int without them"),
+    ],
+)
+def test_stages_that_lose_the_ids_of_samples_are_told(index, stages, told):
+    pruner = start()
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=told):
+        next(iter(stages(prune(dataset(index), pruner, index, id_key="__id__"))))
+    with pytest.raises(PrunedataError, match="an id_key that begins with _"):
+        prune(dataset(index), pruner, index, id_key="id")
+
+
 def test_batched_and_listed(index):
     pruner = start()
     tuples = prune(dataset(index), pruner, index).to_tuple("uid").map_tuple(int)
