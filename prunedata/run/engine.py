@@ -171,6 +171,8 @@ class Engine:
         with self.meter.overhead:
             # All processes meet, though something went wrong here: else the others would wait for ever.
             failure = self._flush_failure()
+            if opened.restored is not None and self.group.processes > 1:  # it was restored when nothing of it was left
+                opened.rejoin(self.group, self.policy.tolerance)
             opened.count_once(self.group)
             said, needs_losses = self._said(), self.policy.needs_losses
             unseen = opened.unseen(said, needs_losses=needs_losses) if self.group.processes > 1 else 0

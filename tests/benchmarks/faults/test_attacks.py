@@ -12,12 +12,10 @@ from benchmarks.faults.calls import can_watch
 from tests.common.programs import run_module, run_python
 
 WATCHES = can_watch()
-UNCURED = {"loaders", "ranks"}
-"""What these find is being cured."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", [one for one in ATTACKS if one.name not in UNCURED], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_nothing_is_lost_and_nothing_silently_wrong(attack, tmp_path):
     if attack.needs_calls and not WATCHES:
         pytest.skip("needs Linux 5.5 or newer, and to be allowed seccomp's notifications")
