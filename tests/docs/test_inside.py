@@ -12,7 +12,7 @@ from prunedata.adapters.torch import prune
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/extend/inside.md").read_text()
-STEPS = re.findall(r"<!-- route -->\n```text\n(.*?)```", PAGE, re.S)[0].splitlines()
+STEPS = re.findall(r"<!-- route -->\n```\n(.*?)```", PAGE, re.S)[0].splitlines()
 ROUTE = [step.split(maxsplit=2) for step in STEPS]
 
 
