@@ -273,8 +273,15 @@ class Engine:
         complete = self.is_complete()
         if self.group.processes == 1:
             return complete
-        # They decide alike: one that ends the epoch and one that goes on would wait for each other.
-        return bool(self.group.add_up(np.array([float(complete)]))[0] == self.group.processes)
+        # They decide alike, by the same sums: one that ends the epoch and one that goes on would wait for each other.
+        opened, said = self._now(), self._said()
+        counts = self.policy.needs_losses and opened.restored is None and said.given is None
+        done = opened.own(self.group).observed + opened.excused
+        ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, said.left_out], float))
+        processes = self.group.processes
+        if ended < processes or counting < processes:
+            return bool(ended == processes)
+        return bool(done + left_out / processes >= opened.epoch.kept)  # all may have been fetched, and not observed
 
     def is_complete(self) -> bool:
         """Whether nothing of the open epoch is left to train on, as far as this process knows."""
