@@ -8,8 +8,8 @@ from prunedata import Pruner, Schedule
 SAMPLES, EPOCHS, BATCH = 45, 3, 8
 
 
-def data():
-    ids = torch.arange(SAMPLES)
+def data(samples=SAMPLES):
+    ids = torch.arange(samples)
     features = torch.stack([torch.sin(ids * 1.0), torch.cos(ids * 3.0), torch.sin(ids * 0.1)], dim=1)
     return TensorDataset(features, ids % 3)
 
@@ -20,10 +20,10 @@ def layers():
     return torch.nn.Sequential(*parts, torch.nn.Linear(16, 3))
 
 
-def watching():
+def watching(samples=SAMPLES):
     """A run that observes all and prunes nothing."""
     schedule = Schedule(EPOCHS, window=EPOCHS, start=1, block=1, pruned_per_block=1)
-    return Pruner(SAMPLES, schedule, prune=0.3, observe_only=True)
+    return Pruner(samples, schedule, prune=0.3, observe_only=True)
 
 
 class Own(Sampler):
@@ -40,8 +40,8 @@ class Own(Sampler):
         yield from torch.randperm(self.samples, generator=torch.Generator().manual_seed(self.epoch)).tolist()
 
 
-def loader(kind=DataLoader, **options):
-    return kind(data(), **{"batch_size": BATCH, **options})
+def loader(kind=DataLoader, samples=SAMPLES, **options):
+    return kind(data(samples), **{"batch_size": BATCH, **options})
 
 
 def assert_same(ours, theirs):

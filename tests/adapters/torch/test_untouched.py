@@ -4,13 +4,13 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DataLoaderConfiguration
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import OneCycleLR
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.torch import prune
-from tests.adapters.helpers.untouched import EPOCHS, Own, assert_same, layers, loader, watching
+from tests.adapters.helpers.untouched import BATCH, EPOCHS, SAMPLES, Own, assert_same, layers, loader, watching
 
 
 def train(batches, pruner=None, *, accumulate=1, half=False):
@@ -54,23 +54,26 @@ def test_a_generator_of_the_users_own_is_drawn_from_as_ever():
     assert torch.equal(made[0].generator.get_state(), made[1].generator.get_state())
 
 
+def train_by_accelerate(pruner, *, accumulate, samples=SAMPLES, batch_size=BATCH, **configuration):
+    """Without dropout: accelerate iterates a loader of its own, which draws from the generator that we gave ours."""
+    batches = loader(samples=samples, batch_size=batch_size)
+    model, source = layers(), batches if pruner is None else prune(batches, pruner, with_ids=True)
+    model[3] = torch.nn.Identity()
+    deals = DataLoaderConfiguration(**configuration)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate, dataloader_config=deals)
+    net, optimizer, batches = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1), source)
+    for _ in range(EPOCHS) if pruner is None else pruner.epochs():
+        for batch in batches:
+            ids, (features, labels) = (None, batch) if pruner is None else batch
+            with accelerator.accumulate(net):
+                losses = cross_entropy(net(features), labels, reduction="none")
+                accelerator.backward(losses.mean() if pruner is None else source.observe(losses, ids))
+                optimizer.step()
+                optimizer.zero_grad()
+    return model
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_loop_by_accelerate(accumulate):
-    """Without dropout: accelerate iterates a loader of its own, which draws from the generator that we gave ours."""
-
-    def trained(pruner):
-        model, source = layers(), loader() if pruner is None else prune(loader(), pruner, with_ids=True)
-        model[3] = torch.nn.Identity()
-        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
-        net, optimizer, batches = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1), source)
-        for _ in range(EPOCHS) if pruner is None else pruner.epochs():
-            for batch in batches:
-                ids, (features, labels) = (None, batch) if pruner is None else batch
-                with accelerator.accumulate(net):
-                    losses = cross_entropy(net(features), labels, reduction="none")
-                    accelerator.backward(losses.mean() if pruner is None else source.observe(losses, ids))
-                    optimizer.step()
-                    optimizer.zero_grad()
-        return model
-
-    assert_same(trained(watching()), trained(None))
+    ours, theirs = (train_by_accelerate(pruner, accumulate=accumulate) for pruner in (watching(), None))
+    assert_same(ours, theirs)

@@ -1,6 +1,7 @@
-"""With nothing pruned, two ranks of DDP train the weights that they train without us, bit for bit."""
+"""With nothing pruned, two ranks of DDP or accelerate train the weights that they train without us, bit for bit."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -10,11 +11,17 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
-from tests.adapters.helpers.ranks import group, start
-from tests.adapters.helpers.untouched import EPOCHS, data, layers
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.untouched import EPOCHS, data, layers, watching
+from tests.adapters.torch.test_untouched import train_by_accelerate
 
-pytestmark = pytest.mark.slow
 CASES = {"even": (44, None), "padded": (45, "pad")}
+ACCELERATED = {  # samples, steps to accumulate over, how accelerate deals
+    "even": (48, 1, {}),
+    "repeated": (45, 1, {}),
+    "accumulated": (45, 2, {}),
+    "split": (45, 2, {"split_batches": True}),
+}
 
 
 def train(samples, uneven, *, pruned):
@@ -42,11 +49,33 @@ def work(rank, folder):
     (folder / f"{rank}.json").write_text(json.dumps(different))
 
 
+def work_by_accelerate(rank, folder):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # asked for, but they meet in the folder
+    different = {}
+    with group(rank, folder):
+        for name in json.loads((folder / "cases").read_text()):
+            samples, accumulate, deals = ACCELERATED[name]
+            given = {"samples": samples, "accumulate": accumulate, "batch_size": 4, **deals}
+            ours, theirs = (train_by_accelerate(one, **given).state_dict() for one in (watching(samples), None))
+            different[name] = [part for part in theirs if not torch.equal(ours[part], theirs[part])]
+    (folder / f"{rank}.json").write_text(json.dumps(different))
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     return start(work, tmp_path_factory.mktemp("ranks"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_two_ranks(ranks, name):
     assert [rank[name] for rank in ranks] == [[], []]
+
+
+@pytest.mark.parametrize(
+    "names", [["accumulated"], pytest.param(list(ACCELERATED), marks=pytest.mark.slow)], ids=["one", "all"]
+)
+def test_two_processes_of_accelerate(names, tmp_path):
+    (tmp_path / "cases").write_text(json.dumps(names))
+    assert start(work_by_accelerate, tmp_path) == [{name: [] for name in names}] * 2

@@ -1,0 +1,55 @@
+"""With nothing pruned, two processes of Lightning's ddp train the weights that they train without us, bit for bit.
+
+Both get a DistributedSampler in sequence: Lightning's own shuffles what it trains on, in another order than ours.
+"""
+
+import json
+import os
+import warnings
+
+import pytest
+import torch
+from torch.utils.data import DistributedSampler
+
+from prunedata.adapters.lightning import DataPruning, prune
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.untouched import EPOCHS, data, loader, watching
+from tests.adapters.lightning.test_untouched import fit
+
+CASES = {  # samples, the learning rate changes by, options of the Trainer
+    "even": (44, "step", {}),
+    "padded": (45, "step", {}),
+    "accumulated": (44, "step", {"accumulate_grad_batches": 2, "val_check_interval": 0.5}),
+    "half": (45, "step", {"precision": "bf16-mixed", "gradient_clip_val": 0.5}),
+    "by epoch": (45, "epoch", {"accumulate_grad_batches": 2, "use_distributed_sampler": False}),
+}
+FEW = ["padded"]
+
+
+def trained(name, *, pruned):
+    samples, interval, options = CASES[name]
+    sampler = DistributedSampler(data(samples), shuffle=False)
+    batches, pruner = loader(samples=samples, sampler=sampler, batch_size=4), watching(samples)
+    batches, callbacks = (prune(batches, pruner), [DataPruning(pruner)]) if pruned else (batches, [])
+    net = fit(batches, callbacks, interval, strategy="ddp", devices=WORLD, **options)
+    return net.state_dict(), net.validated, [record["observed"] for record in pruner.history]
+
+
+def work(rank, folder):
+    warnings.simplefilter("ignore")
+    os.environ["LOCAL_RANK"] = str(rank)
+    found = {}
+    with group(rank, folder):
+        for name in json.loads((folder / "cases").read_text()):
+            (ours, we_saw, observed), (theirs, they_saw, _) = (trained(name, pruned=pruned) for pruned in (True, False))
+            different = [part for part in theirs if not torch.equal(ours[part], theirs[part])]
+            found[name] = {"different": different, "validated": we_saw == they_saw, "observed": observed}
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("names", [FEW, pytest.param(list(CASES), marks=pytest.mark.slow)], ids=["few", "all"])
+def test_two_processes(names, tmp_path):
+    (tmp_path / "cases").write_text(json.dumps(names))
+    expected = {"different": [], "validated": True}
+    for rank in start(work, tmp_path):
+        assert rank == {name: {**expected, "observed": [CASES[name][0]] * EPOCHS} for name in names}
