@@ -12,17 +12,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prunedata import __version__
 from prunedata.cli.named import named_object
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import DamagedStore, PrunedataError
-from prunedata.plan.savings import savings
-from prunedata.plan.schedule import Schedule
-from prunedata.run.pruner import Pruner
-from prunedata.store.reading import StoredRun, read_run
+
+if TYPE_CHECKING:
+    from prunedata.store.reading import StoredRun
 
 __all__ = ["Unsound", "add_doctor"]
 
@@ -115,6 +114,9 @@ def _version(name: str) -> str | None:
 
 
 def _store(place: str) -> Iterator[Fact]:
+    from prunedata.plan.savings import savings
+    from prunedata.store.reading import read_run
+
     with working(f"reading {place}"):
         found: StoredRun | DamagedStore
         try:
@@ -196,6 +198,9 @@ def _length(given: Any) -> int | None:
 
 def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
     """Prune a loader by a run of its own, and fetch its first batch."""
+    from prunedata.plan.schedule import Schedule
+    from prunedata.run.pruner import Pruner
+
     try:
         pruner = Pruner(samples or SOME, Schedule.steady(EPOCHS), prune=PRUNE)
         pruned = adapter.prune(given, pruner)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
-from prunedata.findings.table import WRITERS, issue_table
-from prunedata.store.state import RunState
-from prunedata.types import Arrays
+
+if TYPE_CHECKING:
+    from prunedata.store.state import RunState
+    from prunedata.types import Arrays
 
 __all__ = ["add_export", "check_export", "export"]
 
@@ -37,6 +38,8 @@ def check_export(args: argparse.Namespace) -> None:
             raise PrunedataError(f"Expected --out FILE beside --to {args.to}. Got none.")
         return
     if args.to is None:
+        from prunedata.findings.table import WRITERS
+
         ending = Path(args.out).suffix.lstrip(".")
         args.to = ending if ending in WRITERS or ending == "parquet" else "ids"
     if args.to != "cleanlab":
@@ -46,6 +49,8 @@ def check_export(args: argparse.Namespace) -> None:
 def export(run: RunState, table: Arrays, out: str, to: str) -> int:
     """Write a table into a file, and return how many samples it has."""
     if to == "cleanlab":
+        from prunedata.findings.table import issue_table
+
         table = {"id": np.arange(run.samples)} | issue_table(run.hits, run.visits, run.high)
         to = "csv"
     _writer(to)(table, Path(out))
@@ -53,6 +58,8 @@ def export(run: RunState, table: Arrays, out: str, to: str) -> int:
 
 
 def _writer(to: str) -> Any:
+    from prunedata.findings.table import WRITERS
+
     if to in WRITERS:
         return WRITERS[to]
     found: Any = None

@@ -1,4 +1,7 @@
-"""The program ``prunedata``: plan a run before spending on it, look at the store of one, index shards."""
+"""The program ``prunedata``: plan a run before spending on it, look at the store of one, index shards.
+
+A command imports what it needs when it runs: help needs no zarr, which takes longer to import than all the rest.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
 from prunedata.cli.text import marks
 from prunedata.errors import PrunedataError
-from prunedata.findings.inspection import inspect
-from prunedata.streams.shards import ShardIndex, expand
 
 __all__ = ["main", "parser"]
 
@@ -62,11 +63,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _inspect(args: argparse.Namespace) -> None:
+    from prunedata.findings.inspection import inspect
+
     found = inspect(args.store, top=args.top)
     print(json.dumps(found) if args.json else "\n".join(summary(found, marks(sys.stdout.encoding))))
 
 
 def _index(args: argparse.Namespace) -> None:
+    from prunedata.streams.shards import ShardIndex, expand
+
     shards = [url for shards in args.shards for url in expand(shards)]
     with working(""):
         index = ShardIndex.scan(shards, progress=lambda urls: progress(urls, "shards"))

@@ -11,8 +11,6 @@ from prunedata.cli.labels import read_labels
 from prunedata.cli.named import named_object
 from prunedata.cli.progress import meter
 from prunedata.errors import PrunedataError
-from prunedata.reporting.report import report
-from prunedata.store.reading import read_run
 
 __all__ = ["add_report"]
 
@@ -37,6 +35,9 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
+    from prunedata.reporting.report import report
+    from prunedata.store.reading import read_run
+
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
     labels = None

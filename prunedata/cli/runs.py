@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prunedata.cli.arguments import add_top
 from prunedata.cli.export import add_export, check_export, export
@@ -13,14 +13,12 @@ from prunedata.cli.labels import read_labels
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import PrunedataError
-from prunedata.findings.advice import Advice
-from prunedata.findings.advice_now import advise_now
-from prunedata.findings.compare import Comparison, compare
-from prunedata.findings.suspects import ClassShare, concentration, rates
-from prunedata.findings.table import rows_of, table_of
-from prunedata.plan.schedule import Schedule
-from prunedata.store.reading import read_run
-from prunedata.store.state import RunState
+
+if TYPE_CHECKING:
+    from prunedata.findings.advice import Advice
+    from prunedata.findings.compare import Comparison
+    from prunedata.findings.suspects import ClassShare
+    from prunedata.store.state import RunState
 
 __all__ = ["add_runs"]
 
@@ -51,6 +49,10 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _suspects(args: argparse.Namespace) -> None:
+    from prunedata.findings.suspects import concentration
+    from prunedata.findings.table import rows_of, table_of
+    from prunedata.store.reading import read_run
+
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
     check_export(args)
@@ -104,6 +106,10 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    from prunedata.findings.compare import compare
+    from prunedata.findings.suspects import rates
+    from prunedata.store.reading import read_run
+
     first, second = (read_run(store).state for store in args.stores)
     if not (first.arrays and second.arrays):
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
@@ -130,6 +136,10 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 
 def _advise(args: argparse.Namespace) -> None:
+    from prunedata.findings.advice_now import advise_now
+    from prunedata.plan.schedule import Schedule
+    from prunedata.store.reading import read_run
+
     run = read_run(args.store).state
     found = advise_now(run)
     finished = len(run.history) >= Schedule.from_dict(run.schedule).epochs

@@ -26,6 +26,18 @@ for epoch in pruner.epochs():
 print(json.dumps([sorted(imported), sorted(set(sys.modules) - before)]))
 """
 
+HELP = """
+import json, sys
+from prunedata.cli.main import main
+for command in (["--help"], ["plan", "--help"]):
+    try:
+        main(command)
+    except SystemExit:
+        pass
+assert main("plan --epochs 9 --steady --samples 100 --prune 0.2 --batch-size 8".split()) == 0
+print(json.dumps(sorted(sys.modules)))
+"""
+
 
 def loaded(tmp_path, options=""):
     """Modules that the import loads, and those that a training has loaded by its end."""
@@ -50,6 +62,15 @@ def test_zarr_comes_with_the_first_store(tmp_path):
     imported, trained = loaded(tmp_path, ', store="run.zarr"')
     assert "zarr" not in imported
     assert "zarr" in trained
+
+
+def test_help_and_plan_load_nothing_that_reads_stores(tmp_path):
+    done = run_python(HELP, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = set(json.loads(done.stdout.splitlines()[-1]))
+    assert is_in("prunedata.cli", names)
+    for unused in ("zarr", "prunedata.run.pruner", "prunedata.store.reading", "prunedata.findings.inspection"):
+        assert not is_in(unused, names)
 
 
 def named_for_type_checkers():
