@@ -11,12 +11,14 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["LARGEST", "printable", "real", "shown", "whole"]
+__all__ = ["LARGEST", "integer", "printable", "real", "shown"]
 
 LARGEST = 2**53  # above it a float, and so JSON and the division by attenuation, skips integers
 
 
-def whole(name: str, value: object, low: int, high: int = LARGEST, error: type[PrunedataError] = PrunedataError) -> int:
+def integer(
+    name: str, value: object, low: int, high: int = LARGEST, error: type[PrunedataError] = PrunedataError
+) -> int:
     """Return `value` as a plain int from `low` to `high`; a bool, a float or text raises `error`."""
     try:
         if isinstance(value, bool | np.bool_):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.checks import shown, whole
+from prunedata.checks import integer, shown
 from prunedata.errors import PrunedataError
 
 __all__ = ["OPTIONS", "Option"]
@@ -34,11 +34,11 @@ class Option:
 
 
 def _integer(low: int, high: int) -> Callable[[str, Any], int]:
-    return lambda name, value: whole(name, value, low, high)
+    return lambda name, value: integer(name, value, low, high)
 
 
 def _at_least(low: int) -> Callable[[str, Any], int | None]:
-    return lambda name, value: None if value is None else whole(name, value, low)
+    return lambda name, value: None if value is None else integer(name, value, low)
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -20,9 +20,9 @@ SomeIds = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
 Losses = npt.NDArray[np.float64]
 Recorded = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-"""Losses as a block keeps them: float32 where they came so, otherwise float64."""
+"""Losses as a buffer keeps them: float32 where they came so, otherwise float64."""
 Sizes = npt.NDArray[np.intp]
-"""Samples in each batch of a block."""
+"""Samples in each batch of a buffer."""
 Means = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.unsignedinteger[Any]]
 Weights = npt.NDArray[np.float32]

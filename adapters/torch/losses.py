@@ -10,18 +10,18 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["DeviceBlock", "Recorder"]
+__all__ = ["DeviceBuffer", "Recorder"]
 
-BLOCK = 1 << 16
+CAPACITY = 1 << 16
 """Losses that stay on the device before they are copied to the host together."""
 
 
 class Recorder:
-    """Hands losses to the pruner: at once from the host, in blocks from a device."""
+    """Hands losses to the pruner: at once from the host, many together from a device."""
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
-        self._block: DeviceBlock | None = None
+        self._buffer: DeviceBuffer | None = None
 
     def add(self, ids: SomeIds, losses: Any) -> None:
         """Record a batch."""
@@ -40,7 +40,7 @@ class Recorder:
             )
         if losses.layout != torch.strided or not losses.is_floating_point():
             losses = _plain(losses)
-        if self._block is None or self._block.device != losses.device:
+        if self._buffer is None or self._buffer.device != losses.device:
             if losses.is_meta:
                 raise LossError(
                     "Expected losses that were computed. Got those of the device meta, which has no numbers: "
@@ -48,23 +48,23 @@ class Recorder:
                 )
             for held in self.held_back():
                 self.pruner.observe(*held)
-            self._block = DeviceBlock(losses.device)
-        self._hold(self._block, ids, losses)
+            self._buffer = DeviceBuffer(losses.device)
+        self._hold(self._buffer, ids, losses)
 
-    def _hold(self, block: "DeviceBlock", ids: SomeIds, losses: torch.Tensor) -> None:
+    def _hold(self, buffer: "DeviceBuffer", ids: SomeIds, losses: torch.Tensor) -> None:
         """Hold a batch back, and observe those that have come down."""
-        for held in block.add(ids, losses):
+        for held in buffer.add(ids, losses):
             self.pruner.observe(*held)
 
     def held_back(self) -> Iterator[tuple[SomeIds, Any]]:
         """Hand over everything; the epoch ends, or its state is asked for."""
-        if self._block is not None:
-            yield from self._block.held_back()
+        if self._buffer is not None:
+            yield from self._buffer.held_back()
 
     def forget(self) -> None:
         """Drop what has not been observed."""
-        if self._block is not None:
-            self._block.forget()
+        if self._buffer is not None:
+            self._buffer.forget()
 
 
 def _widened(losses: torch.Tensor, error: Exception) -> Any:
@@ -86,10 +86,10 @@ def _plain(losses: torch.Tensor) -> torch.Tensor:
     return losses
 
 
-class DeviceBlock:
-    """Losses on a device. A full block is copied to the host while the next one fills, and then handed over."""
+class DeviceBuffer:
+    """Losses on a device. A full buffer is copied to the host while the next one fills, and then handed over."""
 
-    def __init__(self, device: torch.device, capacity: int = BLOCK) -> None:
+    def __init__(self, device: torch.device, capacity: int = CAPACITY) -> None:
         self.device = device
         self._cuda = device.type == "cuda"
         self._filling, self._copied = (torch.empty(capacity, device=device) for _ in range(2))
@@ -113,7 +113,7 @@ class DeviceBlock:
         return came
 
     def _send(self) -> list[tuple[SomeIds, Any]]:
-        """Start the copy of the filled block; return the batches of the one before."""
+        """Start the copy of the filled buffer; return the batches of the one before."""
         came = self._land()
         self._filling, self._copied = self._copied, self._filling
         self._host.copy_(self._copied, non_blocking=self._cuda)
@@ -123,9 +123,9 @@ class DeviceBlock:
         return came
 
     def _land(self) -> list[tuple[SomeIds, Any]]:
-        """Return the batches of the block that was sent; copies."""
+        """Return the batches of the buffer that was sent; copies."""
         if self._event is not None and self._flying:
-            self._event.synchronize()  # a block ago: long done
+            self._event.synchronize()  # a buffer ago: long done
         sizes = np.cumsum([len(ids) for ids in self._flying])
         parts = np.split(self._host.numpy()[: sizes[-1] if sizes.size else 0].copy(), sizes[:-1])
         came = list(zip(self._flying, parts, strict=False))
@@ -139,5 +139,5 @@ class DeviceBlock:
     def forget(self) -> None:
         """Drop everything."""
         if self._event is not None and self._flying:
-            self._event.synchronize()  # the copy must not land in what the next block has written
+            self._event.synchronize()  # the copy must not land in what the next buffer has written
         self._ids, self._flying, self._fill = [], [], 0

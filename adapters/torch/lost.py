@@ -19,7 +19,7 @@ _calls = count()
 
 @contextmanager
 def name_lost_ranks(seconds: float = 10) -> Iterator[None]:
-    """Name the ranks that no longer answer, should ``torch.distributed`` fail within this block.
+    """Name the ranks that no longer answer, should ``torch.distributed`` fail within it.
 
     Put it around the loop over ``pruner.epochs()``, on every rank. A rank that is killed shows at the others as a lost
     connection, and one that hangs as the group's timeout: neither says which rank it was. So those that are left call

@@ -73,7 +73,7 @@ class PlainRun:
         every = range(self.samples)
         if isinstance(self.policy, Random):
             return [0 for _ in every]
-        if self.policy.rank == "window":
+        if self.policy.by == "window":
             return [self.counts[x] for x in every]
         return [Fraction(self.hits[x], max(1, self.visits[x])) for x in every]
 

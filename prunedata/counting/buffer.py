@@ -150,7 +150,7 @@ class LossBuffer:
 
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
         # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
-        # into memory that is kept. New memory for every block would cost the system more than the sums cost us.
+        # into memory that is kept. New memory for every buffer would cost the system more than the sums cost us.
         if losses.base is self._wide:
             wide = np.asarray(losses, dtype=np.float64)  # itself
         else:

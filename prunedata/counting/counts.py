@@ -21,7 +21,7 @@ _OBSERVED = np.uint8(0b10101010)
 
 
 def batch_means(losses: Losses, sizes: Sizes) -> Means:
-    """Mean loss of each batch, shape (batches,): float64, of float64 losses; the same wherever a block was cut."""
+    """Mean loss of each batch, shape (batches,): float64, of float64 losses; the same wherever a buffer was full."""
     return np.asarray(np.add.reduceat(losses, np.cumsum(sizes) - sizes) / sizes)
 
 
@@ -83,7 +83,7 @@ def _above(losses: Recorded, sizes: Sizes, limits: npt.NDArray[np.floating[Any]]
 class Tally:
     """How often each sample was observed and hit in the running epoch.
 
-    One uint32 a sample, hits in its upper half and visits in its lower, so that a block costs one scatter.
+    One uint32 a sample, hits in its upper half and visits in its lower, so that a buffer costs one scatter.
     """
 
     LIMIT = (1 << 16) - 1
@@ -95,7 +95,7 @@ class Tally:
 
     def add(self, ids: Ids, hits: npt.NDArray[np.bool_]) -> None:
         """Count one visit, and perhaps one hit, for each id; an id that repeats counts each time."""
-        if ids.size > self._steps.size:  # it is kept: new memory for every block would cost the system more
+        if ids.size > self._steps.size:  # it is kept: new memory for every buffer would cost the system more
             self._steps = np.empty(ids.size, dtype=np.uint32)
         steps = self._steps[: ids.size]
         np.multiply(hits, np.uint32(1 << 16), out=steps)

@@ -56,39 +56,39 @@ def joined(states: Iterable[RunState]) -> RunState:
     PrunedataError
         If they are not the states of all processes of one run, each once and saved at one moment.
     """
-    whole: RunState | None = None
+    joined: RunState | None = None
     ranks: list[int] = []
     excused: list[int] = []
     bits, repeats = np.zeros(0, dtype=np.uint8), False
     for state in states:
         ranks.append(state.rank)
         excused.append(state.excused - state.left_out)
-        first = whole is None
-        if whole is None:
-            whole = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
+        first = joined is None
+        if joined is None:
+            joined = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
         else:
-            _check_alike(whole, state, len(ranks) - 1)
+            _check_alike(joined, state, len(ranks) - 1)
         if state.open:
             tally = _tally(state)
             bits, repeats = tally.bits() if first else bits | tally.bits(), repeats or tally.repeats
-            whole = whole if first else _with(whole, state)
-    if whole is None:
+            joined = joined if first else _with(joined, state)
+    if joined is None:
         raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
-    if whole.open and sorted(ranks) != list(range(whole.processes)):
+    if joined.open and sorted(ranks) != list(range(joined.processes)):
         raise PrunedataError(
-            f"Expected the states of all {whole.processes} ranks, as each has saved what it observed of epoch "
-            f"{whole.epoch}. Got {_named(ranks)}: load_state_dict() takes a list of them, [state of rank 0, ...]."
+            f"Expected the states of all {joined.processes} ranks, as each has saved what it observed of epoch "
+            f"{joined.epoch}. Got {_named(ranks)}: load_state_dict() takes a list of them, [state of rank 0, ...]."
         )
-    if not whole.open:
-        return whole
-    tally = _tally(whole)
+    if not joined.open:
+        return joined
+    tally = _tally(joined)
     if repeats:
         tally.check()
     else:
         tally.take(bits)
-    whole = replace(whole, observed=tally.observed, arrays=whole.arrays | {"tally": tally.packed})
+    joined = replace(joined, observed=tally.observed, arrays=joined.arrays | {"tally": tally.packed})
     # Each loader knows what the loaders of all processes leave out, and each loop only what it excuses itself.
-    return replace(whole, rank=0, processes=1, left_out=0, excused=whole.left_out + sum(excused))
+    return replace(joined, rank=0, processes=1, left_out=0, excused=joined.left_out + sum(excused))
 
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
@@ -113,10 +113,10 @@ def _same(one: Array | None, other: Array | None) -> bool:
     return one is not None and other is not None and one.dtype == other.dtype and np.array_equal(one, other)
 
 
-def _with(whole: RunState, state: RunState) -> RunState:
+def _with(joined: RunState, state: RunState) -> RunState:
     """What two of the processes know together, with the visits of both."""
-    ours, theirs = _tally(whole), _tally(state)
-    arrays = {name: whole.arrays[name].copy() for name in whole.arrays if name.startswith(OPEN)}
+    ours, theirs = _tally(joined), _tally(state)
+    arrays = {name: joined.arrays[name].copy() for name in joined.arrays if name.startswith(OPEN)}
     others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
     join(
         ours,
@@ -125,19 +125,19 @@ def _with(whole: RunState, state: RunState) -> RunState:
         lambda values: np.maximum(values, next(others)),
     )
     meter = {
-        "seconds": max(whole.meter["seconds"], state.meter["seconds"]),
-        "overhead": max(whole.meter["overhead"], state.meter["overhead"]),
-        "loss_sum": whole.meter["loss_sum"] + state.meter["loss_sum"],
-        "visits": sum(one.meter.get("visits", one.observed) for one in (whole, state)),
+        "seconds": max(joined.meter["seconds"], state.meter["seconds"]),
+        "overhead": max(joined.meter["overhead"], state.meter["overhead"]),
+        "loss_sum": joined.meter["loss_sum"] + state.meter["loss_sum"],
+        "visits": sum(one.meter.get("visits", one.observed) for one in (joined, state)),
     }
     return replace(
-        whole,
-        complete=whole.complete and state.complete,
-        left_out=max(whole.left_out, state.left_out),
-        unseen=None if whole.unseen is None or state.unseen is None else whole.unseen + state.unseen,
+        joined,
+        complete=joined.complete and state.complete,
+        left_out=max(joined.left_out, state.left_out),
+        unseen=None if joined.unseen is None or state.unseen is None else joined.unseen + state.unseen,
         observed=ours.observed,
         meter=meter,
-        arrays=whole.arrays | arrays | {"tally": ours.packed},
+        arrays=joined.arrays | arrays | {"tally": ours.packed},
     )
 
 

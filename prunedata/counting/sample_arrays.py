@@ -106,10 +106,10 @@ class SampleArrays:
 
 
 def _rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:
-    """Yield where each id stands for the first time in a block, for the second time, and so on.
+    """Yield where each id stands for the first time in a buffer, for the second time, and so on.
 
-    So a policy sees each sample's visits in their order, one at a time, wherever blocks were cut. Where every sample
-    of the block was visited once in the whole epoch, which is the rule, there is one round.
+    So a policy sees each sample's visits in their order, one at a time, wherever a buffer was full. Where every sample
+    of the buffer was visited once in the whole epoch, which is the rule, there is one round.
     """
     if (visits[ids] == 1).all():
         yield slice(None)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Never
 
-from prunedata.checks import real, whole
+from prunedata.checks import integer, real
 from prunedata.dealing.deal import Deal, Receipt, Wait, until_done
 from prunedata.dealing.deck import Batch, Deck
 from prunedata.dealing.reported import checked_losses
@@ -72,7 +72,7 @@ class Dealer:
     ) -> None:
         if not isinstance(pruner, Pruner):
             raise PrunedataError(f"Expected a Pruner. Got {type(pruner).__name__}.")
-        self.pruner, self.batch_size = pruner, whole("batch_size", batch_size, 1)
+        self.pruner, self.batch_size = pruner, integer("batch_size", batch_size, 1)
         self.timeout = None if timeout is None else real("timeout", timeout, 0, above=True)
         self.auto_end, self._clock = bool(auto_end), clock
         # Steps happen whole, as the pruner's own do: a signal's handler that saves must not see half of one.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 
 __all__ = ["Staleness"]
@@ -31,8 +31,8 @@ class Staleness:
                     f"Expected version beside newest, that of the weights that made the losses. Got newest={newest!r}."
                 )
             return None
-        made = whole("version", version, 0)
-        latest = max(self.newest, made) if newest is None else whole("newest", newest, 0)
+        made = integer("version", version, 0)
+        latest = max(self.newest, made) if newest is None else integer("newest", newest, 0)
         if latest < made:
             raise PrunedataError(
                 f"Expected newest, the version of the weights now, to be at least version={made}. Got {latest}."
@@ -56,8 +56,8 @@ class Staleness:
         try:
             pairs, newest = plain["counts"], plain["newest"]  # type: ignore[index]
             for staleness, reports in pairs:
-                found.counts[whole("staleness", staleness, 0)] = whole("reports", reports, 1)
+                found.counts[integer("staleness", staleness, 0)] = integer("reports", reports, 1)
         except (LookupError, TypeError) as error:
             raise PrunedataError(f"Expected the staleness of a dealer's state. Got {plain!r}.") from error
-        found.newest = whole("the newest version", newest, 0)
+        found.newest = integer("the newest version", newest, 0)
         return found

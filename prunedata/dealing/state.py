@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 from prunedata.dealing.staleness import Staleness
 from prunedata.errors import PrunedataError
 
@@ -54,7 +54,9 @@ class DealerState:
                 f"batch_size={plain.get('batch_size')!r}, whose batches are others."
             )
         try:
-            excused = {whole("a batch", number, 0): whole("its samples", size, 1) for number, size in plain["excused"]}
+            excused = {
+                integer("a batch", number, 0): integer("its samples", size, 1) for number, size in plain["excused"]
+            }
         except (LookupError, TypeError, ValueError) as error:
             raise PrunedataError(
                 f"Expected excused batches in a dealer's state. Got {plain.get('excused')!r}."

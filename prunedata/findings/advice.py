@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from prunedata.checks import real, shown, whole
+from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
 from prunedata.findings.by_heart import FIRST, above_guess, epochs_before, learns_fast
 from prunedata.findings.suspects import check_counts
@@ -135,15 +135,15 @@ class Advice:
             found = cls(
                 verdict=plain["verdict"],
                 policy=None if policy is None else from_description(policy),
-                prune=whole("prune", plain["prune"], 0),
+                prune=integer("prune", plain["prune"], 0),
                 schedule=None if schedule is None else Schedule.from_dict(schedule),
                 saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
                 wrong_labels=None if plain["wrong_labels"] is None else _share(plain["wrong_labels"]),
                 wrong_labels_range=_range(plain["wrong_labels_range"]),
-                epochs=whole("epochs", plain["epochs"], 1),
-                watch_epochs=whole("watch_epochs", plain["watch_epochs"], 0),
+                epochs=integer("epochs", plain["epochs"], 1),
+                watch_epochs=integer("watch_epochs", plain["watch_epochs"], 0),
                 evidence=tuple(plain["evidence"]),
-                shorter=None if shorter is None else whole("shorter", shorter, 1),
+                shorter=None if shorter is None else integer("shorter", shorter, 1),
                 wrong_labels_range_at_random=_range(plain.get("wrong_labels_range_at_random")),
             )
         except (LookupError, TypeError, RecursionError) as error:

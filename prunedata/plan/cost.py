@@ -13,7 +13,7 @@ from prunedata import checks
 from prunedata.errors import ScheduleError
 from prunedata.plan.schedule import Schedule
 
-real, whole = partial(checks.real, error=ScheduleError), partial(checks.whole, error=ScheduleError)
+real, integer = partial(checks.real, error=ScheduleError), partial(checks.integer, error=ScheduleError)
 
 __all__ = ["CostModel", "Measurement", "Prediction", "count_kept", "count_pruned"]
 
@@ -35,7 +35,7 @@ def count_pruned(samples: int, prune: int | float | str) -> int:
     ScheduleError
         If `prune` is none of these; pruning all samples leaves nothing to train on.
     """
-    samples = whole("samples", samples, 1)
+    samples = integer("samples", samples, 1)
     amount: object = _fraction(prune) if isinstance(prune, str) else prune  # a NumPy number may come too
     if isinstance(amount, Real) and not hasattr(amount, "__index__"):
         if not 0 < float(amount) < 1:
@@ -44,7 +44,7 @@ def count_pruned(samples: int, prune: int | float | str) -> int:
                 f"Got {prune!r}."
             )
         return math.floor(samples * Fraction(str(amount)))
-    number = whole("prune, where not a fraction,", amount, 0)
+    number = integer("prune, where not a fraction,", amount, 0)
     if number >= samples:
         raise ScheduleError(
             f"Expected prune to be less than the {samples} samples. Got {number}: "
@@ -68,10 +68,10 @@ def count_kept(samples: int, prune: int | float | str, batch_size: int | None = 
 
     With `batch_size` B that is ``min(samples, ceil((samples - pruned) / B) * B)``.
     """
-    kept = whole("samples", samples, 1) - count_pruned(samples, prune)
+    kept = integer("samples", samples, 1) - count_pruned(samples, prune)
     if batch_size is None:
         return kept
-    size = whole("batch_size", batch_size, 1)
+    size = integer("batch_size", batch_size, 1)
     return min(int(samples), -(-kept // size) * size)
 
 
@@ -137,8 +137,8 @@ class CostModel:
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", whole("samples", self.samples, 1))
-        object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size, 1))
+        object.__setattr__(self, "samples", integer("samples", self.samples, 1))
+        object.__setattr__(self, "batch_size", integer("batch_size", self.batch_size, 1))
         object.__setattr__(self, "batch_time", real("batch_time", self.batch_time, 0.0, above=True))
         object.__setattr__(self, "overhead", real("overhead", self.overhead, 0.0))
 

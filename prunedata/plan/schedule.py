@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from prunedata import checks
 from prunedata.errors import ScheduleError
 
-real, whole = partial(checks.real, error=ScheduleError), partial(checks.whole, error=ScheduleError)
+real, integer = partial(checks.real, error=ScheduleError), partial(checks.integer, error=ScheduleError)
 
 __all__ = ["Schedule"]
 
@@ -66,8 +66,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         positive = ("epochs", "start", "block")
-        plain: dict[str, object] = {name: whole(name, getattr(self, name), 1) for name in positive}
-        plain["pruned_per_block"] = whole("pruned_per_block", self.pruned_per_block, 0)
+        plain: dict[str, object] = {name: integer(name, getattr(self, name), 1) for name in positive}
+        plain["pruned_per_block"] = integer("pruned_per_block", self.pruned_per_block, 0)
         plain["attenuation"] = real("attenuation", self.attenuation, 1.0)
         plain["window"] = self._plain_window()
         plain["anneal"] = self._plain_anneal()
@@ -90,8 +90,8 @@ class Schedule:
 
     def _plain_window(self) -> int | tuple[int, ...]:
         if isinstance(self.window, Iterable):
-            return tuple(whole("each window", length, 1) for length in self.window)
-        return whole("window", self.window, 1)
+            return tuple(integer("each window", length, 1) for length in self.window)
+        return integer("window", self.window, 1)
 
     def _plain_anneal(self) -> int:
         if isinstance(self.anneal, Real) and not hasattr(self.anneal, "__index__"):
@@ -101,7 +101,7 @@ class Schedule:
                 )
             # Up, else a short run would not anneal; of the decimal as written, as prune.
             return math.ceil(int(self.epochs) * Fraction(str(self.anneal)))
-        return whole("anneal, where not a fraction,", self.anneal, 0, int(self.epochs))
+        return integer("anneal, where not a fraction,", self.anneal, 0, int(self.epochs))
 
     @classmethod
     def from_milestones(
@@ -119,8 +119,8 @@ class Schedule:
 
         Milestones 60, 120, 160 of 200 epochs give windows (60, 60, 40, 40). They must rise inside the run.
         """
-        last = whole("epochs", epochs, 1)
-        edges = [0, *(whole("each milestone", m, 1, max(1, last - 1)) for m in milestones), last]
+        last = integer("epochs", epochs, 1)
+        edges = [0, *(integer("each milestone", m, 1, max(1, last - 1)) for m in milestones), last]
         if any(a >= b for a, b in pairwise(edges)):
             raise ScheduleError(f"Expected milestones that rise within {last} epochs. Got {edges[1:-1]}.")
         lengths = tuple(b - a for a, b in pairwise(edges))
@@ -133,7 +133,7 @@ class Schedule:
         This is what :func:`prunedata.advise` advises, and a good first choice for policies that follow the losses of
         the whole run, as ``RunningLoss``. By default `start` is a sixth of the epochs, rounded up.
         """
-        last = whole("epochs", epochs, 1)
+        last = integer("epochs", epochs, 1)
         begin = -(-last // 6) if start is None else start
         return cls(last, window=last, start=begin, block=1, pruned_per_block=1, anneal=anneal)
 
@@ -172,12 +172,12 @@ class Schedule:
 
     def start_at(self, epoch: int) -> int:
         """Return the start (StartingPoint) in force at `epoch`, after attenuation."""
-        epoch = whole("epoch", epoch, 0, self.epochs - 1)
+        epoch = integer("epoch", epoch, 0, self.epochs - 1)
         return self._starts[epoch if self.reading == "printed" else self._window_at(epoch)[0]]
 
     def resets(self, epoch: int) -> bool:
         """Return whether counts are emptied at `epoch`, which begins a window (Algorithm 1, lines 1-3)."""
-        epoch = whole("epoch", epoch, 0, self.epochs - 1)
+        epoch = integer("epoch", epoch, 0, self.epochs - 1)
         if self.reading == "printed":
             return (epoch + 1) % cast(int, self.window) == 0
         return self._window_at(epoch)[1] == epoch
@@ -220,7 +220,7 @@ class Schedule:
         The window running at `epoch` is cut there and the next goes on counting for attenuation, so nothing
         changes before `epoch`. Refused for the printed reading, whose windows follow from the epoch number.
         """
-        epoch, window = whole("epoch", epoch, 0, self.epochs - 1), whole("window", window, 1)
+        epoch, window = integer("epoch", epoch, 0, self.epochs - 1), integer("window", window, 1)
         if self.reading == "printed":
             raise ScheduleError("Expected reading='aligned' to change the window mid-run. Got 'printed'.")
         edges = [*(first for first in self._firsts if first < epoch), epoch]

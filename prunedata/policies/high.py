@@ -24,6 +24,6 @@ class High:
         return {"high": np.zeros(samples, self._dtype)}
 
     def update(self, arrays: Arrays, ids: Ids, losses: Losses, means: Losses) -> None:
-        """Count the visits of a block, in which each sample is named once."""
+        """Count some visits, each sample named once."""
         high, which = arrays["high"], ids[losses > self.limit]
         high[which] = np.minimum(high[which], np.iinfo(high.dtype).max - 1) + 1

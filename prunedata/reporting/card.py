@@ -7,7 +7,7 @@ import numpy as np
 from prunedata.reporting.drawing.markup import Markup, join, tag
 from prunedata.reporting.drawing.style import CARD
 from prunedata.reporting.facts import RunFacts, Stateful, facts_of
-from prunedata.reporting.overview import standing
+from prunedata.reporting.overview import progress
 from prunedata.reporting.training import loss_panel, schedule_panel
 from prunedata.reporting.wording import percent
 
@@ -33,5 +33,5 @@ def card(run: Stateful) -> str:
 def _told(run: RunFacts) -> str:
     saved = percent(run.saved["visits_saved_percent"] / 100)
     if run.observe_only:
-        return f"{standing(run)} Pruning would have saved {percent(run.would_save)} of the sample visits."
-    return f"{standing(run)} {saved} of the sample visits saved." if run.done else standing(run)
+        return f"{progress(run)} Pruning would have saved {percent(run.would_save)} of the sample visits."
+    return f"{progress(run)} {saved} of the sample visits saved." if run.done else progress(run)

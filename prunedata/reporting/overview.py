@@ -15,10 +15,10 @@ from prunedata.reporting.drawing.parts import Section, facts, note, panels, para
 from prunedata.reporting.facts import RunFacts
 from prunedata.reporting.wording import duration, few, percent, plural
 
-__all__ = ["comparison", "overview", "standing", "tiles"]
+__all__ = ["comparison", "overview", "progress", "tiles"]
 
 
-def standing(run: RunFacts) -> str:
+def progress(run: RunFacts) -> str:
     """How far the run is, in a sentence."""
     if run.done >= run.total:
         return f"Finished: all {plural(run.total, 'epoch')} are done."

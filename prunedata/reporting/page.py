@@ -108,7 +108,7 @@ def _heading(runs: Sequence[RunFacts]) -> list[object]:
 
 
 def _state(run: RunFacts, number: int) -> Markup:
-    told = f"{overview.standing(run)} {run.samples:,} samples, policy {run.policy}."
+    told = f"{overview.progress(run)} {run.samples:,} samples, policy {run.policy}."
     return join(data(run.name, 80), ": ", data(told, 300)) if number > 1 else data(told, 300)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.reporting.drawing.markup import escape
 from prunedata.reporting.facts import Stateful, facts_of
@@ -86,7 +86,7 @@ def report(
     PrunedataError
         If no run is there, or it is damaged, or the data set is another one.
     """
-    number = whole("top", top, 1)
+    number = integer("top", top, 1)
     _tell(progress, 0.0, "reading")
     runs = [facts_of(run)]
     if compare is not None:

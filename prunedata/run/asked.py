@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
@@ -40,7 +40,7 @@ class Asked:
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
             raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
-        samples = whole("samples", self.samples, 1)
+        samples = integer("samples", self.samples, 1)
         prune, num_pruned = self.prune, count_pruned(samples, self.prune)
         plain = {option.name: option.plain(option.name, getattr(self, option.name)) for option in OPTIONS}
         for name, value in {"samples": samples, "prune": num_pruned, **plain}.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
@@ -88,8 +88,8 @@ def restore(engine: Engine, state: RunState) -> None:
 
         advice = Advice.from_dict(state.advice)
     _check_left_out(engine, state)
-    whole("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
-    whole("the state's excused samples", state.excused, 0)
+    integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
+    integer("the state's excused samples", state.excused, 0)
     engine.restore(state, schedule, advice)
 
 

@@ -125,7 +125,7 @@ class OpenEpoch:
             self._watched.add(self.arrays, batches, self.tally.visits)
         else:
             self.tally.add(ids, np.zeros(ids.size, np.bool_))
-        # One after the other: the sum must not depend on where the blocks were cut.
+        # One after the other: the sum must not depend on where a buffer was full.
         sums = means * sizes
         sums[0] += self._meter.loss_sum
         self._meter.loss_sum = float(sums.cumsum()[-1])

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 
 __all__ = ["cut_batches", "epoch_order"]
 
-WINDOW = 1 << 21
+TOGETHER = 1 << 21
 """Samples shuffled together: up to here the whole epoch."""
-BLOCK = 256
-"""Neighbours that stay in one window when an epoch is larger than a window."""
+NEIGHBOURS = 256
+"""Samples next to each other in the data that stay together where not all of an epoch are."""
 CACHED = 1 << 18
 """Samples that can be shuffled where memory is fastest."""
 BUCKETS = 8
-"""At most so many: each costs another pass over the window."""
+"""At most so many: each costs another pass over what is shuffled together."""
 
 _ORDER_STREAM = 0x0BDE5
 
@@ -31,9 +31,9 @@ def epoch_order(
 ) -> Iterator[npt.NDArray[np.integer]]:
     """Yield the ids of the kept samples in the order of an epoch, in pieces.
 
-    Up to ``WINDOW`` samples, the order is a uniform random permutation. Beyond, blocks of ``BLOCK`` neighbouring
-    samples are permuted over the whole epoch, and the samples of ``WINDOW / BLOCK`` blocks at a time are
-    shuffled together, which needs no memory that grows with the epoch but for one number a block.
+    Up to ``TOGETHER`` samples, the order is a uniform random permutation. Beyond, rows of ``NEIGHBOURS`` samples
+    are permuted over the whole epoch, and the samples of ``TOGETHER / NEIGHBOURS`` rows at a time are shuffled
+    together, which needs no memory that grows with the epoch but for one number a row.
 
     Parameters
     ----------
@@ -51,23 +51,24 @@ def epoch_order(
     """
     samples = keep.size
     if not shuffle:
-        for first in range(0, samples, WINDOW):
-            yield np.flatnonzero(keep[first : first + WINDOW]) + first
+        for first in range(0, samples, TOGETHER):
+            yield np.flatnonzero(keep[first : first + TOGETHER]) + first
         return
     word = (1 << 64) - 1
     random = np.random.Generator(np.random.SFC64([_ORDER_STREAM, seed & word, epoch & word]))
     everything = bool(keep.all())
-    if samples <= WINDOW:
+    if samples <= TOGETHER:
         for ids in _permuted(random, samples):
             yield ids if everything else ids.compress(keep.take(ids))
         return
-    blocks = np.arange(-(-samples // BLOCK), dtype=np.int64)
-    random.shuffle(blocks)
-    for first in range(0, blocks.size, WINDOW // BLOCK):
-        window = (blocks[first : first + WINDOW // BLOCK, None] * BLOCK + np.arange(BLOCK)).ravel()
-        window = window[window < samples]
-        for places in _permuted(random, window.size):
-            ids = window.take(places)
+    rows = np.arange(-(-samples // NEIGHBOURS), dtype=np.int64)
+    random.shuffle(rows)
+    for first in range(0, rows.size, TOGETHER // NEIGHBOURS):
+        some = rows[first : first + TOGETHER // NEIGHBOURS]
+        together = (some[:, None] * NEIGHBOURS + np.arange(NEIGHBOURS)).ravel()
+        together = together[together < samples]
+        for places in _permuted(random, together.size):
+            ids = together.take(places)
             yield ids if everything else ids.compress(keep.take(ids))
 
 
@@ -92,7 +93,7 @@ def cut_batches(
     pieces: Iterable[npt.NDArray[np.integer]], batch_size: int, *, drop_last: bool = False
 ) -> Iterator[npt.NDArray[np.integer]]:
     """Cut arrays of ids into batches of ``batch_size``, across their borders; the last may be smaller or dropped."""
-    size = whole("batch_size", batch_size, 1)
+    size = integer("batch_size", batch_size, 1)
     rest: npt.NDArray[np.integer] | None = None
     for piece in pieces:
         ids = piece if rest is None or not rest.size else np.concatenate([rest, piece])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import whole
+from prunedata.checks import integer
 from prunedata.counting.joining import joined
 from prunedata.counting.waiting import Shared
 from prunedata.errors import FinishedWarning, PrunedataError
@@ -221,7 +221,7 @@ class Pruner:
         With ``policy="auto"`` this is the most that the run can have, until advice has come. Of several ranks each
         has the batches of its own share.
         """
-        size = self.batch_size if batch_size is None else whole("batch_size", batch_size, 1)
+        size = self.batch_size if batch_size is None else integer("batch_size", batch_size, 1)
         if size is None:
             raise PrunedataError("Expected batch_size, here or in the Pruner. Got neither.")
         kept = [self.kept_in(epoch) for epoch in range(self.schedule.epochs)]
@@ -279,7 +279,7 @@ class Pruner:
         ------
         LossError
             If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
-            are checked for an epoch's first batch at once and then block by block (65,536 losses); the error
+            are checked for an epoch's first batch at once and then 65,536 losses at a time; the error
             names the batch, which is left out, and every other batch is recorded.
         NotInEpoch
             If no epoch is open.
@@ -305,7 +305,7 @@ class Pruner:
         For the loop that drops a batch, because its losses are not finite or it isn't full. It adds up. An integer
         of any kind, at least 0.
         """
-        self._engine.excuse(whole("the samples to excuse", samples, 0))
+        self._engine.excuse(integer("the samples to excuse", samples, 0))
 
     def rewindow(self, window: int) -> None:
         """Let a new window of ``window`` epochs begin with the next epoch; the store records it."""

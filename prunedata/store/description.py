@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.checks import printable, real, shown, whole
+from prunedata.checks import integer, printable, real, shown
 from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
@@ -56,12 +56,12 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     advice = state.get("advice")
     if advice is not None and not isinstance(advice, dict):
         raise PrunedataError(f"Expected the state of a run, advice being a dict. Got {shown(advice)}.")
-    processes = whole("the state's processes", state.get("processes", 1), 1)
-    whole("the state's rank", state.get("rank", 0), 0, processes - 1)
-    excused = whole("the state's excused samples", state["excused"], 0)
-    whole("what the state's loaders leave out", state.get("left_out", 0), 0, excused)
-    whole("what the state's process did not observe", state.get("unseen", 0), 0)
-    whole("the state's observed samples", state["observed"], 0)
+    processes = integer("the state's processes", state.get("processes", 1), 1)
+    integer("the state's rank", state.get("rank", 0), 0, processes - 1)
+    excused = integer("the state's excused samples", state["excused"], 0)
+    integer("what the state's loaders leave out", state.get("left_out", 0), 0, excused)
+    integer("what the state's process did not observe", state.get("unseen", 0), 0)
+    integer("the state's observed samples", state["observed"], 0)
     shared = state.get("shared", {"size": 1, "shuffle": False})
     if shared != {"steps": True}:
         told = {"rest": False} | shared if isinstance(shared, dict) else {}  # it was always of the whole epoch once
@@ -69,17 +69,17 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
             raise PrunedataError(
                 f"Expected the size of the state's global batches, and whether to shuffle. Got {shown(shared)}."
             )
-        whole("the size of the state's global batches", shared["size"], 1, 1 << 53)
+        integer("the size of the state's global batches", shared["size"], 1, 1 << 53)
     if not all(isinstance(record, dict) for record in state["history"]):
         raise PrunedataError("Expected the state of a run, each record of its history being a dict. Got others.")
     samples, epochs = _check_run(state["run"], state["schedule"])
-    done = whole("the state's epoch", state["epoch"], 0, epochs - state["open"])
+    done = integer("the state's epoch", state["epoch"], 0, epochs - state["open"])
     _check_history(state["history"], done, samples)
     for name in ("seconds", "overhead", "loss_sum"):
         value = state["meter"].get(name)
         if not (_is_number(value) or (name == "loss_sum" and isinstance(value, float))):  # losses may be of any size
             raise PrunedataError(f"Expected a number for {name} in the state's meter. Got {shown(state['meter'])}.")
-    whole("the visits in the state's meter", state["meter"].get("visits", 0), 0)
+    integer("the visits in the state's meter", state["meter"].get("visits", 0), 0)
     for name in state.keys() - {"history"}:
         _check_depth(name, state[name], DEEPEST)
     if arrays or done or state["open"]:
@@ -89,8 +89,8 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 def _check_run(run: dict[str, Any], in_force: object) -> tuple[int, int]:
     """Check what a run was given; return how many samples and epochs."""
-    samples = whole("samples", run.get("samples"), 1)
-    whole("prune", run.get("prune"), 0, samples - 1)
+    samples = integer("samples", run.get("samples"), 1)
+    integer("prune", run.get("prune"), 0, samples - 1)
     for option in OPTIONS:
         option.plain(option.name, run.get(option.name, None if option.always else option.default))
     policy = run.get("policy")

@@ -107,6 +107,7 @@ class RunState:
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
         state = check_state(plain, about)
         given = {name: state[name] for name in KINDS}
+        given["run"] = _as_now(given["run"])
         place = {name: state[name] for name in ("rank", "processes", "left_out", "unseen", "shared") if name in state}
         return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
 
@@ -200,6 +201,14 @@ class RunState:
                 found = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
                 kinds = "unsigned" if kind is None else str(kind)
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {found}.")
+
+
+def _as_now(run: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run was given with the names of today: policies called their order ``rank`` once."""
+    policy = run["policy"]
+    if policy["name"] not in ("DroppingCount", "EasyPruning") or "rank" not in policy:
+        return run
+    return run | {"policy": {"by" if name == "rank" else name: value for name, value in policy.items()}}
 
 
 def _unpacked(name: object, packed: Any) -> Array:

@@ -28,7 +28,7 @@ class BrokenPolicy(AssertionError):
     Attributes
     ----------
     promise : str
-        Which: ``"fields"``, ``"arrays"``, ``"update"``, ``"scores"``, ``"weights"``, ``"blocks"`` or ``"resume"``.
+        Which: ``"fields"``, ``"arrays"``, ``"update"``, ``"scores"``, ``"weights"``, ``"buffers"`` or ``"resume"``.
     """
 
     def __init__(self, promise: str, message: str) -> None:
@@ -63,7 +63,7 @@ def check_policy(policy: Policy, *, samples: int = 40, seed: int = 0) -> None:
     if expected[-1].described != described:
         _broken("fields", f"the fields to stay as they are in a run, {described}", expected[-1].described)
     trials: list[tuple[str, str, dict[str, Any]]] = [
-        ("blocks", "in a run whose counts were read after each batch", {"look": True}),
+        ("buffers", "in a run whose counts were read after each batch", {"look": True}),
         ("resume", "in a run that was resumed before each epoch", {"resume": "between"}),
         ("resume", "in a run that was resumed within each epoch", {"resume": "within"}),
     ]

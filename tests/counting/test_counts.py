@@ -167,7 +167,7 @@ def test_a_run_counts_as_algorithm_1_does(schedule, policy, samples, data):
         assert run.visits.tolist() == [model.visits[x] for x in range(samples)]
 
 
-@pytest.mark.parametrize("policy", [DroppingCount(), DroppingCount(tolerance=0.5, rank="run"), Random()])
+@pytest.mark.parametrize("policy", [DroppingCount(), DroppingCount(tolerance=0.5, by="run"), Random()])
 @pytest.mark.parametrize("sizes", [[70_000], [128] * 1100, [65_536, 1, 65_535, 2, 9_000], [60_000, 60_000, 65_537]])
 def test_batches_around_the_size_of_a_block_count_as_the_loop_does(sizes, policy):
     schedule = Schedule(2, window=2, start=1, block=1, pruned_per_block=1)

@@ -23,7 +23,7 @@ def test_it_says_what_the_run_was_given_and_where_it_stands(tmp_path):
         "seed": 3,
         "batch_size": None,
     }
-    assert found["policy"] == {"name": "DroppingCount", "tolerance": 0.0, "rank": "window"}
+    assert found["policy"] == {"name": "DroppingCount", "tolerance": 0.0, "by": "window"}
     assert Schedule.from_dict(found["schedule"]) == SCHEDULE
     assert (found["epoch"], found["open"], found["generation"]) == (6, True, 8)
     assert [(array["name"], array["shape"]) for array in found["arrays"]] == [

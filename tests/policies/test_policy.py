@@ -24,7 +24,7 @@ def scores(policy, pairs, kind=np.uint8):
 
 @given(st.lists(VISITS, min_size=1, max_size=40))
 def test_rank_run_orders_as_the_exact_fractions_do(pairs):
-    got = [int(score) for score in scores(DroppingCount(rank="run"), pairs)]
+    got = [int(score) for score in scores(DroppingCount(by="run"), pairs)]
     exact = [Fraction(hits, max(1, visits)) for hits, visits in pairs]
     for a, x in zip(got, exact, strict=True):
         for b, y in zip(got, exact, strict=True):
@@ -33,7 +33,7 @@ def test_rank_run_orders_as_the_exact_fractions_do(pairs):
 
 def test_rank_run_tells_all_fractions_of_255_visits_apart():
     pairs = [(h, v) for v in range(1, 256) for h in range(v + 1)]
-    got = scores(DroppingCount(rank="run"), pairs)
+    got = scores(DroppingCount(by="run"), pairs)
     exact = np.array([Fraction(h, v) for h, v in pairs])
     order = np.argsort(exact, kind="stable")
     assert ((np.diff(exact[order]) > 0) == (np.diff(got[order].astype(np.int64)) > 0)).all()
@@ -43,7 +43,7 @@ def test_rank_run_tells_all_fractions_of_255_visits_apart():
 @given(st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), min_size=2, max_size=30))
 def test_rank_run_of_many_visits_never_turns_the_order_around(pairs):
     pairs = [(min(pair), max(pair)) for pair in pairs]
-    got = scores(DroppingCount(rank="run"), pairs, np.uint16).tolist()
+    got = scores(DroppingCount(by="run"), pairs, np.uint16).tolist()
     exact = [Fraction(h, max(1, v)) for h, v in pairs]
     order = sorted(range(len(pairs)), key=exact.__getitem__)
     assert sorted(got) == [got[i] for i in order]
@@ -62,12 +62,12 @@ def test_a_tolerance_that_makes_no_sense_is_refused(tolerance):
         DroppingCount(tolerance=tolerance)
 
 
-@pytest.mark.parametrize("rank", ["epoch", "", None, 3, "Window"])
-def test_an_unknown_rank_is_refused(rank):
-    with pytest.raises(PrunedataError, match=r"Expected rank 'window' or 'run'. Got"):
-        DroppingCount(rank=rank)
-    with pytest.raises(PrunedataError, match=r"Expected rank 'loss', 'window' or 'run'. Got"):
-        EasyPruning(rank=rank)
+@pytest.mark.parametrize("by", ["epoch", "", None, 3, "Window"])
+def test_an_unknown_order_is_refused(by):
+    with pytest.raises(PrunedataError, match=r"Expected by='window' or 'run'. Got"):
+        DroppingCount(by=by)
+    with pytest.raises(PrunedataError, match=r"Expected by='loss', 'window' or 'run'. Got"):
+        EasyPruning(by=by)
 
 
 @pytest.mark.parametrize("ratio", [0, 1, -0.5, 2, np.nan, np.inf, None, "0.5", True])
@@ -77,14 +77,14 @@ def test_a_ratio_that_makes_no_sense_is_refused(ratio):
 
 
 def test_policies_are_frozen_values_that_say_what_they_are():
-    assert DroppingCount() == DroppingCount(tolerance=0.0, rank="window")
+    assert DroppingCount() == DroppingCount(tolerance=0.0, by="window")
     assert len({DroppingCount(), DroppingCount(0.0), DroppingCount(0.5), Random(), Random()}) == 3
     with pytest.raises(FrozenInstanceError):
         DroppingCount().tolerance = 1.0
-    assert describe(DroppingCount(0.5, "run")) == {"name": "DroppingCount", "tolerance": 0.5, "rank": "run"}
+    assert describe(DroppingCount(0.5, "run")) == {"name": "DroppingCount", "tolerance": 0.5, "by": "run"}
     assert describe(Random()) == {"name": "Random"}
     assert describe(LossRanked(0.75)) == {"name": "LossRanked", "ratio": 0.75}
-    assert describe(EasyPruning()) == {"name": "EasyPruning", "rank": "loss", "tolerance": 0.0}
+    assert describe(EasyPruning()) == {"name": "EasyPruning", "by": "loss", "tolerance": 0.0}
     assert LossRanked().needs_losses
     assert EasyPruning().needs_losses
     assert (Random().tolerance, Random().needs_losses, DroppingCount().needs_losses) == (0.0, False, True)
@@ -168,21 +168,21 @@ def test_easy_pruning_takes_the_lowest_losses(losses, seed, data):
     assert (keep.tolist(), weights) == (plain_keep(ranks, pruned, seed, 2), None)
 
 
-@pytest.mark.parametrize("rank", ["window", "run"])
-def test_easy_pruning_keeps_what_nobody_has_seen_beside_what_was_hit_as_often_as_can_be_counted(rank):
+@pytest.mark.parametrize("by", ["window", "run"])
+def test_easy_pruning_keeps_what_nobody_has_seen_beside_what_was_hit_as_often_as_can_be_counted(by):
     hits = np.array([0, 255], dtype=np.uint8)
     for seed in range(20):
-        keep, _ = select(EasyPruning(rank), Known(hits, hits, hits, {}, 1), seed=seed, epoch=2)
+        keep, _ = select(EasyPruning(by), Known(hits, hits, hits, {}, 1), seed=seed, epoch=2)
         assert keep.tolist() == [True, False]
 
 
 @given(st.lists(VISITS, min_size=2, max_size=40), st.sampled_from(["window", "run"]), SEEDS, st.data())
-def test_easy_pruning_takes_the_fewest_hits_and_never_what_nobody_has_seen(pairs, rank, seed, data):
+def test_easy_pruning_takes_the_fewest_hits_and_never_what_nobody_has_seen(pairs, by, seed, data):
     pruned = data.draw(st.integers(1, len(pairs) - 1))
     hits, visits = (np.array(values, dtype=np.uint8) for values in zip(*pairs, strict=True))
-    keep, _ = select(EasyPruning(rank), Known(hits, hits, visits, {}, pruned), seed=seed, epoch=2)
+    keep, _ = select(EasyPruning(by), Known(hits, hits, visits, {}, pruned), seed=seed, epoch=2)
     hard = [
-        int(hits[x]) if rank == "window" else Fraction(int(hits[x]), max(1, int(visits[x]))) for x in range(hits.size)
+        int(hits[x]) if by == "window" else Fraction(int(hits[x]), max(1, int(visits[x]))) for x in range(hits.size)
     ]
     unseen = max(hard) + 1
     ranks = [-each if visits[x] else -int(unseen) - 1 for x, each in enumerate(hard)]
@@ -190,7 +190,7 @@ def test_easy_pruning_takes_the_fewest_hits_and_never_what_nobody_has_seen(pairs
     if pruned <= seen:
         assert keep[visits == 0].all()
         assert keep.tolist() == plain_keep(ranks, pruned, seed, 2)
-    assert not EasyPruning(rank).arrays(5)
+    assert not EasyPruning(by).arrays(5)
 
 
 @given(

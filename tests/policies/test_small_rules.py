@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
+from prunedata.policies.by_hits import hit_rate
 from prunedata.policies.high import High
 from prunedata.policies.last_loss import LARGEST
 from prunedata.policies.protocol import Known, describe
-from prunedata.policies.ranks import hit_rate
 
 
 def known(*, hits=(), visits=(), counts=(), num_pruned=0, **arrays):
@@ -61,10 +61,10 @@ def test_their_arrays_take_4_bytes_for_each_sample(policy):
 
 
 @pytest.mark.parametrize("make", [DroppingCount, EasyPruning])
-def test_a_rank_that_is_none_is_refused_with_those_that_are(make):
-    ranks = ("'loss', " if make is EasyPruning else "") + "'window' or 'run'"
-    with pytest.raises(PrunedataError, match=rf"^Expected rank {ranks}\. Got 'windows'\.$"):
-        make(rank="windows")
+def test_an_order_that_is_none_is_refused_with_those_that_are(make):
+    orders = ("'loss', " if make is EasyPruning else "") + "'window' or 'run'"
+    with pytest.raises(PrunedataError, match=rf"^Expected by={orders}\. Got 'windows'\.$"):
+        make(by="windows")
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1.0, -0.5, math.nan])
@@ -169,9 +169,9 @@ def test_a_hit_rate_is_in_65535ths_and_0_for_samples_never_seen():
     assert (found.dtype, found.tolist()) == (np.uint16, [0, 65535, 21845, 65535, 0])
 
 
-@pytest.mark.parametrize("rank", ["window", "run"])
-def test_easy_pruning_mirrors_the_hits_and_leaves_those_never_seen_to_the_last(rank):
-    scores = EasyPruning(rank=rank).scores(known(counts=[0, 1, 2, 0], hits=[0, 1, 3, 0], visits=[1, 2, 3, 0]))
+@pytest.mark.parametrize("by", ["window", "run"])
+def test_easy_pruning_mirrors_the_hits_and_leaves_those_never_seen_to_the_last(by):
+    scores = EasyPruning(by=by).scores(known(counts=[0, 1, 2, 0], hits=[0, 1, 3, 0], visits=[1, 2, 3, 0]))
     assert list(np.argsort(-scores.astype(int), kind="stable")) == [0, 1, 2, 3]
     assert len(set(scores.tolist())) == 4
 

@@ -16,14 +16,14 @@ from tests.common.strategies import SEEDS
 
 MASKS = hnp.arrays(np.bool_, st.integers(0, 300))
 INTEGERS = SEEDS | st.integers(-5, 5) | st.integers(2**63, 2**64 - 1)
-# (window, block, cached): the module's own, in which a small epoch is one permutation, and some that are soon outgrown.
-OWN = (order.WINDOW, order.BLOCK, order.CACHED)
-WINDOWS = st.sampled_from([OWN, (64, 4, 64), (64, 4, 9), (16, 16, 5), (8, 1, 100), (32, 8, 1), (1000, 10, 50)])
+# (together, neighbours, cached): the module's own, by which a small epoch is one permutation, and smaller ones.
+OWN = (order.TOGETHER, order.NEIGHBOURS, order.CACHED)
+LIMITS = st.sampled_from([OWN, (64, 4, 64), (64, 4, 9), (16, 16, 5), (8, 1, 100), (32, 8, 1), (1000, 10, 50)])
 
 
-def drawn(keep, windows=OWN, **how):
+def drawn(keep, limits=OWN, **how):
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in zip(("WINDOW", "BLOCK", "CACHED"), windows, strict=True):
+        for name, value in zip(("TOGETHER", "NEIGHBOURS", "CACHED"), limits, strict=True):
             patch.setattr(order, name, value)
         return list(epoch_order(keep, **how))
 
@@ -32,26 +32,26 @@ def ids_of(pieces):
     return [int(x) for piece in pieces for x in piece]
 
 
-@given(MASKS, WINDOWS, INTEGERS, INTEGERS, st.booleans())
-def test_an_order_is_a_permutation_of_the_kept_and_part_of_the_full_one(keep, windows, seed, epoch, shuffle):
+@given(MASKS, LIMITS, INTEGERS, INTEGERS, st.booleans())
+def test_an_order_is_a_permutation_of_the_kept_and_part_of_the_full_one(keep, limits, seed, epoch, shuffle):
     how = {"seed": seed, "epoch": epoch, "shuffle": shuffle}
     before = keep.copy()
-    pieces = drawn(keep, windows, **how)
+    pieces = drawn(keep, limits, **how)
     ids = ids_of(pieces)
     assert sorted(ids) == np.flatnonzero(keep).tolist()
-    full = ids_of(drawn(np.ones_like(keep), windows, **how))
+    full = ids_of(drawn(np.ones_like(keep), limits, **how))
     assert ids == [x for x in full if keep[x]]
-    assert ids == ids_of(drawn(keep, windows, **how))
-    assert all(piece.dtype.kind in "iu" and piece.ndim == 1 and piece.size <= windows[0] for piece in pieces)
+    assert ids == ids_of(drawn(keep, limits, **how))
+    assert all(piece.dtype.kind in "iu" and piece.ndim == 1 and piece.size <= limits[0] for piece in pieces)
     assert shuffle or ids == sorted(ids)
     assert np.array_equal(keep, before)
 
 
-@given(st.integers(40, 300), WINDOWS, SEEDS, st.integers(0, 1000))
-def test_orders_differ_by_epoch_and_by_seed(samples, windows, seed, epoch):
+@given(st.integers(40, 300), LIMITS, SEEDS, st.integers(0, 1000))
+def test_orders_differ_by_epoch_and_by_seed(samples, limits, seed, epoch):
     keep = np.ones(samples, dtype=np.bool_)
     orders = [
-        ids_of(drawn(keep, windows, seed=s, epoch=e))
+        ids_of(drawn(keep, limits, seed=s, epoch=e))
         for s, e in [(seed, epoch), (seed + 1, epoch), (seed, epoch + 1), (epoch, seed + 2000)]
     ]
     assert len({tuple(ids) for ids in orders}) == 4
@@ -80,11 +80,11 @@ def test_every_permutation_is_as_likely(cached, monkeypatch):
 
 
 def test_beyond_a_window_blocks_are_permuted_and_mixed():
-    samples, windows = 4000, (400, 10, 400)
+    samples, limits = 4000, (400, 10, 400)
     keep = np.ones(samples, dtype=np.bool_)
     firsts, apart = np.zeros(10), []
     for seed in range(300):
-        pieces = drawn(keep, windows, seed=seed, epoch=0)
+        pieces = drawn(keep, limits, seed=seed, epoch=0)
         assert [piece.size for piece in pieces] == [400] * 10
         place = np.empty(samples, dtype=np.int64)
         place[ids_of(pieces)] = np.arange(samples)
@@ -98,23 +98,23 @@ def test_beyond_a_window_blocks_are_permuted_and_mixed():
 
 
 def test_a_window_is_where_it_is_said_to_be():
-    at, beyond = (np.ones(n, dtype=np.bool_) for n in (order.WINDOW, order.WINDOW + 1))
+    at, beyond = (np.ones(n, dtype=np.bool_) for n in (order.TOGETHER, order.TOGETHER + 1))
     pieces = list(epoch_order(at, seed=0, epoch=0))
     assert len(pieces) == order.BUCKETS
     whole = np.concatenate(pieces)
     assert (np.bincount(whole) == 1).all()
     # Whoever is in a piece may come from anywhere, and stand anywhere in it.
     for piece in pieces:
-        assert abs(piece.size - order.WINDOW / order.BUCKETS) < 2500  # 5 standard deviations
-        assert abs(piece.mean() / order.WINDOW - 1 / 2) < 0.003
+        assert abs(piece.size - order.TOGETHER / order.BUCKETS) < 2500  # 5 standard deviations
+        assert abs(piece.mean() / order.TOGETHER - 1 / 2) < 0.003
         assert abs(np.corrcoef(piece, np.arange(piece.size))[0, 1]) < 0.01
     pieces = list(epoch_order(beyond, seed=0, epoch=0))
     assert len(pieces) == order.BUCKETS + 1
     seen = np.concatenate(pieces)
-    assert seen.size == order.WINDOW + 1
+    assert seen.size == order.TOGETHER + 1
     assert (np.bincount(seen) == 1).all()
     ascending = list(epoch_order(beyond, seed=0, epoch=0, shuffle=False))
-    assert np.array_equal(np.concatenate(ascending), np.arange(order.WINDOW + 1))
+    assert np.array_equal(np.concatenate(ascending), np.arange(order.TOGETHER + 1))
 
 
 def test_a_run_walks_tomorrow_as_it_walked_today():

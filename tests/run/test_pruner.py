@@ -232,7 +232,7 @@ def arguments():
         ("prune", 6),
         ("policy", Random()),
         ("policy", DroppingCount(tolerance=0.5)),
-        ("policy", DroppingCount(rank="run")),
+        ("policy", DroppingCount(by="run")),
         ("seed", 4),
         ("batch_size", 5),
         ("batch_size", None),

@@ -20,7 +20,7 @@ OTHERS = [
     {"prune": 91},
     {"policy": Random()},
     {"policy": DroppingCount(tolerance=0.5)},
-    {"policy": DroppingCount(rank="run")},
+    {"policy": DroppingCount(by="run")},
     {"batch_size": 32},
 ]
 

@@ -83,4 +83,4 @@ def test_the_policy_that_is_checked_is_left_as_it_is():
 
 def test_what_breaks_is_said_with_the_epoch():
     with pytest.raises(BrokenPolicy, match=r"same array before in epoch 0 in a run whose counts were read after each"):
-        check_policy(WRONG["blocks"][0]())
+        check_policy(WRONG["buffers"][0]())

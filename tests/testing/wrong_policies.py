@@ -172,6 +172,6 @@ WRONG = {
         WrapsAroundBeforeFloats,
     ],
     "weights": [OneWeight, InfiniteWeights, ChangesTheMask],
-    "blocks": [MeanOfTheCall, CountsCalls],
+    "buffers": [MeanOfTheCall, CountsCalls],
     "resume": [RemembersBesides],
 }

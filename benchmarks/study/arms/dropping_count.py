@@ -20,7 +20,7 @@ ARMS = (
     Arm(
         name="dropping-count-run",
         what="hits over visits of the whole run, tolerance 1, every epoch after the first sixth",
-        choose=prune_by(DroppingCount(tolerance=1, rank="run")),
+        choose=prune_by(DroppingCount(tolerance=1, by="run")),
         schedule=after_a_sixth,
         groups=("late", "others", "digits"),
         order=40,

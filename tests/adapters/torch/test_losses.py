@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from prunedata import LossError, Pruner, Random, Schedule
 from prunedata.adapters.torch import prune
-from prunedata.adapters.torch.losses import DeviceBlock, Recorder
+from prunedata.adapters.torch.losses import DeviceBuffer, Recorder
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.helpers.torch import Items, make_pruner, train
 
@@ -112,13 +112,13 @@ def sum_of(pruner):
 
 
 def block_of(pruner, capacity):
-    """Hold losses back in a block, as if they were on a device."""
+    """Hold losses back in a buffer, as if they were on a device."""
     run = pruner.attach(TorchRun(pruner))
-    run.recorder._block = DeviceBlock(CPU, capacity)
-    return partial(run.recorder._hold, run.recorder._block)
+    run.recorder._buffer = DeviceBuffer(CPU, capacity)
+    return partial(run.recorder._hold, run.recorder._buffer)
 
 
-class TestDeviceBlock:
+class TestDeviceBuffer:
     """On CPU tensors, where it has nothing to do but must come to the same as without it."""
 
     @given(
@@ -141,7 +141,7 @@ class TestDeviceBlock:
             hold(ids, losses)
             losses.fill_(torch.nan)
             ids.fill(0)  # a buffer of the caller's own
-            if number in looks:  # in the middle of a block
+            if number in looks:  # in the middle of a buffer
                 assert pruner.state_dict()["arrays"] == told.state_dict()["arrays"]
                 assert pruner.state_dict()["state"]["observed"] == told.state_dict()["state"]["observed"]
         assert sum_of(pruner) == sum_of(told)
@@ -151,17 +151,17 @@ class TestDeviceBlock:
 
     def test_holds_losses_back(self):
         """Else the test above would compare nothing."""
-        block, losses = DeviceBlock(CPU, 10), torch.rand(20)
+        buffer, losses = DeviceBuffer(CPU, 10), torch.rand(20)
 
         def batches(came):
             return [(ids.tolist(), part.tolist()) for ids, part in came]
 
         expected = [(list(range(n, n + 4)), losses[n : n + 4].tolist()) for n in range(0, 20, 4)]
         for first in range(0, 16, 4):  # two blocks of two batches: one on its way, one filling
-            assert block.add(np.arange(first, first + 4), losses[first : first + 4]) == []
-        assert batches(block.add(np.arange(16, 20), losses[16:])) == expected[:2]
-        assert batches(block.held_back()) == expected[2:]
-        assert block.held_back() == []
+            assert buffer.add(np.arange(first, first + 4), losses[first : first + 4]) == []
+        assert batches(buffer.add(np.arange(16, 20), losses[16:])) == expected[:2]
+        assert batches(buffer.held_back()) == expected[2:]
+        assert buffer.held_back() == []
 
     def test_gives_an_epoch_all_its_losses_at_its_end(self, monkeypatch):
         seen = train_through_a_block(monkeypatch, make_pruner())
@@ -182,12 +182,12 @@ class TestDeviceBlock:
 
 
 def train_through_a_block(monkeypatch, pruner):
-    """Train as on a device: the recorder finds a block of 20 losses and no tensor on the CPU."""
+    """Train as on a device: the recorder finds a buffer of 20 losses and no tensor on the CPU."""
 
     def add(recorder, ids, losses):
-        if recorder._block is None:
-            recorder._block = DeviceBlock(CPU, 20)
-        recorder._hold(recorder._block, ids, losses)
+        if recorder._buffer is None:
+            recorder._buffer = DeviceBuffer(CPU, 20)
+        recorder._hold(recorder._buffer, ids, losses)
 
     monkeypatch.setattr(Recorder, "add", add)
     return train(prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)
@@ -198,7 +198,7 @@ class TestOnCuda:
     SAMPLES = 300_000
 
     def run(self, device, dtype=torch.float32, mode="default"):
-        schedule = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
+        schedule = Schedule(3, window=3, start=1, buffer=2, pruned_per_block=1)
         pruner = Pruner(self.SAMPLES, schedule, prune=0.25, seed=1)
         ids = torch.arange(self.SAMPLES)
         loader = prune(DataLoader(ids, batch_size=1000, shuffle=True), pruner)

@@ -1,4 +1,4 @@
-"""By which hits a policy orders samples: those of the window, or those of the whole run."""
+"""By which hits a policy sorts samples: those of the window, or those of the whole run."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,7 +6,7 @@ import numpy.typing as npt
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known
 
-__all__ = ["check_rank", "hit_rate"]
+__all__ = ["check_by", "hit_rate"]
 
 
 def hit_rate(known: Known) -> npt.NDArray[np.uint16]:
@@ -15,8 +15,8 @@ def hit_rate(known: Known) -> npt.NDArray[np.uint16]:
     return (scaled // np.maximum(known.visits, 1)).astype(np.uint16)
 
 
-def check_rank(rank: str, *ranks: str) -> None:
-    """Raise :class:`PrunedataError` if `rank` is none of `ranks`."""
-    if rank not in ranks:
-        some = ", ".join(map(repr, ranks[:-1]))
-        raise PrunedataError(f"Expected rank {some} or {ranks[-1]!r}. Got {rank!r}.")
+def check_by(by: str, *known: str) -> None:
+    """Raise :class:`PrunedataError` if `by` is none of `known`."""
+    if by not in known:
+        some = ", ".join(map(repr, known[:-1]))
+        raise PrunedataError(f"Expected by={some} or {known[-1]!r}. Got {by!r}.")
