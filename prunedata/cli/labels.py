@@ -22,15 +22,15 @@ LONGEST_NAME, LONGEST_LINE = 256, 1 << 20
 """Characters of a label, each of which takes four bytes for each sample, and of a line."""
 
 
-def read_labels(path: str, samples: int, column: str | None = None) -> npt.NDArray[Any]:
+def read_labels(path: str, samples: int | None, column: str | None = None) -> npt.NDArray[Any]:
     """Return the labels in a file, shape (samples,), in the order of the samples' ids: integers, or names.
 
     Parameters
     ----------
     path : str
         An ``.npy`` file; or text, with one label a line, or a table with commas whose first line names its columns.
-    samples : int
-        How many there must be.
+    samples : int or None
+        How many there must be; None takes as many as there are.
     column : str, optional
         Of a table; ``label`` if not given.
 
@@ -41,9 +41,10 @@ def read_labels(path: str, samples: int, column: str | None = None) -> npt.NDArr
     """
     labels = _from_numpy(path) if Path(path).suffix == ".npy" else _from_text(path, samples, column)
     long = labels.dtype.kind == "U" and labels.dtype.itemsize > 4 * LONGEST_NAME
-    if labels.shape != (samples,) or labels.dtype.kind not in "iuU" or long:
+    wanted = labels.size if samples is None else samples
+    if labels.shape != (wanted,) or labels.dtype.kind not in "iuU" or long:
         raise PrunedataError(
-            f"Expected labels of shape ({samples},), integers or text of up to {LONGEST_NAME} characters, in {path}. "
+            f"Expected labels of shape ({wanted},), integers or text of up to {LONGEST_NAME} characters, in {path}. "
             f"Got shape {labels.shape}, {shown(labels.dtype)}."
         )
     return np.array(labels)
@@ -64,7 +65,7 @@ def _from_numpy(path: str) -> npt.NDArray[Any]:
     return labels
 
 
-def _from_text(path: str, samples: int, column: str | None) -> npt.NDArray[Any]:
+def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArray[Any]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             rows = (row for row in csv.reader(_lines(file, path)) if row)
@@ -78,7 +79,7 @@ def _from_text(path: str, samples: int, column: str | None) -> npt.NDArray[Any]:
             more = sum(1 for _ in found)
     except (UnicodeDecodeError, csv.Error) as error:
         raise PrunedataError(f"Expected labels in {path}, as text with one a line. Got {shown(error)}.") from error
-    if len(labels) + more != samples:
+    if samples is not None and len(labels) + more != samples:
         raise PrunedataError(
             f"Expected {samples} labels in {path}, one for each sample. Got {len(labels) + more}. "
             "If the first line names a column, say which with --label-column."

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from prunedata import __version__
 from prunedata.checks import printable
+from prunedata.cli.apply import add_apply
 from prunedata.cli.arguments import add_top
 from prunedata.cli.completion import add_completion
 from prunedata.cli.doctor import Unsound, add_doctor
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     scan.add_argument("--json", action="store_true", help="print one JSON object")
     add_runs(commands)
     add_report(commands)
+    add_apply(commands)
     add_doctor(commands)
     add_completion(commands, program)
     return program

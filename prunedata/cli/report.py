@@ -21,7 +21,7 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     show.set_defaults(run=_report)
     add = show.add_argument
     add("store", help="path of the run's store, as run.zarr")
-    add("-o", "--output", default="report.html", metavar="FILE", help="where to write (report.html)")
+    add("-o", "--output", metavar="FILE", help="where to write (report.html, review.html)")
     add("--compare", metavar="STORE", help="another run, to be put beside it")
     add(
         "--dataset",
@@ -30,7 +30,8 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add("--labels", metavar="FILE", help="labels by id, to see in which classes suspects gather, as of suspects")
     add("--label-column", metavar="NAME", help="the column of the table (label)")
-    add("--top", type=int, default=12, metavar="N", help="how many samples to list (12)")
+    add("--top", type=int, metavar="N", help="how many samples to list (12; with --review 500)")
+    add("--review", action="store_true", help="look at suspects one by one, and say by keys which are wrong")
     add("--open", action="store_true", help="open it in the browser")
 
 
@@ -44,11 +45,20 @@ def _report(args: argparse.Namespace) -> None:
     if args.labels is not None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)
     dataset = None if args.dataset is None else named_object(args.dataset)
-    output = Path(args.output)
+    if args.review and dataset is None:
+        raise PrunedataError("Expected --dataset beside --review, to have something to look at. Got none.")
+    output = Path(args.output or ("review.html" if args.review else "report.html"))
     with meter() as show:
         found = report(
-            args.store, output, compare=args.compare, dataset=dataset, labels=labels, top=args.top, progress=show
+            args.store,
+            output,
+            compare=args.compare,
+            dataset=dataset,
+            labels=labels,
+            top=args.top,
+            review=args.review,
+            progress=show,
         )
-    print(f"{len(found.html.encode('utf-8')) / 1000:,.0f} kB -> {args.output}")
+    print(f"{len(found.html.encode('utf-8')) / 1000:,.0f} kB -> {output}")
     if args.open:
         webbrowser.open(output.resolve().as_uri())

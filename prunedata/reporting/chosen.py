@@ -10,7 +10,7 @@ from prunedata.findings.inspection import most_pruned
 from prunedata.findings.suspects import concentration
 from prunedata.findings.top import count_top
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
-from prunedata.reporting.drawing.parts import Section, figure, legend, note, panels, paragraph, split, table
+from prunedata.reporting.drawing.parts import Section, figure, legend, note, panels, paragraph, section, split, table
 from prunedata.reporting.drawing.svg import Chart, bars, binned, line
 from prunedata.reporting.facts import RunFacts
 from prunedata.reporting.previews import Preview, Previews
@@ -25,14 +25,14 @@ SUSPECT_SHARE = 0.1
 MOST_CLASSES = 20
 
 
-def counts(runs: Sequence[RunFacts]) -> Section:
+def counts(runs: Sequence[RunFacts]) -> Section | None:
     """The histogram of the counts."""
-    return Section("counts", "Counts of the window", panels(runs, _counts_panel))
+    return section("counts", "Counts of the window", runs, _counts_panel)
 
 
-def _counts_panel(run: RunFacts) -> Markup:
+def _counts_panel(run: RunFacts) -> Markup | None:
     if not run.observed:
-        return paragraph("No losses were observed, so nothing was counted.")
+        return None
     most, window = max(run.counts), "last" if run.done >= run.total else "running"
     told = (
         f"How many samples had a loss above their batch's mean how often, in the {window} window. "
@@ -57,17 +57,15 @@ def _histogram(numbers: Mapping[int, int], title: str, told: str, label: str) ->
     return chart.draw(bars(chart, [(first, first + step, number) for first, number in found.items()], "bar"))
 
 
-def agreement(runs: Sequence[RunFacts]) -> Section:
+def agreement(runs: Sequence[RunFacts]) -> Section | None:
     """How far successive pruned epochs leave out the same samples."""
-    return Section("agreement", "Do pruned epochs leave out the same samples?", panels(runs, _agreement_panel))
+    return section("agreement", "Do pruned epochs leave out the same samples?", runs, _agreement_panel)
 
 
-def _agreement_panel(run: RunFacts) -> Markup:
+def _agreement_panel(run: RunFacts) -> Markup | None:
     known = run.agreement[np.isfinite(run.agreement)]
-    if not known.size:
-        if int(run.pruned.sum()) < 2:
-            return paragraph("Two pruned epochs are needed to compare them.")
-        return paragraph("This run was recorded before agreement was.")
+    if not known.size:  # of fewer than two pruned epochs, or of a version that did not record it
+        return None
     chance = float(np.nanmean(run.agreement_by_chance)) if np.isfinite(run.agreement_by_chance).any() else None
     told = (
         f"Of the samples that a pruned epoch left out, {percent(float(known.mean()))} had been left out by the pruned "
@@ -94,14 +92,14 @@ def _agreement_panel(run: RunFacts) -> Markup:
     return join(paragraph(told), legend(*marks), drawn, sampled)
 
 
-def left_out(runs: Sequence[RunFacts], top: int) -> Section:
+def left_out(runs: Sequence[RunFacts], top: int) -> Section | None:
     """What was left out most."""
-    return Section("left-out", "Left out most often", panels(runs, lambda run: _left_out_panel(run, top)))
+    return section("left-out", "Left out most often", runs, lambda run: _left_out_panel(run, top))
 
 
-def _left_out_panel(run: RunFacts, top: int) -> Markup:
+def _left_out_panel(run: RunFacts, top: int) -> Markup | None:
     if not run.pruned.any():
-        return paragraph("No epoch has left samples out.")
+        return None
     if not run.observed:
         return paragraph("No losses were observed, so which samples were left out is not recorded.")
     never = run.times_left_out.get(0, 0)
@@ -117,11 +115,24 @@ def _left_out_panel(run: RunFacts, top: int) -> Markup:
     return join(paragraph(told), split(figure(drawn), rows))
 
 
-def suspects(runs: Sequence[RunFacts], top: int, shown: Previews | None, labels: Array | None) -> Section:
+def suspects(runs: Sequence[RunFacts], top: int, shown: Previews | None, labels: Array | None) -> Section | None:
     """Which samples look wrong, and in which classes they gather."""
+    if not any(run.observed for run in runs):
+        return None
     told = paragraph("Samples whose losses stay high over the whole run are hard, or their labels are wrong.")
-    body = join(told, panels(runs, lambda run: _suspects_panel(run, top, shown, labels)))
+    body = join(told, panels(runs, lambda run: _suspects_panel(run, top, shown, labels)), _cleaning())
     return Section("suspects", "Most suspect samples", body, long=True)
+
+
+def _cleaning() -> Markup:
+    return note(
+        join(
+            "To look at them one by one and correct them: ",
+            tag("code", "prunedata report RUN --review --dataset MODULE:NAME"),
+            ". That gives clean data. Expect less accuracy than you hope for: training that stops in time, or prunes, "
+            "ignores most of these labels already.",
+        )
+    )
 
 
 def _suspects_panel(run: RunFacts, top: int, shown: Previews | None, labels: Array | None) -> Markup:

@@ -9,25 +9,32 @@ import numpy as np
 from prunedata.findings.advice import Advice
 from prunedata.reporting.citation import PAPER, bibtex, reference
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
-from prunedata.reporting.drawing.parts import Section, panels, paragraph, table
+from prunedata.reporting.drawing.parts import Section, panels, paragraph, split, table
 from prunedata.reporting.facts import RunFacts
+from prunedata.reporting.training import losses
 from prunedata.reporting.wording import few, percent, plural
 
-__all__ = ["advice", "advised", "citing", "epochs"]
+__all__ = ["advised", "citing", "epochs", "verdict"]
 
 ENDS = 60
 """Epochs shown at each end of a run that has more than twice as many."""
 
 
-def advice(runs: Sequence[RunFacts]) -> Section:
-    """What to do, and why."""
-    return Section("advice", "Advice", panels(runs, _advice_panel))
+def verdict(runs: Sequence[RunFacts]) -> Section:
+    """What to do and why, beside the losses."""
+    curve = losses(runs)
+    return Section("verdict", "What to do", panels(runs, lambda run: _beside(run, curve(run))))
 
 
-def _advice_panel(run: RunFacts) -> Markup:
+def _beside(run: RunFacts, curve: Markup | None) -> Markup:
+    return _why(run) if curve is None else split(_why(run), curve)
+
+
+def _why(run: RunFacts) -> Markup:
     found, _ = run.advice
     sentences = () if found is None else [tag("li", data(sentence, 600)) for sentence in found.evidence]
-    return join(advised(run), tag("h3", "Why"), tag("ul", *sentences)) if sentences else advised(run)
+    why = tag("details", tag("summary", "Why"), tag("ul", *sentences)) if sentences else None
+    return join(advised(run), why)
 
 
 def advised(run: RunFacts) -> Markup:
@@ -59,8 +66,10 @@ def _amount(found: Advice, run: RunFacts) -> Markup:
     return join(f" To save time, train {plural(found.epochs, 'epoch')} instead of {run.total:,}{saving}.")
 
 
-def epochs(runs: Sequence[RunFacts]) -> Section:
+def epochs(runs: Sequence[RunFacts]) -> Section | None:
     """The numbers behind the pictures, epoch by epoch."""
+    if not any(run.done for run in runs):
+        return None
     return Section("epochs", "Every epoch in numbers", panels(runs, _epochs_panel), long=True)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
-from prunedata.reporting.closing import advised
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
 from prunedata.reporting.drawing.parts import Section, facts, note, panels, paragraph, table
 from prunedata.reporting.facts import RunFacts
@@ -31,7 +30,7 @@ def progress(run: RunFacts) -> str:
 
 def overview(runs: Sequence[RunFacts]) -> Section:
     """The figures of each run, and its settings."""
-    return Section("overview", "At a glance", panels(runs, lambda run: join(tiles(run), advised(run), _settings(run))))
+    return Section("overview", "At a glance", panels(runs, lambda run: join(tiles(run), _settings(run))))
 
 
 def tiles(run: RunFacts) -> Markup:
@@ -67,11 +66,14 @@ def _small(text: str) -> Markup:
 def _settings(run: RunFacts) -> Markup:
     given = run.schedule.to_dict()
     schedule = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
-    rows: list[tuple[str, object]] = [
-        ("samples", f"{run.samples:,}"),
+    by = (
         ("pruned epochs", f"leave out {plural(run.left_out, 'sample')} ({percent(run.left_out / run.samples)})"),
         ("policy", data(run.policy)),
         ("schedule", data(schedule)),
+    )
+    rows: list[tuple[str, object]] = [
+        ("samples", f"{run.samples:,}"),
+        *((name, value) for name, value in by if not run.observe_only),
         ("seed", data(run.state.run.get("seed"))),
         ("batch size", "not said" if run.batch_size is None else f"{run.batch_size:,}"),
     ]
@@ -87,7 +89,7 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
     head = ("", *(data(run.name) for run in runs))
     rows = [
         ("samples", *(f"{run.samples:,}" for run in runs)),
-        ("policy", *(data(run.policy) for run in runs)),
+        ("policy", *("none: it only watches" if run.observe_only else data(run.policy) for run in runs)),
         ("epochs done", *(f"{run.done:,} of {run.total:,}" for run in runs)),
         ("pruned epochs", *(f"{run.saved['pruned_epochs']:,}" for run in runs)),
         ("sample visits", *(f"{run.saved['visits']:,}" for run in runs)),

@@ -51,23 +51,23 @@ def page(
         if progress is not None:
             progress(at / len(steps), name)
         sections.append(make())
-    return _document(runs, sections)
+    return _document(runs, [one for one in sections if one is not None])
 
 
 def _steps(
     runs: Sequence[RunFacts], version: str, top: int, shown: Previews | None, labels: Array | None
-) -> Iterator[tuple[str, Callable[[], Section]]]:
-    yield "overview", lambda: overview.overview(runs)
+) -> Iterator[tuple[str, Callable[[], Section | None]]]:
+    """What matters first: what to do, and the samples to look at; a section that has nothing to say is None."""
+    yield "verdict", lambda: closing.verdict(runs)
     if len(runs) == 2:
         yield "comparison", lambda: overview.comparison(runs)
+    yield "suspects", lambda: chosen.suspects(runs, top, shown, labels)
+    yield "overview", lambda: overview.overview(runs)
     yield "schedule", lambda: training.schedule(runs)
-    yield "losses", lambda: training.losses(runs)
     yield "times", lambda: training.times(runs)
     yield "counts", lambda: chosen.counts(runs)
     yield "agreement", lambda: chosen.agreement(runs)
     yield "left out", lambda: chosen.left_out(runs, top)
-    yield "suspects", lambda: chosen.suspects(runs, top, shown, labels)
-    yield "advice", lambda: closing.advice(runs)
     yield "epochs", lambda: closing.epochs(runs)
     yield "citation", lambda: closing.citing(version)
 
@@ -108,7 +108,8 @@ def _heading(runs: Sequence[RunFacts]) -> list[object]:
 
 
 def _state(run: RunFacts, number: int) -> Markup:
-    told = f"{overview.progress(run)} {run.samples:,} samples, policy {run.policy}."
+    by = "nothing pruned" if run.observe_only else f"policy {run.policy}"
+    told = f"{overview.progress(run)} {run.samples:,} samples, {by}."
     return join(data(run.name, 80), ": ", data(told, 300)) if number > 1 else data(told, 300)
 
 

@@ -16,14 +16,18 @@ from prunedata.reporting.drawing.markup import escape
 from prunedata.reporting.facts import Stateful, facts_of
 from prunedata.reporting.page import Progress, page
 from prunedata.reporting.previews import Previews
+from prunedata.reporting.review.page import review_page
 from prunedata.store.run_store import StoreLike
 from prunedata.types import Array
 
 __all__ = ["Report", "report"]
 
+LISTED, REVIEWED = 12, 500
+"""Samples on a page if nobody says how many."""
+
 
 class Report:
-    """A report: one page of HTML, which loads nothing and runs nothing. In a notebook it shows itself.
+    """A report: one page of HTML, which loads nothing. In a notebook it shows itself.
 
     Attributes
     ----------
@@ -31,8 +35,8 @@ class Report:
         The page.
     """
 
-    def __init__(self, html: str) -> None:
-        self.html = html
+    def __init__(self, html: str, *, scripted: bool = False) -> None:
+        self.html, self._scripted = html, scripted
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the page to a file, and return its path."""
@@ -45,8 +49,9 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, so that neither changes the look of the other."""
+        allowed = "allow-scripts allow-downloads" if self._scripted else ""
         return (
-            f'<iframe srcdoc="{escape(self.html)}" sandbox="" title="Report of a run" '
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="{allowed}" title="Report of a run" '
             'style="width:100%;height:640px;border:1px solid #8888"></iframe>'
         )
 
@@ -58,7 +63,8 @@ def report(
     compare: StoreLike | Stateful | None = None,
     dataset: Any = None,
     labels: npt.ArrayLike | None = None,
-    top: int = 12,
+    top: int | None = None,
+    review: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Return the report of a run: its schedule, losses, times and counts, what was left out, and what is advised.
@@ -76,8 +82,12 @@ def report(
         The most suspect samples are then shown, with class names where the data set has ``classes`` or ``features``.
     labels : array of int or str, shape (samples,), optional
         The labels, to see in which classes suspects gather. Otherwise those that the data set lists.
-    top : int
-        How many samples to list, at least 1.
+    top : int, optional
+        How many samples to list, at least 1: 12, or with `review` 500.
+    review : bool
+        Return another page instead: one that shows the most suspect samples one by one, takes by keys whether each
+        label is wrong, and saves that as a file for ``prunedata apply`` and ``Pruner(without=)``. It needs `dataset`,
+        and runs a script of its own in the browser.
     progress : callable, optional
         Called as ``progress(share, what)``: the share that is done, from 0 to 1, and what comes next.
 
@@ -86,7 +96,12 @@ def report(
     PrunedataError
         If no run is there, or it is damaged, or the data set is another one.
     """
-    number = integer("top", top, 1)
+    number = integer("top", (REVIEWED if review else LISTED) if top is None else top, 1)
+    if review and (dataset is None or compare is not None):
+        raise PrunedataError(
+            "Expected one run and its data set to be reviewed. Got "
+            + ("no data set: there is nothing to look at." if dataset is None else "two runs: leave out compare.")
+        )
     _tell(progress, 0.0, "reading")
     runs = [facts_of(run)]
     if compare is not None:
@@ -102,11 +117,13 @@ def report(
                 f"Expected two runs on the data set that is to be shown. Got runs of {samples:,} and "
                 f"{runs[1].samples:,} samples."
             )
-        shown = Previews(dataset, samples)
+        shown = Previews(dataset, samples, large=review)
     known = shown.labels() if labels is None and shown is not None else _checked(labels, samples)
-    # The suspects take most of the time, and come near the end.
     later = None if progress is None else lambda share, what: progress(0.2 + 0.8 * share, what)
-    found = Report(page(runs, version=_version(), top=number, shown=shown, labels=known, progress=later))
+    if review and shown is not None:
+        found = Report(review_page(runs[0], number, shown, _checked(labels, samples), later), scripted=True)
+    else:
+        found = Report(page(runs, version=_version(), top=number, shown=shown, labels=known, progress=later))
     if output is not None:
         found.save(output)
     return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from prunedata.reporting.drawing.markup import Markup, join
-from prunedata.reporting.drawing.parts import Section, figure, legend, note, panels, paragraph, split
+from prunedata.reporting.drawing.parts import Section, figure, legend, note, paragraph, section, split
 from prunedata.reporting.drawing.strip import strip
 from prunedata.reporting.drawing.svg import Chart, binned, columns, line, rows, runs
 from prunedata.reporting.facts import RunFacts
@@ -17,9 +17,9 @@ from prunedata.types import Floats
 __all__ = ["loss_panel", "losses", "schedule", "schedule_panel", "times"]
 
 
-def schedule(shown: Sequence[RunFacts]) -> Section:
-    """Which epochs are pruned."""
-    return Section("schedule", "Schedule", panels(shown, schedule_panel))
+def schedule(shown: Sequence[RunFacts]) -> Section | None:
+    """Which epochs are pruned; of a run that only watches there is nothing to show."""
+    return section("schedule", "Schedule", shown, lambda run: None if run.observe_only else schedule_panel(run))
 
 
 def schedule_panel(run: RunFacts) -> Markup:
@@ -40,12 +40,11 @@ def schedule_panel(run: RunFacts) -> Markup:
     return join(paragraph(told), legend(*marks), figure(strip(run)), ahead)
 
 
-def losses(shown: Sequence[RunFacts]) -> Section:
-    """The mean loss of each epoch; of two runs by one scale."""
+def losses(shown: Sequence[RunFacts]) -> Callable[[RunFacts], Markup | None]:
+    """What draws the mean loss of each epoch of a run; of two runs by one scale."""
     known = np.concatenate([run.losses[np.isfinite(run.losses)] for run in shown])
-    if not known.size:
-        return Section("loss", "Mean loss", paragraph("No losses were observed."))
-    return Section("loss", "Mean loss", panels(shown, lambda run: loss_panel(run, known, max(r.done for r in shown))))
+    epochs = max(run.done for run in shown)
+    return lambda run: loss_panel(run, known, epochs) if known.size else None
 
 
 def loss_panel(run: RunFacts, known: Floats, epochs: int) -> Markup:
@@ -65,15 +64,15 @@ def loss_panel(run: RunFacts, known: Floats, epochs: int) -> Markup:
     return join(paragraph(told), marks, figure(drawn), lower)
 
 
-def times(shown: Sequence[RunFacts]) -> Section:
+def times(shown: Sequence[RunFacts]) -> Section | None:
     """Predicted against measured time, and the overhead."""
-    return Section("time", "Time", panels(shown, _time_panel))
+    return section("time", "Time", shown, _time_panel)
 
 
-def _time_panel(run: RunFacts) -> Markup:
+def _time_panel(run: RunFacts) -> Markup | None:
     measured = float(np.nansum(run.seconds))
-    if measured <= 0:
-        return paragraph("No epoch is done, so no time was measured.")
+    if measured <= 0:  # no epoch is done
+        return None
     if run.predicted is None:
         told = f"{duration(measured)} of training. No epoch on all samples, after the first, is there to compare with."
         return join(paragraph(told), _overhead(run, measured))

@@ -4,12 +4,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 
 from prunedata.checks import integer
 from prunedata.errors import NeverPrunesWarning, PrunedataError
+from prunedata.findings.verdicts import judged_wrong
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
@@ -100,7 +102,9 @@ class Asked:
 
 
 def _mask(without: Any, samples: int) -> Mask:
-    """The samples to leave out for good as a mask of shape (samples,), from a mask or from ids."""
+    """The samples to leave out for good as a mask of shape (samples,), from a mask, ids, or a file of verdicts."""
+    if isinstance(without, str | PathLike):
+        without = judged_wrong(without, samples)
     given = np.asarray(without)
     if given.dtype == np.bool_ and given.shape == (samples,):
         return given.copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
 import numpy as np
@@ -68,8 +69,9 @@ class Pruner:
         Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
         ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
 
-    without : array of bool, shape (samples,), or of int, shape (n,), optional
-        Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong. Policies
+    without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
+        Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong; or a file
+        of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies
         don't see them, and ``prune`` counts none of them. They are kept with the run: a run that is resumed leaves
         out those it left out before, and from its next epoch on these, too.
 
@@ -109,7 +111,7 @@ class Pruner:
         resume: bool = False,
         observe_only: bool = False,
         classes: int | None = None,
-        without: npt.ArrayLike | None = None,
+        without: npt.ArrayLike | PathLike[str] | None = None,
     ) -> None:
         asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, without)
         self.samples, self.seed, self.batch_size, self.classes = (

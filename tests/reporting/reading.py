@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 __all__ = ["Reader", "read"]
 
-VOID = {"meta", "link", "img"}
+VOID = {"meta", "link", "img", "input"}
 BLOCKS = {"p", "td", "th", "h1", "h2", "h3", "li", "dt", "dd", "div", "caption", "text", "title", "desc"}
 
 

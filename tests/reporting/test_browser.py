@@ -1,20 +1,12 @@
 """The page in a real browser: nothing is loaded, nothing complains, every picture is drawn, and nothing sticks out."""
 
-import shutil
-from importlib.util import find_spec
-
 import pytest
 
 import prunedata
+from tests.reporting.browser import in_a_browser, launched
 from tests.reporting.runs import KINDS, Sheet
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome is on the path"),
-    pytest.mark.skipif(find_spec("playwright") is None, reason="playwright is not installed"),
-]
+pytestmark = in_a_browser
 
 LIGHT, DARK = "light", "dark"
 WHOLE = ("images", "two")
@@ -85,8 +77,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # CI runs as root, where Chromium's own sandbox does not.
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        opened = launched(playwright)
         yield opened
         opened.close()
 

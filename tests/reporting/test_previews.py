@@ -39,16 +39,24 @@ def test_tensors():
     ("item", "expected"),
     [
         ("a text", Preview(text="a text")),
-        (("a text", 1), Preview(text="a text", label="dog")),
-        (("a text", np.int64(0)), Preview(text="a text", label="cat")),
-        (("a text", 5), Preview(text="a text", label="5")),
-        (("a text", -1), Preview(text="a text", label="-1")),
-        (("a text", "bird"), Preview(text="a text", label="bird")),
-        (("a text", 0.5), Preview(text="a text", label="0.5")),
+        (("a text", 1), Preview(text="a text", label="dog", value="1")),
+        (("a text", np.int64(0)), Preview(text="a text", label="cat", value="0")),
+        (("a text", 5), Preview(text="a text", label="5", value="5")),
+        (("a text", -1), Preview(text="a text", label="-1", value="-1")),
+        (("a text", "bird"), Preview(text="a text", label="bird", value="bird")),
+        (("a text", 0.5), Preview(text="a text", label="0.5", value="0.5")),
         (("a text", [0, 1]), Preview(text="a text")),
-        ({"__key__": "000/17", "txt": "a text", "cls": 1}, Preview(text="a text", label="dog", key="000/17")),
+        (
+            {"__key__": "000/17", "txt": "a text", "cls": 1},
+            Preview(text="a text", label="dog", key="000/17", value="1"),
+        ),
         ({"id": 7, "text": "a text"}, Preview(text="a text", key="7")),
-        (np.zeros(64), Preview(text="ndarray of shape (64,)")),
+        (np.zeros((2, 2, 2, 2)), Preview(text="ndarray of shape (2, 2, 2, 2)")),
+        (([1.5, 2], 1), Preview(text="0 1.5; 1 2", label="dog", value="1", row=(("0", "1.5"), ("1", "2")))),
+        (
+            {"age": 39, "work": "Private", "photo": b"", "label": 0},
+            Preview(text="Private", label="cat", value="0", row=(("age", "39"), ("work", "Private"))),
+        ),
         (b"bytes", Preview(text="bytes")),
         ([], Preview(text="list")),
         ({}, Preview()),
@@ -57,6 +65,22 @@ def test_tensors():
 )
 def test_what_is_shown_of_an_item(item, expected):
     assert shown(item, classes=["cat", "dog"]) == expected
+
+
+def test_a_row_has_the_names_of_its_features():
+    item = np.arange(3) / 2, 1
+    assert shown(item, feature_names=["a", "b", "c"]).row == (("a", "0"), ("b", "0.5"), ("c", "1"))
+    assert shown(item, feature_names=["a"]).row == (("0", "0"), ("1", "0.5"), ("2", "1"))
+    assert len(shown((np.zeros(5_000), 1)).row) == 64
+
+
+def test_a_photograph_to_look_at_is_larger():
+    image = Image.new("RGB", (1000, 500))
+    rows = Rows([(image, 0), (np.zeros((448, 448, 3), np.uint8), 0)])
+    large, small = Previews(rows, 2, large=True), Previews(rows, 2)
+    assert large.of(0).image.startswith("data:image/jpeg;base64,")
+    assert small.of(0).image.startswith("data:image/png;base64,")
+    assert len(large.of(1).image) > len(small.of(1).image)
 
 
 def test_an_item_that_cannot_be_read():
@@ -74,7 +98,7 @@ def test_a_hugging_face_data_set():
     )
     rows = datasets.Dataset.from_dict({"text": ["good", "bad"], "label": [1, 0]}, features=features)
     previews = Previews(rows, 2)
-    assert previews.of(0) == Preview(text="good", label="<pos>")
+    assert previews.of(0) == Preview(text="good", label="<pos>", value="1")
     assert previews.labels().tolist() == ["<pos>", "neg"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import unicodedata
 
-__all__ = ["Markup", "data", "escape", "join", "shorten", "tag"]
+__all__ = ["Markup", "data", "escape", "join", "shorten", "tag", "visible"]
 
 LONGEST = 200
 """Characters that are shown of a name or a text."""
@@ -21,7 +21,7 @@ class Markup(str):
 
 def escape(value: object) -> Markup:
     """Return a value as text that stands for itself, in elements and in attributes."""
-    return value if isinstance(value, Markup) else Markup(html.escape(_visible(str(value))))
+    return value if isinstance(value, Markup) else Markup(html.escape(visible(str(value))))
 
 
 def data(value: object, longest: int = LONGEST) -> Markup:
@@ -52,8 +52,8 @@ def join(*parts: object) -> Markup:
     return Markup("".join(escape(part) for part in parts if part is not None))
 
 
-def _visible(text: str) -> str:
-    """The text with its control characters shown by their codes: none may hide or turn round what follows."""
+def visible(text: str) -> str:
+    """Return the text with its control characters shown by their codes: none may hide or turn round what follows."""
     return "".join(_named(one) if _is_control(one) else one for one in text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prunedata.reporting.drawing.markup import Markup, join, tag
 from prunedata.reporting.facts import RunFacts
 
-__all__ = ["Section", "facts", "figure", "legend", "note", "panels", "paragraph", "split", "table"]
+__all__ = ["Section", "facts", "figure", "legend", "note", "panels", "paragraph", "section", "split", "table"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ def panels(runs: Sequence[RunFacts], draw: Callable[[RunFacts], object]) -> Mark
     named = len(runs) > 1
     inside = [tag("div", tag("h3", run.name) if named else None, draw(run), class_="panel") for run in runs]
     return tag("div", *inside, class_="panels")
+
+
+def section(
+    anchor: str, heading: str, runs: Sequence[RunFacts], draw: Callable[[RunFacts], Markup | None]
+) -> Section | None:
+    """Return a section of what is drawn of each run, or None if there is nothing to draw of any."""
+    drawn = {id(run): draw(run) for run in runs}
+    if not any(drawn.values()):
+        return None
+    return Section(anchor, heading, panels(runs, lambda run: drawn[id(run)] or paragraph("Nothing to show.")))
 
 
 def split(left: object, right: object) -> Markup:

@@ -1,0 +1,59 @@
+"""The command ``prunedata apply``: labels as somebody's verdicts correct them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prunedata.cli.labels import read_labels
+from prunedata.errors import PrunedataError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["add_apply"]
+
+
+def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the program."""
+    fix = commands.add_parser("apply", help="labels as verdicts of report --review correct them")
+    fix.set_defaults(run=_apply)
+    add = fix.add_argument
+    add("verdicts", help="the file that the page of report --review saved, as verdicts.csv")
+    add("--labels", required=True, metavar="FILE", help="the labels that were judged, as of suspects")
+    add("--label-column", metavar="NAME", help="the column of the table (label)")
+    add("-o", "--output", required=True, metavar="FILE", help="where to write: .npy, or .csv or .txt with one a line")
+    add("--rest", metavar="FILE", help="write the verdicts that say wrong and name no class, for Pruner(without=FILE)")
+
+
+def _apply(args: argparse.Namespace) -> None:
+    from prunedata.findings.verdicts import apply_verdicts, read_verdicts, write_verdicts
+
+    if Path(args.output).suffix not in (".npy", ".csv", ".txt"):
+        raise PrunedataError(f"Expected --output to end with .npy, .csv or .txt. Got {args.output}.")
+    labels = read_labels(args.labels, None, args.label_column)
+    found = read_verdicts(args.verdicts, labels.size)
+    corrected, left = apply_verdicts(found, labels)
+    _write(corrected, args.output)
+    if args.rest is not None:
+        write_verdicts(left, args.rest)
+    wrong = [one for one in found if one.verdict == "wrong"]
+    print(f"{len(found):,} judged, {len(wrong):,} wrong: {len(wrong) - len(left):,} corrected -> {args.output}")
+    if left:
+        where = "add --rest FILE" if args.rest is None else f"-> {args.rest}"
+        print(f"{len(left):,} wrong with no other class: {where}, and leave them out by Pruner(without=FILE)")
+
+
+def _write(labels: npt.NDArray[Any], output: str) -> None:
+    import numpy as np
+
+    if Path(output).suffix == ".npy":
+        np.save(output, labels)
+        return
+    import csv
+
+    with open(output, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["label"])
+        writer.writerows([label] for label in labels.tolist())

@@ -1,0 +1,190 @@
+"""What somebody said of suspects: read from a file, applied to labels, and the samples that it leaves out."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.checks import shown
+from prunedata.errors import PrunedataError
+from prunedata.types import Ids
+
+__all__ = ["COLUMNS", "Verdict", "apply_verdicts", "judged_wrong", "read_verdicts", "write_verdicts"]
+
+COLUMNS = ("sample", "verdict", "was", "label")
+VERDICTS = ("wrong", "right")
+LONGEST_LINE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What somebody said of one sample.
+
+    Attributes
+    ----------
+    sample : int
+        Its id.
+    verdict : str
+        Of its label: ``"wrong"`` or ``"right"``.
+    was : str
+        The label that was judged; empty if it is not known.
+    label : str
+        The class that it should be; empty if nobody said.
+    """
+
+    sample: int
+    verdict: str
+    was: str = ""
+    label: str = ""
+
+
+def read_verdicts(path: str | PathLike[str], samples: int | None = None) -> tuple[Verdict, ...]:
+    """Return the verdicts in a file that the page of ``prunedata report --review`` saved.
+
+    Parameters
+    ----------
+    path : path
+        A table with commas whose first line names the columns ``sample`` and ``verdict``, and maybe ``was`` and
+        ``label``.
+    samples : int, optional
+        How many samples there are, if that is known: each id is below it.
+
+    Raises
+    ------
+    PrunedataError
+        If the file holds something else, or judges a sample twice.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(_lines(file, path))
+            names = rows.fieldnames or ()
+            if not {"sample", "verdict"} <= set(names):
+                raise PrunedataError(
+                    f"Expected a first line with sample and verdict in {path}, as prunedata report --review saves it. "
+                    f"Got {shown(', '.join(names)) if names else 'nothing'}."
+                )
+            found = tuple(_verdict(row, path, rows.line_num, samples) for row in rows)
+    except FileNotFoundError:
+        raise PrunedataError(f"Expected a file of verdicts at {path}. Got none there.") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise PrunedataError(f"Expected verdicts in {path}, as text. Got {shown(error)}.") from error
+    _check_once(found, path)
+    return found
+
+
+def _lines(file: IO[str], path: object) -> Iterator[str]:
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise PrunedataError(f"Expected lines of at most {LONGEST_LINE:,} characters in {path}. Got a longer one.")
+        yield line
+
+
+def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None) -> Verdict:
+    where = f"in line {line} of {path}"
+    name, verdict = (str(row.get(column) or "").strip() for column in ("sample", "verdict"))
+    if not (name.isascii() and name.isdigit()) or len(name) > 18:
+        raise PrunedataError(f"Expected the id of a sample {where}. Got {shown(name)}.")
+    if samples is not None and int(name) >= samples:
+        raise PrunedataError(f"Expected ids from 0 to {samples - 1} {where}. Got {name}: is it of other data?")
+    if verdict not in VERDICTS:
+        raise PrunedataError(f"Expected wrong or right {where}. Got {shown(verdict)}.")
+    label = row.get("label") or ""
+    if label and verdict == "right":
+        raise PrunedataError(f"Expected no other label for one that is right {where}. Got {shown(label)}.")
+    return Verdict(int(name), verdict, row.get("was") or "", label)
+
+
+def _check_once(found: tuple[Verdict, ...], path: object) -> None:
+    seen: set[int] = set()
+    for one in found:
+        if one.sample in seen:
+            raise PrunedataError(f"Expected one verdict for each sample in {path}. Got two for sample {one.sample}.")
+        seen.add(one.sample)
+
+
+def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
+    """Write verdicts into a file that :func:`read_verdicts` reads."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows((one.sample, one.verdict, one.was, one.label) for one in verdicts)
+
+
+def judged_wrong(path: str | PathLike[str], samples: int) -> Ids:
+    """Ids of the samples whose labels a file of verdicts calls wrong, shape (n,), rising."""
+    wrong = [one.sample for one in read_verdicts(path, samples) if one.verdict == "wrong"]
+    return np.array(sorted(wrong), dtype=np.int64)
+
+
+def apply_verdicts(
+    verdicts: Iterable[Verdict], labels: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], tuple[Verdict, ...]]:
+    """Return the labels as the verdicts correct them, and the verdicts that call a label wrong and name no other.
+
+    Parameters
+    ----------
+    verdicts : iterable of Verdict
+    labels : array of int or str, shape (samples,)
+        The labels that were judged. They stay as they are.
+
+    Returns
+    -------
+    corrected : ndarray, shape (samples,)
+        Of the same dtype; for texts wide enough for the longest.
+    left : tuple of Verdict
+
+    Raises
+    ------
+    PrunedataError
+        If a sample has another label than the one that was judged, or a new label is none of this kind.
+    """
+    given = tuple(verdicts)
+    named: dict[int, Any] = {}
+    spelt = {_as_saved(str(name)): str(name) for name in np.unique(labels)} if labels.dtype.kind == "U" else {}
+    for one in given:
+        if one.sample >= labels.size:
+            raise PrunedataError(f"Expected verdicts on {labels.size:,} samples. Got one on sample {one.sample}.")
+        now = _as_saved(str(labels[one.sample]))
+        if one.was and one.was != now:
+            raise PrunedataError(
+                f"Expected label {shown(one.was)} for sample {one.sample}, which was judged. Got {shown(now)}: the "
+                "verdicts are about other labels, or were applied to these before."
+            )
+        if one.label:
+            text = labels.dtype.kind == "U"
+            named[one.sample] = spelt.get(one.label, one.label) if text else _number(one, labels.dtype)
+    left = tuple(one for one in given if one.verdict == "wrong" and not one.label)
+    return _changed(labels, named), left
+
+
+def _changed(labels: npt.NDArray[Any], named: dict[int, Any]) -> npt.NDArray[Any]:
+    if labels.dtype.kind == "U" and named:
+        width = max(labels.dtype.itemsize // 4, *map(len, named.values()))
+        changed = labels.astype(f"<U{width}")
+    else:
+        changed = labels.copy()
+    for sample, label in named.items():
+        changed[sample] = label
+    return changed
+
+
+def _as_saved(text: str) -> str:
+    """A label as a browser saves it: half a surrogate pair is no text in UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _number(one: Verdict, dtype: np.dtype[Any]) -> int:
+    limits = np.iinfo(dtype)
+    try:
+        number = int(one.label)
+        if limits.min <= number <= limits.max:
+            return number
+    except ValueError:
+        pass
+    raise PrunedataError(
+        f"Expected a label of {dtype} for sample {one.sample}, like all others. Got {shown(one.label)}."
+    )

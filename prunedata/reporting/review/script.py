@@ -1,0 +1,231 @@
+"""What the page does. All that comes from data is set as text, never as HTML."""
+
+__all__ = ["SCRIPT"]
+
+SCRIPT = r"""
+"use strict";
+(() => {
+const data = JSON.parse(document.getElementById("data").textContent);
+const items = data.items, classes = data.classes, place = "prunedata-review-" + data.key;
+const named = new Map(classes), byId = new Map(items.map(item => [item.id, item]));
+const one = id => document.getElementById(id);
+const LAST = 50, FEW = 10, SHOWN = 12;
+let log = [], kept = true, saved = true, found = [], chosen = 0;
+
+// What was said, in order: {id, said: "wrong" | "right" | "skip", was, label}. The last word on a sample counts.
+function valid(entry) {
+  return entry && Number.isInteger(entry.id) && ["wrong", "right", "skip"].includes(entry.said)
+    && [entry.was, entry.label].every(text => typeof text === "string");
+}
+function read() {
+  try {
+    const text = localStorage.getItem(place), list = text ? JSON.parse(text) : [];
+    log = Array.isArray(list) ? list.filter(valid) : [];
+  } catch (error) { kept = !(error instanceof DOMException); }
+}
+function keep() {
+  try { localStorage.setItem(place, JSON.stringify(log)); kept = true; } catch (error) { kept = false; }
+  saved = false;
+}
+function verdicts() {
+  const last = new Map();
+  for (const entry of log) { last.delete(entry.id); last.set(entry.id, entry); }
+  return last;
+}
+function current(last) { return items.find(item => !last.has(item.id)); }
+
+function make(tag, text, name) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (name) made.className = name;
+  return made;
+}
+function called(value) { return named.has(value) ? named.get(value) : value; }
+
+function picture(item) {
+  const box = one("sample");
+  box.replaceChildren();
+  if (item.image) {
+    const image = make("img");
+    image.src = item.image;
+    image.alt = "Sample " + item.id;
+    box.append(image);
+  }
+  if (item.row) {
+    const table = make("table"), body = make("tbody");
+    for (const [name, value] of item.row) {
+      const line = make("tr"), head = make("th"), cell = make("td");
+      head.scope = "row";
+      head.append(make("bdi", name));
+      cell.append(make("bdi", value));
+      line.append(head, cell);
+      body.append(line);
+    }
+    table.append(body);
+    box.append(table);
+  } else if (item.text !== null) box.append(make("blockquote", item.text));
+  one("label").replaceChildren(item.label === null ? make("em", "not known") : make("bdi", item.label));
+  one("which").textContent = "sample " + item.id + (item.name === null ? "" : ", ");
+  if (item.name !== null) one("which").append(make("bdi", item.name));
+}
+
+function judged(last) { return [...last.values()].filter(entry => entry.said !== "skip"); }
+
+function told(last) {
+  const all = judged(last), wrong = all.filter(entry => entry.said === "wrong").length;
+  const recent = all.slice(-LAST), bad = recent.filter(entry => entry.said === "wrong").length;
+  const seen = items.filter(item => last.has(item.id)).length, skipped = last.size - all.length;
+  one("bar").max = items.length;
+  one("bar").value = seen;
+  one("progress").textContent = seen + " of " + items.length + " seen: " + wrong + " wrong, "
+    + (all.length - wrong) + " right, " + skipped + " skipped.";
+  const share = recent.length ? Math.round(100 * bad / recent.length) : 0;
+  one("share").textContent = !recent.length ? "" : (recent.length < LAST ? "Of the " + recent.length
+    : "Of the last " + LAST) + " judged, " + share + " % were wrong."
+    + (recent.length === LAST && share <= FEW ? " Few are wrong from here on: you can stop." : "");
+  one("kept").textContent = kept ? "Kept in this browser. Save a file to use it."
+    : "This browser keeps nothing of this page: save a file before you close it.";
+}
+
+function show(speak) {
+  const last = verdicts(), item = current(last);
+  closeSearch();
+  told(last);
+  one("one").hidden = !item;
+  one("end").hidden = Boolean(item);
+  const skipped = [...last.values()].some(entry => entry.said === "skip" && byId.has(entry.id));
+  one("again").hidden = !skipped;
+  for (const name of ["wrong", "right", "another", "skip"]) one(name).disabled = !item;
+  one("another").disabled = !item || !classes.length;
+  one("undo").disabled = !log.length;
+  if (item) picture(item);
+  one("spoken").textContent = (speak ? speak + ". " : "")
+    + (item ? "Sample " + item.id + ", labelled " + (item.label === null ? "not known" : item.label) : "All are seen.");
+}
+
+function say(said, label) {
+  const item = current(verdicts());
+  if (!item) return;
+  log.push({id: item.id, said, was: item.was === null ? "" : item.was, label: label || ""});
+  keep();
+  show(said === "wrong" && label ? "Is " + called(label) : said);
+}
+function undo() {
+  if (!log.length) return;
+  const entry = log.pop();
+  keep();
+  if (byId.has(entry.id)) {  // it comes next
+    const at = items.findIndex(item => item.id === entry.id);
+    items.unshift(...items.splice(at, 1));
+  }
+  show("Undone");
+}
+function again() {
+  log = log.filter(entry => entry.said !== "skip" || !byId.has(entry.id));
+  keep();
+  show("Those that were skipped");
+}
+
+// -- another class: type to find it
+
+function openSearch() {
+  if (!current(verdicts()) || !classes.length) return;
+  one("search").hidden = false;
+  one("find").value = "";
+  list();
+  one("find").focus();
+}
+function closeSearch() {
+  const inside = one("search").contains(document.activeElement);
+  one("search").hidden = true;
+  if (inside) one("main").focus();
+}
+function list() {
+  const typed = one("find").value.trim().toLowerCase(), item = current(verdicts());
+  const rank = ([value, name]) => {
+    const text = name.toLowerCase();
+    if (text === typed || value.toLowerCase() === typed) return 0;
+    return text.startsWith(typed) ? 1 : text.includes(typed) ? 2 : 3;
+  };
+  found = classes.filter(entry => entry[0] !== item.was && rank(entry) < 3);
+  found.sort((a, b) => rank(a) - rank(b));
+  const more = found.length - SHOWN;
+  one("more").textContent = more > 0 ? more + " more: type on" : found.length ? "" : "no such class";
+  found = found.slice(0, SHOWN);
+  chosen = 0;
+  mark();
+}
+function mark() {
+  one("classes").replaceChildren(...found.map(([value, name], at) => {
+    const line = make("li");
+    line.id = "class-" + at;
+    line.setAttribute("role", "option");
+    line.setAttribute("aria-selected", String(at === chosen));
+    line.append(make("bdi", name));
+    line.addEventListener("click", () => say("wrong", value));
+    return line;
+  }));
+  if (found.length) one("find").setAttribute("aria-activedescendant", "class-" + chosen);
+  else one("find").removeAttribute("aria-activedescendant");
+}
+function searchKey(event) {
+  if (event.isComposing) return;
+  const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+  if (step && found.length) {
+    chosen = (chosen + step + found.length) % found.length;
+    mark();
+  } else if (event.key === "Enter") {
+    if (found.length && !event.repeat) say("wrong", found[chosen][0]);
+  } else if (event.key === "Escape") {
+    closeSearch();
+    one("main").focus();
+  } else return;
+  event.preventDefault();
+}
+
+// -- the file
+
+function cell(text) { return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; }
+function file() {
+  const lines = judged(verdicts()).map(
+    entry => [String(entry.id), entry.said, entry.was, entry.label].map(cell).join(","));
+  return ["sample,verdict,was,label", ...lines].join("\r\n") + "\r\n";
+}
+function save() {
+  const link = make("a");
+  link.href = URL.createObjectURL(new Blob([file()], {type: "text/csv"}));
+  link.download = "verdicts.csv";
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  saved = true;
+  one("spoken").textContent = "Saved verdicts.csv";
+}
+
+// -- keys and buttons
+
+const does = {
+  w: () => say("wrong"), r: () => say("right"), c: openSearch, s: () => say("skip"), u: undo, f: save, a: again,
+};
+const buttons = {wrong: "w", right: "r", another: "c", skip: "s", undo: "u", file: "f", again: "a"};
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.target === one("find")) return;
+  // On a keyboard of other letters the key that lies at the same place counts.
+  const latin = /^[a-z]$/i.test(event.key) ? event.key : /^Key[A-Z]$/.test(event.code) ? event.code[3] : "";
+  const key = latin.toLowerCase();
+  const act = does[key];
+  if (!act || (key === "a" && one("again").hidden)) return;
+  event.preventDefault();
+  act();
+});
+one("find").addEventListener("input", list);
+one("find").addEventListener("keydown", searchKey);
+for (const [name, key] of Object.entries(buttons)) one(name).addEventListener("click", does[key]);
+addEventListener("storage", event => { if (event.key === place) { read(); show(); } });
+addEventListener("beforeunload", event => { if (!kept && !saved) event.preventDefault(); });
+read();
+show();
+})();
+"""

@@ -1,0 +1,58 @@
+"""prunedata apply: labels as verdicts correct them, in every form that labels have."""
+
+import numpy as np
+import pytest
+
+from prunedata.cli.labels import read_labels
+from prunedata.findings.verdicts import judged_wrong
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("labels.npy", np.array([0, 1, 2, 0]))
+    (tmp_path / "labels.csv").write_text("id,label\n0,cat\n1,dog\n2,dog\n3,cat\n", encoding="utf-8")
+    (tmp_path / "verdicts.csv").write_text("sample,verdict,was,label\n1,wrong,1,2\n3,wrong,0,\n", encoding="utf-8")
+
+
+def test_labels_are_corrected(say):
+    status, out, err = say("apply verdicts.csv --labels labels.npy -o fixed.npy")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "2 judged, 2 wrong: 1 corrected -> fixed.npy",
+        "1 wrong with no other class: add --rest FILE, and leave them out by Pruner(without=FILE)",
+    ]
+    assert np.load("fixed.npy").tolist() == [0, 2, 2, 0]
+    assert np.load("labels.npy").tolist() == [0, 1, 2, 0]
+
+
+def test_the_rest_is_for_a_run_to_leave_out(say):
+    assert "-> rest.csv, and" in say("apply verdicts.csv --labels labels.npy -o fixed.npy --rest rest.csv")[1]
+    assert judged_wrong("rest.csv", 4).tolist() == [3]
+
+
+@pytest.mark.parametrize("name", ["fixed.csv", "fixed.txt", "fixed.npy"])
+def test_names_in_every_form(say, tmp_path, name):
+    (tmp_path / "verdicts.csv").write_text('sample,verdict,was,label\n1,wrong,dog,"a, long name"\n', encoding="utf-8")
+    assert say(f"apply verdicts.csv --labels labels.csv -o {name}") == (
+        0,
+        f"1 judged, 1 wrong: 1 corrected -> {name}\n",
+        "",
+    )
+    assert read_labels(name, 4).tolist() == ["cat", "a, long name", "dog", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--labels labels.npy -o fixed.json", "Expected --output to end with .npy, .csv or .txt. Got fixed.json."),
+        ("--labels none.npy -o fixed.npy", "none.npy"),
+        ("--labels labels.csv -o fixed.npy", "Expected label '1' for sample 1, which was judged. Got 'dog'"),
+        ("-o fixed.npy", "--labels"),
+    ],
+)
+def test_what_is_refused(say, tmp_path, options, told):
+    status, out, err = say(f"apply verdicts.csv {options}")
+    assert (status, out) == (2, "")
+    assert told in err
+    assert not (tmp_path / "fixed.npy").exists()

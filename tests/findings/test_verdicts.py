@@ -1,0 +1,116 @@
+"""Verdicts on suspects: read, applied to labels, and left out of a run; and all that is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import PrunedataError, Pruner, Schedule
+from prunedata.findings.verdicts import Verdict, apply_verdicts, judged_wrong, read_verdicts, write_verdicts
+
+SAVED = "sample,verdict,was,label\r\n4,wrong,1,2\r\n7,right,0,\r\n2,wrong,1,\r\n"
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(lambda x: "\0" not in x)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "verdicts.csv"
+    path.write_text(SAVED, encoding="utf-8", newline="")
+    return path
+
+
+def test_what_the_page_saves_is_read(saved):
+    found = (Verdict(4, "wrong", "1", "2"), Verdict(7, "right", "0"), Verdict(2, "wrong", "1"))
+    assert read_verdicts(saved, 8) == found
+    assert judged_wrong(saved, 8).tolist() == [2, 4]
+
+
+def test_labels_are_corrected_and_those_without_another_class_are_told(saved):
+    labels = np.array([0, 0, 1, 0, 1, 0, 0, 0], dtype=np.uint8)
+    corrected, left = apply_verdicts(read_verdicts(saved), labels)
+    assert corrected.tolist() == [0, 0, 1, 0, 2, 0, 0, 0]
+    assert corrected.dtype == np.uint8
+    assert labels[4] == 1
+    assert left == (Verdict(2, "wrong", "1"),)
+
+
+@given(st.lists(NAMES, min_size=2, max_size=6, unique=True), st.integers(0, 10**6))
+def test_any_names_come_back(tmp_path_factory, names, seed):
+    random = np.random.default_rng(seed)
+    labels = np.array(random.choice(names, 9), dtype=np.str_)
+    labels = np.array([one or names[0] for one in labels])
+    wanted = labels.copy().astype("<U40")
+    given = []
+    for sample in range(0, 9, 2):
+        other = next(name for name in names if name != labels[sample])
+        given.append(Verdict(sample, "wrong", str(labels[sample]), str(other)))
+        wanted[sample] = other
+    path = tmp_path_factory.mktemp("any") / "verdicts.csv"
+    write_verdicts(given, path)
+    assert read_verdicts(path) == tuple(given)
+    assert apply_verdicts(read_verdicts(path), labels)[0].tolist() == wanted.tolist()
+
+
+def test_half_a_surrogate_pair_is_found_as_a_browser_saves_it():
+    labels = np.array(["lone \ud800", "b", "b"])
+    corrected, _ = apply_verdicts([Verdict(1, "wrong", "b", "lone \ufffd")], labels)
+    assert corrected.tolist() == ["lone \ud800", "lone \ud800", "b"]
+
+
+def test_a_second_time_is_refused(saved):
+    corrected, _ = apply_verdicts(read_verdicts(saved), np.array([0, 0, 1, 0, 1, 0, 0, 0]))
+    with pytest.raises(PrunedataError, match="Got '2': the verdicts are about other labels, or were applied"):
+        apply_verdicts(read_verdicts(saved), corrected)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "Expected a first line with sample and verdict"),
+        ("id,verdict\n1,wrong\n", "Got 'id, verdict'"),
+        ("sample,verdict\n-1,wrong\n", "Expected the id of a sample in line 2"),
+        ("sample,verdict\n1e3,wrong\n", "Got '1e3'"),
+        ("sample,verdict\n\u0663,wrong\n", "Expected the id of a sample"),
+        ("sample,verdict\n8,wrong\n", "Expected ids from 0 to 7 in line 2"),
+        ("sample,verdict\n1,maybe\n", "Expected wrong or right in line 2"),
+        ("sample,verdict\n1\n", "Expected wrong or right in line 2"),
+        ("sample,verdict\n1,wrong\n1,right\n", "Got two for sample 1"),
+        ("sample,verdict,label\n1,right,3\n", "Expected no other label for one that is right"),
+        ("sample,verdict,label\n1,wrong," + "x" * 2_000_000 + "\n", "Expected lines of at most"),
+    ],
+)
+def test_what_is_no_file_of_verdicts(tmp_path, text, told):
+    path = tmp_path / "verdicts.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PrunedataError, match=told):
+        read_verdicts(path, 8)
+
+
+def test_no_text_and_no_file(tmp_path):
+    (tmp_path / "verdicts.csv").write_bytes(b"sample,verdict\n\xff\xfe,wrong")
+    with pytest.raises(PrunedataError, match="Expected verdicts in"):
+        read_verdicts(tmp_path / "verdicts.csv")
+    with pytest.raises(PrunedataError, match="Expected a file of verdicts at"):
+        read_verdicts(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("label", ["cat", "256", "-1", "1.0"])
+def test_a_label_of_another_kind(label):
+    with pytest.raises(PrunedataError, match="Expected a label of uint8 for sample 0"):
+        apply_verdicts([Verdict(0, "wrong", "1", label)], np.array([1, 2], dtype=np.uint8))
+
+
+def test_a_sample_that_is_not_there():
+    with pytest.raises(PrunedataError, match="Got one on sample 2"):
+        apply_verdicts([Verdict(2, "wrong")], np.array([1, 2]))
+
+
+@pytest.mark.parametrize("kind", [str, lambda path: path])
+def test_a_run_leaves_out_what_was_judged_wrong(saved, kind):
+    pruner = Pruner(8, Schedule(4, 4, 1, 1, 1), prune=0.3, without=kind(saved))
+    assert np.flatnonzero(pruner.without).tolist() == [2, 4]
+
+
+def test_verdicts_of_other_data_are_refused_by_a_run(saved):
+    with pytest.raises(PrunedataError, match="Expected ids from 0 to 5"):
+        Pruner(6, Schedule(4, 4, 1, 1, 1), prune=0.3, without=saved)

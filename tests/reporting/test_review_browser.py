@@ -1,0 +1,231 @@
+"""Suspects looked at in a real browser, by keys alone: what is said, kept, saved, and applied to the labels."""
+
+import html
+import json
+
+import numpy as np
+import pytest
+
+import prunedata
+from prunedata import Pruner, Schedule
+from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
+from tests.reporting.browser import in_a_browser, launched
+from tests.reporting.runs import HOSTILE, SAMPLES, Sheet, observe_only
+
+pytestmark = in_a_browser
+
+MANY = 2_000
+CLASSES = ("cat", "dog", "horse", "hot dog", "deer")
+STICKING_OUT = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+class Texts(list):
+    classes = CLASSES
+
+    def __init__(self, samples):
+        super().__init__((f"text {at}", at % len(CLASSES)) for at in range(samples))
+        self.targets = np.arange(samples) % len(CLASSES)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("review")
+    few = observe_only(folder / "run.zarr")
+    many = Pruner(MANY, Schedule.steady(12), prune=0.2, observe_only=True, classes=5)
+    for epoch in many.epochs():
+        many.observe(np.flatnonzero(epoch.keep), np.linspace(4, 1, MANY))
+    made = {}
+    for name, run, dataset in (
+        ("texts", few, Texts(SAMPLES)),
+        ("hostile images", few, Sheet()),
+        ("hostile texts", few, Sheet(texts=True)),
+        ("many", many, Texts(MANY)),
+    ):
+        made[name] = folder / f"{name.replace(' ', '-')}.html"
+        prunedata.report(run, made[name], dataset=dataset, review=True, top=MANY)
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = launched(playwright)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def context(browser):
+    made = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    yield made
+    made.close()
+
+
+def opened(context, path):
+    """The page, and all that it said, asked for, or opened."""
+    page, heard = context.new_page(), []
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("dialog", lambda dialog: heard.append(dialog.message))
+    page.on("request", lambda request: heard.append(request.url))
+    page.goto(path.as_uri())
+    heard[:] = [one for one in heard if one != path.as_uri() and not one.startswith("data:")]
+    return page, heard
+
+
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def saved(page, folder):
+    with page.expect_download() as download:
+        press(page, "f")
+    assert download.value.suggested_filename == "verdicts.csv"
+    download.value.save_as(folder / "verdicts.csv")
+    return folder / "verdicts.csv"
+
+
+def test_by_keys_alone_from_the_first_to_corrected_labels(context, pages, tmp_path):
+    page, heard = opened(context, pages["texts"])
+    shown = page.evaluate("JSON.parse(document.getElementById('data').textContent).items.map(item => item.id)")
+    press(page, "w", "r", "s", "c")
+    page.keyboard.type("dog")
+    assert page.locator("#classes li").all_inner_texts() == ["dog", "hot dog"]
+    press(page, "ArrowDown", "Enter")
+    assert page.inner_text("#progress") == "4 of 90 seen: 2 wrong, 1 right, 1 skipped."
+    assert page.inner_text("#share") == "Of the 3 judged, 67 % were wrong."
+    found = read_verdicts(saved(page, tmp_path), SAMPLES)
+    assert [(one.sample, one.verdict, one.label) for one in found] == [
+        (shown[0], "wrong", ""),
+        (shown[1], "right", ""),
+        (shown[3], "wrong", "3"),
+    ]
+    labels = Texts(SAMPLES).targets
+    corrected, left = apply_verdicts(found, labels)
+    assert np.flatnonzero(corrected != labels).tolist() == [shown[3]]
+    assert [one.sample for one in left] == [shown[0]]
+    assert heard == []
+    page.screenshot(path=tmp_path / "review.png")
+
+
+def test_undo_goes_back_to_what_was_judged(context, pages):
+    page, _ = opened(context, pages["texts"])
+    first = page.inner_text("#which")
+    press(page, "w", "r")
+    third = page.inner_text("#which")
+    press(page, "u", "u")
+    assert page.inner_text("#which") == first
+    assert page.is_disabled("#undo")
+    press(page, "u", "r", "r")
+    assert page.inner_text("#which") == third
+    assert page.inner_text("#progress") == "2 of 90 seen: 0 wrong, 2 right, 0 skipped."
+
+
+def test_closed_and_opened_again_it_goes_on(context, pages, tmp_path):
+    page, _ = opened(context, pages["texts"])
+    press(page, "w", "r", "w")
+    where = page.inner_text("#which")
+    page.close()
+    page, _ = opened(context, pages["texts"])
+    assert page.inner_text("#which") == where
+    assert page.inner_text("#progress") == "3 of 90 seen: 2 wrong, 1 right, 0 skipped."
+    assert len(judged_wrong(saved(page, tmp_path), SAMPLES)) == 2
+    other, _ = opened(context, pages["hostile texts"])
+    assert other.inner_text("#progress").startswith("0 of 90 seen")
+
+
+def test_two_windows_do_not_write_over_each_other(context, pages):
+    one, _ = opened(context, pages["texts"])
+    two, _ = opened(context, pages["texts"])
+    press(one, "w")
+    two.wait_for_function("document.getElementById('progress').textContent.startsWith('1 of')")
+    press(two, "r")
+    one.wait_for_function("document.getElementById('progress').textContent.startsWith('2 of')")
+
+
+@pytest.mark.parametrize("damaged", ['{"a": 1}', "[", '[{"id": "x"}, null, {"id": 0, "said": "wrong"}]'])
+def test_what_is_kept_may_be_damaged(context, pages, damaged):
+    page, heard = opened(context, pages["texts"])
+    key = page.evaluate("JSON.parse(document.getElementById('data').textContent).key")
+    page.evaluate(f"localStorage.setItem('prunedata-review-{key}', {json.dumps(damaged)})")
+    page.reload()
+    assert page.inner_text("#progress").startswith("0 of 90 seen")
+    press(page, "w")
+    assert page.inner_text("#progress").startswith("1 of 90 seen")
+    assert [one for one in heard if not one.startswith(("file:", "data:"))] == []
+
+
+def test_where_the_browser_keeps_nothing_the_page_says_so(context, pages, tmp_path):
+    frame = tmp_path / "frame.html"
+    page, _ = opened(context, pages["texts"])
+    source = html.escape(pages["texts"].read_text(encoding="utf-8"))
+    frame.write_text(f'<iframe sandbox="allow-scripts" srcdoc="{source}" width=900 height=800></iframe>', "utf-8")
+    page.goto(frame.as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator("#wrong").click()
+    assert inside.locator("#progress").inner_text().startswith("1 of 90")
+    assert "save a file before you close it" in inside.locator("#kept").inner_text()
+
+
+def test_all_two_thousand_and_when_to_stop(context, pages, tmp_path):
+    page, heard = opened(context, pages["many"])
+    press(page, *(["w"] * 60))
+    assert page.inner_text("#share") == "Of the last 50 judged, 100 % were wrong."
+    press(page, *(["r"] * 47))
+    assert (
+        page.inner_text("#share") == "Of the last 50 judged, 6 % were wrong. Few are wrong from here on: you can stop."
+    )
+    press(page, *(["r", "s", "w"] * 631))
+    assert page.is_visible("text=All are seen")
+    assert page.inner_text("#progress").startswith("2000 of 2000 seen")
+    press(page, "a")
+    assert page.inner_text("#progress").startswith("1369 of 2000 seen")
+    found = read_verdicts(saved(page, tmp_path), MANY)
+    assert len(found) == 1369
+    assert sum(one.verdict == "wrong" for one in found) == 691
+    assert heard == []
+
+
+@pytest.mark.parametrize("kind", ["hostile images", "hostile texts"])
+@pytest.mark.parametrize("width", [380, 1280])
+def test_hostile_texts_and_names_stay_text(context, pages, tmp_path, kind, width):
+    page, heard = opened(context, pages[kind])
+    page.set_viewport_size({"width": width, "height": 900})
+    for number, name in enumerate(HOSTILE):
+        press(page, "c")
+        page.keyboard.type(str(number))
+        assert not page.evaluate(STICKING_OUT), name
+        press(page, "Escape", "w")
+    press(page, "c")
+    page.keyboard.type("<script>alert")
+    press(page, "Enter")
+    page.screenshot(path=tmp_path / "hostile.png")
+    assert page.locator("main script, main b, #sample img[src=x]").count() == 0
+    assert heard == []
+    assert read_verdicts(saved(page, tmp_path), SAMPLES)[-1].label == "0"
+
+
+def test_a_key_with_control_or_held_down_says_nothing(context, pages):
+    page, _ = opened(context, pages["texts"])
+    press(page, "Control+u", "Alt+w", "Shift")
+    page.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'w', code: 'KeyW', repeat: true}))")
+    assert page.inner_text("#progress").startswith("0 of 90 seen")
+    page.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ц', code: 'KeyW'}))")
+    assert page.inner_text("#progress").startswith("1 of 90 seen: 1 wrong")
+
+
+def test_by_tab_and_enter_and_told_to_a_screen_reader(context, pages):
+    page, _ = opened(context, pages["texts"])
+    for _ in range(12):
+        press(page, "Tab")
+        if page.evaluate("document.activeElement.id") == "right":
+            break
+    press(page, "Enter")
+    assert page.inner_text("#progress").startswith("1 of 90 seen: 0 wrong, 1 right")
+    assert "labelled" in page.inner_text("#spoken")
+    snapshot = page.locator("body").aria_snapshot()
+    assert 'button "W wrong"' in snapshot
+    assert 'progressbar "Seen so far"' in snapshot
