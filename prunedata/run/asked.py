@@ -11,7 +11,6 @@ import numpy as np
 
 from prunedata.checks import integer
 from prunedata.errors import NeverPrunesWarning, PrunedataError
-from prunedata.findings.verdicts import judged_wrong
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
@@ -104,6 +103,8 @@ class Asked:
 def _mask(without: Any, samples: int) -> Mask:
     """The samples to leave out for good as a mask of shape (samples,), from a mask, ids, or a file of verdicts."""
     if isinstance(without, str | PathLike):
+        from prunedata.findings.verdicts import judged_wrong  # noqa: PLC0415 (only a run with such a file needs it)
+
         without = judged_wrong(without, samples)
     given = np.asarray(without)
     if given.dtype == np.bool_ and given.shape == (samples,):
