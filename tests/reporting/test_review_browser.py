@@ -128,6 +128,7 @@ def test_closed_and_opened_again_it_goes_on(context, pages, tmp_path):
     page, _ = opened(context, pages["texts"])
     press(page, "w", "r", "w")
     where = page.inner_text("#which")
+    page.wait_for_timeout(1000)  # Chromium hands what is kept from the page's process to its own a little later
     page.close()
     page, _ = opened(context, pages["texts"])
     assert page.inner_text("#which") == where
