@@ -47,9 +47,19 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _one_of(*known: str) -> Callable[[str, Any], str | None]:
+    def plain(name: str, value: Any) -> str | None:
+        if value is not None and (not isinstance(value, str) or value not in known):
+            raise PrunedataError(f"Expected {name} to be {' or '.join(map(repr, known))}, or None. Got {shown(value)}.")
+        return value
+
+    return plain
+
+
 OPTIONS = (
     Option("seed", _integer(-(1 << 63), (1 << 64) - 1), 0, always=True),
     Option("batch_size", _at_least(1), always=True),
     Option("observe_only", _flag, False),
     Option("classes", _at_least(2)),
+    Option("by", _one_of("weight")),
 )

@@ -44,6 +44,10 @@ def check_dataset(dataset: Any, pruner: Pruner) -> None:
 def check_args(args: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` for arguments with which a pruned run would not be what its schedule says."""
     epochs = pruner.schedule.epochs
+    if pruner.by == "weight":
+        raise PrunedataError(
+            'Expected a Pruner that shortens epochs. Got one with by="weight", which the mixin cannot do: leave by out.'
+        )
     if args.max_steps > 0:
         raise PrunedataError(
             f"Expected num_train_epochs={epochs}, as pruning goes by epochs. Got max_steps={args.max_steps}: leave it "

@@ -38,13 +38,15 @@ def log_epochs(pruner: Pruner, key: object, write: Write) -> None:
 class EpochLogger(Adapter):
     """Writes down what each epoch came to."""
 
+    by_weight = True
+
     def __init__(self, pruner: Pruner, key: tuple[str, int], write: Write) -> None:
         self.key, self._pruner, self._write = key, pruner, write
 
     def epoch_ended(self, record: dict[str, Any]) -> None:
         """Write the record's numbers, and the histograms of counts and visits."""
         pruner, saved = self._pruner, self._pruner.saved
-        names = ("mean_loss", "kept", "observed", "seconds", "overhead", "agreement")
+        names = ("mean_loss", "kept", "observed", "seconds", "overhead", "agreement", "by_weight")
         scalars = {name: float(record[name]) for name in names if record.get(name) is not None}
         scalars |= {
             "pruned": float(record["pruned"]),

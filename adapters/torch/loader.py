@@ -1,5 +1,6 @@
 """A pruned loader: the user's loader, of its own class and with its own attributes, with another order of samples."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -65,10 +66,14 @@ def _known(batches: int | None) -> int:
     return batches
 
 
-def _weighed(losses: torch.Tensor, weight: torch.Tensor | None, scale: float | None) -> torch.Tensor:
-    """Return the mean of weighed losses, times ``scale``."""
+def _weighed(
+    losses: torch.Tensor, weight: torch.Tensor | None, scale: float | None, *, some_out: bool = False
+) -> torch.Tensor:
+    """Return the mean of weighed losses, times ``scale``; ``some_out`` says that some are left out by weight."""
     if weight is not None:
         losses = losses * weight
+    if some_out and weight is not None:  # whatever it is: a loss that overflowed, times 0, would be NaN
+        losses = losses.masked_fill(weight == 0, 0)
     if scale is None:
         return losses.mean()
     # Not their sum, and in float32 at least: the largest float16 is 65,504.
@@ -138,7 +143,8 @@ class PrunedLoader:
         Of several ranks each returns what the ranks' average makes the mean of the global batch, see :func:`prune`.
 
         Where the policy weighs samples (:attr:`Epoch.weights`), the mean is of the weighted losses; those recorded
-        are as they came.
+        are as they came. Where samples are left out by weight, it is over the others; in a batch of which all are left
+        out it is 0, and can be gone back from all the same.
 
         Parameters
         ----------
@@ -174,13 +180,18 @@ class PrunedLoader:
                 self._recorder.add(ids, losses)
         finally:  # a loop that leaves a bad batch out goes on with the next
             self._pending.clear()
-        weights = self._run.weights
+        epoch, some_out = self._run.epoch, False
+        weights = None if epoch is None else epoch.weights
         weight = None if weights is None else torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+        if epoch is not None and epoch.counted is not None:
+            some_out, scale = True, len(ids) / (self._order.counting(ids) or math.inf)
         charge.seconds = perf_counter() - began
         try:
-            return losses.mean() if weight is None and scale is None else _weighed(losses, weight, scale)
+            if weight is None and scale is None:
+                return losses.mean()
+            return _weighed(losses, weight, scale, some_out=some_out)
         except RuntimeError:  # of a dtype that has no mean: an integer, or float8
-            return _weighed(losses.float(), weight, scale)
+            return _weighed(losses.float(), weight, scale, some_out=some_out)
 
     def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Recorder
@@ -16,7 +17,6 @@ from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery, check_iterated
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.types import Weights
 
 __all__ = ["TorchRun"]
 
@@ -27,8 +27,8 @@ class TorchRun(Adapter):
     Attributes
     ----------
     recorder : Recorder
-    weights : ndarray of float32, shape (samples,), or None
-        The epoch's.
+    epoch : Epoch or None
+        The one that was begun or gone on with last.
     delivery : Delivery or None
         Of the loader that began last.
     place : tuple of int
@@ -44,10 +44,11 @@ class TorchRun(Adapter):
     """
 
     key = "torch"
+    by_weight = True
 
     def __init__(self, pruner: Pruner) -> None:
         self._pruner, self.recorder = pruner, Recorder(pruner)
-        self.weights: Weights | None = None
+        self.epoch: Epoch | None = None
         self.place = (0, 1)
         self.positioned: object | None = None
         self.leader: Callable[[], None] | None = None
@@ -138,7 +139,7 @@ class TorchRun(Adapter):
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the loader begins anew."""
         self.join()  # the processes may have met after the loader was wrapped
-        self.weights, self.begins = epoch.weights, self.begins + 1
+        self.epoch, self.begins = epoch, self.begins + 1
         self._begun, self.delivery, self._said = epoch.number, None, {}
         for each in self.seeds:
             each.begin(epoch)
@@ -158,7 +159,8 @@ class TorchRun(Adapter):
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
         group = self._pruner.group
-        twice = group.observed - tally.observed if isinstance(group, Ranks) else 0
+        counted = tally.observed if epoch.counted is None else int(tally.visits[epoch.counted].sum(dtype=np.int64))
+        twice = group.observed - counted if isinstance(group, Ranks) else 0
         if self.streams and twice > 0:
             raise LossError(
                 f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "

@@ -133,6 +133,11 @@ def _carry(loader: DataLoader[Any], order: Order, replaced: dict[str, Any], key:
             "Expected a loader that makes batches, with id_key. Got one with batch_size=None: leave id_key out."
         )
     stream = isinstance(loader.dataset, IterableDataset)
+    if pruner.by == "weight" and order.run.group_size() > 1:
+        raise PrunedataError(
+            'Expected one process with id_key and by="weight". Got several, which have to know what counts of each '
+            "other's batches before they come: leave id_key or by out."
+        )
     ranks = max(order.world, order.run.group_size())
     if ranks > 1 and not stream and getattr(order, "uneven", "drop") != "drop":
         raise PrunedataError(

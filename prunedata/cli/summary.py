@@ -52,7 +52,8 @@ def _saved(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not saved["epochs"]:
         return []
     if not saved["visits_saved"]:
-        return [("saved", f"nothing in {saved['epochs']:,} epochs")]
+        of_no_weight = f"; {saved['visits_by_weight']:,} visits had no weight" if saved["visits_by_weight"] else ""
+        return [("saved", f"nothing in {saved['epochs']:,} epochs{of_no_weight}")]
     visits = saved["visits"] + saved["visits_saved"]
     told = [f"{saved['visits_saved']:,} of {visits:,} sample visits ({saved['visits_saved_percent']:.2f} %)"]
     if saved["batches_saved"] is not None:
@@ -101,7 +102,7 @@ def _history(records: list[Mapping[str, Any]]) -> list[str]:
         [
             str(record["number"]),
             "yes" if record["pruned"] else "no",
-            f"{record['kept']:,}",
+            f"{record['kept'] - record.get('by_weight', 0):,}",
             _figure(record["seconds"], ".2f"),
             _figure(record["overhead"], ".4f"),
             _figure(record["mean_loss"], ".4f"),

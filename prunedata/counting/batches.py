@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.counting.counts import hit_limits
+from prunedata.counting.counts import batch_means, hit_limits
 from prunedata.errors import LossError
 from prunedata.types import Ids, Means, Recorded, Sizes
 
@@ -34,6 +34,13 @@ class Batches(NamedTuple):
     def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
         """Algorithm 1, line 5, shape (visits,), with the means as they are: see ``find_hits`` for rounding."""
         return np.asarray(self.losses > np.repeat(hit_limits(self.means, tolerance), self.sizes))
+
+    def of(self, which: npt.NDArray[np.bool_]) -> "Batches":
+        """Those of these visits, shape (visits,), with the means of what is left; without batches that are empty."""
+        sizes = np.add.reduceat(which, np.cumsum(self.sizes) - self.sizes, dtype=np.int64)
+        losses, sizes = self.losses[which], sizes[sizes > 0]
+        means = batch_means(losses.astype(np.float64), sizes) if sizes.size else np.zeros(0)
+        return Batches(self.ids[which], losses, sizes, means)
 
 
 class Taken(NamedTuple):

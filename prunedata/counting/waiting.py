@@ -23,6 +23,10 @@ class Ordered(Protocol):
     def keep(self) -> Mask:
         """True for the samples that are kept, shape (samples,)."""
 
+    @property
+    def counted(self) -> Mask | None:
+        """True for those of them whose losses count, shape (samples,); None for all."""
+
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
 
@@ -184,6 +188,9 @@ class WaitingLosses:
             Adds up an array over all processes, element by element. Without it what waits is that of all.
         """
         which, number, batches = self.shared.cut(epoch, self.losses > -np.inf, seen)
+        if epoch.counted is not None:  # only now: batches are cut from all that was delivered
+            counts = epoch.counted[which]
+            which, number = which[counts], number[counts]
         losses = self.losses[which]
         if add_up is None:  # no need to count as others do
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums

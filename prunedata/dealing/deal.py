@@ -24,8 +24,8 @@ class Deal:
     ids : ndarray of int64, shape (n,)
         The samples. Read-only.
     weights : ndarray of float32, shape (n,), or None
-        How much the loss of each counts, by the policy: train on the mean of ``weights * losses``, and observe the
-        losses as they are. None if all count alike. Read-only.
+        How much the loss of each counts, by the policy, or as ``Epoch.factors`` has it: train on the mean of
+        ``weights * losses``, and observe the losses as they are. None if all count alike. Read-only.
     worker : hashable
         Who was given it.
     attempt : int

@@ -286,13 +286,13 @@ class Dealer:
 
     def _dealt(self, deck: Deck, worker: Hashable) -> Deal:
         number, ticket = self._tickets.new()
-        batch, weights = deck.deal(number, worker, self._clock()), deck.epoch.weights
+        batch, epoch = deck.deal(number, worker, self._clock()), deck.epoch
         return Deal(
             ticket=ticket,
-            epoch=deck.epoch.number,
+            epoch=epoch.number,
             number=batch.number,
             ids=batch.ids,
-            weights=None if weights is None else read_only(weights[batch.ids]),
+            weights=None if epoch.weights is None else read_only(epoch.factors(batch.ids)),
             worker=worker,
             attempt=batch.attempt,
         )
@@ -333,6 +333,7 @@ class _Watch(Adapter):
     """Keeps the run to one dealer, and tells it when the run is loaded behind its back."""
 
     key = "dealer"
+    by_weight = True
 
     def __init__(self, dealer: Dealer) -> None:
         self.dealer = dealer

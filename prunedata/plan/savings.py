@@ -23,12 +23,14 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
     -------
     dict
         ``epochs`` that are finished and ``pruned_epochs`` among them; ``visits`` that the run trained on and
-        ``visits_saved``, with ``visits_saved_percent`` of all; ``batches_saved``, or None; ``seconds`` of training,
+        ``visits_saved``, with ``visits_saved_percent`` of all; ``visits_by_weight``, those among ``visits`` that were
+        left out by weight, which saves none; ``batches_saved``, or None; ``seconds`` of training,
         ``overhead_seconds`` spent in this library, and ``seconds_saved``: for each pruned epoch, the time of an epoch
         on all samples (:func:`seconds_of_whole_epoch`) less its own. None if there is no epoch of the one or of the
         other kind.
     """
     pruned = [record for record in history if record["kept"] < _whole(record, samples)]
+    by_weight = [int(record["by_weight"]) for record in history if record.get("by_weight")]
     full = sum(_whole(record, samples) for record in history)
     visits = sum(int(record["kept"]) for record in history)
     batches = None
@@ -41,10 +43,11 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
         seconds = sum(whole - float(record["seconds"]) for record in pruned)
     return {
         "epochs": len(history),
-        "pruned_epochs": len(pruned),
+        "pruned_epochs": len(pruned) + len(by_weight),
         "visits": visits,
         "visits_saved": full - visits,
         "visits_saved_percent": 100 * (full - visits) / full if full else 0.0,
+        "visits_by_weight": sum(by_weight),
         "batches_saved": batches,
         "seconds": sum(float(record["seconds"]) for record in history),
         "overhead_seconds": sum(float(record["overhead"]) for record in history),

@@ -73,7 +73,7 @@ class RunFacts:
     @cached_property
     def kept(self) -> Floats:
         """Samples that each finished epoch trained on, shape (epochs,)."""
-        return self._column("kept")
+        return self._column("kept") - np.nan_to_num(self._column("by_weight"))
 
     @cached_property
     def losses(self) -> Floats:
@@ -173,6 +173,7 @@ class RunFacts:
     def visits_saved_in_all(self) -> float:
         """Share of the sample visits that the whole run saves, what is still ahead as planned."""
         ahead = sum(self.planned[self.done :]) * self.left_out
+        ahead = 0 if self.state.run.get("by") == "weight" else ahead
         return float(self.saved["visits_saved"] + ahead) / (self.total * self.samples)
 
     @property
@@ -191,7 +192,7 @@ class RunFacts:
         whole, size = seconds_of_whole_epoch(self.history, self.samples), self.batch_size or 1
         if whole is None:
             return None
-        return np.asarray(whole * np.ceil(self.kept / size) / math.ceil(self.samples / size))
+        return np.asarray(whole * np.ceil(self._column("kept") / size) / math.ceil(self.samples / size))
 
     @cached_property
     def observed(self) -> bool:

@@ -66,9 +66,13 @@ class Adapter:
         Adapters with the same key, other than None, are one: the second to be attached is given the first.
     delivery : Delivery or None
         What was delivered of the epoch that is open. Read when the epoch ends, and whenever the run is saved.
+    by_weight : bool
+        Whether it can leave samples out by weight: what its users train on is the mean over what counts, as
+        ``Epoch.factors`` has it. A run that does so refuses other adapters.
     """
 
     key: Hashable = None
+    by_weight: bool = False
     delivery: Delivery | None = None
 
     @property

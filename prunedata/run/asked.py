@@ -36,6 +36,7 @@ class Asked:
     batch_size: int | None
     observe_only: bool
     classes: int | None
+    by: Literal["weight"] | None
     without: Any = None
 
     def __post_init__(self) -> None:
@@ -78,6 +79,7 @@ class Asked:
         pruning = Pruning(
             self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, observe_only=self.observe_only
         )
+        pruning.by_weight = self.by == "weight"
         pruning.leave_out(self.without)
         return pruning
 

@@ -19,7 +19,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.agreement import note_left_out
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.asked import Asked
-from prunedata.run.epoch import Epoch, read_only, select
+from prunedata.run.epoch import Epoch, deliver_all, read_only, select
 from prunedata.run.group import Group, Met
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
@@ -156,7 +156,9 @@ class Engine:
             keep, weights = select(self.policy, known, seed=self.asked.seed, epoch=number, among=pruning.included)
         elif keep is None:
             keep = read_only(np.ones(self.asked.samples, dtype=np.bool_))
-        return Epoch(number, pruned, keep, pruning.kept_in(number), keep, self.asked.seed, weights)
+        kept = pruning.trainable - num_pruned if pruned else pruning.trainable
+        epoch = Epoch(number, pruned, keep, kept, keep, self.asked.seed, weights)
+        return deliver_all(epoch, pruning.included) if pruning.by_weight and kept < pruning.trainable else epoch
 
     def end(self, *, commit: bool = True) -> bool:
         """Close the open epoch and commit it; return whether advice has come with it.
@@ -196,6 +198,7 @@ class Engine:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
             # It ends.
+            tally = opened.of_counted(tally)
             with self.uninterrupted:
                 record = self._new_record(epoch, tally, delivery, met.mean_loss)
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
@@ -244,9 +247,12 @@ class Engine:
         pruning = self.pruning
         if pruning.observe_only:
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
-        if epoch.kept < pruning.trainable:
-            chosen = epoch.keep if pruning.included is None else epoch.keep | ~pruning.included
+        if epoch.trained_on < pruning.trainable:
+            trained = epoch.keep if epoch.counted is None else epoch.counted
+            chosen = trained if pruning.included is None else trained | ~pruning.included
             record |= note_left_out(chosen, self.ledger.history)
+        if epoch.trained_on < epoch.kept:
+            record["by_weight"] = epoch.kept - epoch.trained_on
         if pruning.num_without:
             record["without"] = pruning.num_without
         return record
@@ -433,6 +439,7 @@ class Engine:
         if opened is not None and processes > 1 and delivery.given is not None:
             unseen = opened.unseen(delivery, needs_losses=self.policy.needs_losses)
         costs = self.meter.to_dict(delivery.ended)
+        by_number = opened is None or opened.epoch.counted is None  # whether the meter's visits follow from the tally's
         return RunState(
             run=self.asked.description,
             schedule=self.pruning.schedule.to_dict(),
@@ -441,7 +448,7 @@ class Engine:
             complete=opened is not None and self.is_complete(),
             excused=0 if opened is None else left_out + opened.excused,
             observed=0 if tally is None else tally.observed,
-            meter=costs if processes == 1 else costs | {"visits": self.meter.visits},
+            meter=costs if processes == 1 and by_number else costs | {"visits": self.meter.visits},
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
             rank=rank,

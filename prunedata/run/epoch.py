@@ -1,7 +1,7 @@
 """One epoch of a run: what to train on, by the scores of its policy."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,9 +11,9 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known, Policy, Weigher
 from prunedata.policies.selection import keep_mask
 from prunedata.run.order import cut_batches, epoch_order
-from prunedata.types import Array, Mask, Weights
+from prunedata.types import Array, Mask, SomeIds, Weights
 
-__all__ = ["Epoch", "read_only", "select"]
+__all__ = ["Epoch", "deliver_all", "read_only", "select"]
 
 Some = TypeVar("Some", bound=np.generic)
 
@@ -29,7 +29,7 @@ class Epoch:
     pruned : bool
         Whether the schedule prunes it.
     keep : ndarray of bool, shape (samples,)
-        True for the samples to train on: KeepList. Read-only.
+        True for the samples that are delivered: KeepList, or all, where a run leaves out by weight. Read-only.
     kept : int
         How many.
     remaining : ndarray of bool, shape (samples,)
@@ -39,6 +39,10 @@ class Epoch:
     weights : ndarray of float32, shape (samples,), or None
         How much the loss of each sample counts, by the policy; 0 for pruned samples. None if all count alike. Train on
         the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
+    counted : ndarray of bool, shape (samples,), or None
+        Of a run that leaves out by weight (``by="weight"``): True for the samples that count. All others in ``keep``
+        are delivered with the weight 0. Train on the mean of ``factors(ids) * losses``, which is the mean over what
+        counts, and observe all losses: the run records those that count. None if all of ``keep`` does. Read-only.
     """
 
     number: int
@@ -48,6 +52,32 @@ class Epoch:
     remaining: Mask
     seed: int
     weights: Weights | None = None
+    counted: Mask | None = None
+
+    @property
+    def trained_on(self) -> int:
+        """How many samples count: ``kept``, less what is left out by weight."""
+        return self.kept if self.counted is None else int(np.count_nonzero(self.counted))
+
+    def counting(self, ids: SomeIds) -> int:
+        """How many of some samples count; ``ids`` is an array of int, shape (n,)."""
+        return len(ids) if self.counted is None else int(np.count_nonzero(self.counted[ids]))
+
+    def factors(self, ids: SomeIds) -> Weights:
+        """What to multiply the losses of a batch by, so that the mean of the products is what to train on.
+
+        That is the mean over the samples that count, of their losses by their weights. Where none counts, it is 0.
+
+        Parameters
+        ----------
+        ids : ndarray of int, shape (n,)
+
+        Returns
+        -------
+        ndarray of float32, shape (n,)
+        """
+        weights = np.ones(len(ids), np.float32) if self.weights is None else self.weights[ids]
+        return weights if self.counted is None else weights * np.float32(len(ids) / max(1, self.counting(ids)))
 
     def __repr__(self) -> str:
         """One line: the arrays have as many numbers as there are samples."""
@@ -55,7 +85,8 @@ class Epoch:
         left = int(np.count_nonzero(self.remaining))
         rest = "" if left == self.kept else f", remaining={left}"
         weighed = "" if self.weights is None else ", weighted"
-        return f"Epoch(number={self.number}, pruned={self.pruned}, {of}{rest}{weighed}, seed={self.seed})"
+        by_weight = "" if self.counted is None else f", counted={self.trained_on}"
+        return f"Epoch(number={self.number}, pruned={self.pruned}, {of}{rest}{by_weight}{weighed}, seed={self.seed})"
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the ids of the samples in ``which``, a mask, in this epoch's order, in arrays of shape (n,)."""
@@ -91,6 +122,22 @@ def select(
     weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
     weights[~keep] = 0
     return keep, read_only(weights)
+
+
+def deliver_all(epoch: Epoch, which: Mask | None) -> Epoch:
+    """Let an epoch deliver more than it trains on: all of ``which``, a mask of shape (samples,), or everything.
+
+    What the epoch did not keep gets the weight 0. This is the one place that says so. A sample with the weight 0 is
+    delivered like any other, and its loss is observed, but it is in no mean, neither in the one that is trained on nor
+    in the one that hits are found by, and nothing of it is recorded (:attr:`Epoch.counted`). Whatever else is to be
+    delivered and never trained on, as samples that are kept aside, needs no more than to be in ``which`` and not in
+    the epoch's ``keep``.
+    """
+    keep = read_only(np.ones(epoch.keep.size, dtype=np.bool_)) if which is None else which
+    counted = epoch.keep if epoch.counted is None else epoch.counted
+    weights = read_only(counted.astype(np.float32)) if epoch.weights is None else epoch.weights
+    kept = int(np.count_nonzero(keep))
+    return replace(epoch, keep=keep, kept=kept, remaining=keep, weights=weights, counted=counted)
 
 
 def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:

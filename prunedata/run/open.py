@@ -119,12 +119,19 @@ class OpenEpoch:
 
     def add(self, batches: Batches, tolerance: float) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
-        ids, losses, sizes, means = batches
-        if self.waiting is None or not self.waiting.add(ids, losses):
-            self.tally.add(ids, find_hits(losses, sizes, means, tolerance))
+        all_ids, which = batches.ids, None if self.epoch.counted is None else self.epoch.counted[batches.ids]
+        waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
+        ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
+        hits = np.zeros(ids.size, np.bool_) if waits or not ids.size else find_hits(losses, sizes, means, tolerance)
+        if which is not None:  # what was left out by weight has been seen: it does not come again, and counts nothing
+            spread = np.zeros(all_ids.size, np.bool_)
+            spread[which] = hits
+            hits = spread
+        self.tally.add(all_ids, hits)
+        if not ids.size:
+            return
+        if not waits:
             self._watched.add(self.arrays, batches, self.tally.visits)
-        else:
-            self.tally.add(ids, np.zeros(ids.size, np.bool_))
         # One after the other: the sum must not depend on where a buffer was full.
         sums = means * sizes
         sums[0] += self._meter.loss_sum
@@ -189,6 +196,16 @@ class OpenEpoch:
             if batches.ids.size:
                 self._watched.add(arrays, batches, tally.visits)
         return tally, arrays
+
+    def of_counted(self, tally: Tally) -> Tally:
+        """What the run counts of an epoch that was seen whole: no visit of what was left out by weight."""
+        counted = self.epoch.counted
+        if counted is None:
+            return tally
+        tally = tally.copy()
+        tally.packed[~counted] = 0
+        tally.observed = int(tally.visits.sum(dtype=np.int64))
+        return tally
 
     # -- whether it was seen whole
 

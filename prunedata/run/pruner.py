@@ -69,6 +69,11 @@ class Pruner:
         Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
         ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
 
+    by : "weight", optional
+        How samples are left out. By default they are not delivered, and a pruned epoch is shorter. By ``"weight"``
+        every epoch delivers all samples, and those that are left out count nothing: what is trained on is the mean
+        over the others. Their losses are to be observed, and leave no trace in counts, visits or policies. So the run
+        leaves out the same samples, and no visits are saved. For whatever cannot change the length of an epoch.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
         Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong; or a file
         of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies
@@ -111,9 +116,10 @@ class Pruner:
         resume: bool = False,
         observe_only: bool = False,
         classes: int | None = None,
+        by: Literal["weight"] | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
     ) -> None:
-        asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, without)
+        asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, by, without)
         self.samples, self.seed, self.batch_size, self.classes = (
             asked.samples,
             asked.seed,
@@ -121,7 +127,7 @@ class Pruner:
             asked.classes,
         )
         self.prune: int = asked.prune
-        self.observe_only, self.policy = asked.observe_only, asked.chosen
+        self.observe_only, self.policy, self.by = asked.observe_only, asked.chosen, asked.by
         self._engine = Engine(asked)
         keep(self._engine, store, resume=resume)
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
@@ -160,7 +166,8 @@ class Pruner:
         training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
         ``would_prune``, the samples that would have been pruned. From the second on, pruned epochs have
         ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
-        epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``.
+        epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``; with
+        ``by="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``.
         """  # noqa: D205 (the keys are the summary)
         return self._engine.ledger.history
 
@@ -205,7 +212,7 @@ class Pruner:
         return self._engine.meter.overhead.elapsed
 
     def kept_in(self, epoch: int) -> int:
-        """How many samples epoch number ``epoch`` trains on; known before it begins."""
+        """How many samples epoch number ``epoch`` delivers; known before it begins."""
         return self._engine.pruning.kept_in(epoch)
 
     def total_batches(self, batch_size: int | None = None, *, drop_last: bool = False) -> int:
@@ -322,6 +329,11 @@ class Pruner:
         Adapters are called in the order in which they were attached. If an epoch is open, the adapter's
         ``begin_epoch`` is called at once.
         """
+        if self.by == "weight" and isinstance(adapter, Adapter) and not adapter.by_weight:
+            raise PrunedataError(
+                f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "
+                'build the Pruner without by="weight", or train by an adapter that can, as that of PyTorch.'
+            )
         attached = self._engine.adapters.attach(adapter)
         if attached is adapter and self._engine.is_recording:
             adapter.begin_epoch(self.current)

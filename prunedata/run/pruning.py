@@ -47,6 +47,8 @@ class Pruning:
         self.auto, self.observe_only = auto, observe_only
         self.advice: Advice | None = None
         self._samples, self._prune, self._batch_size = samples, prune, batch_size
+        self.by_weight = False
+        """Whether what a pruned epoch leaves out is delivered all the same, with the weight 0."""
         self.included: Mask | None = None
         """The samples that epochs may train on; None if none was left out for good. Read-only."""
         if not (observe_only or auto):
@@ -105,8 +107,9 @@ class Pruning:
         return not self.observe_only and self.would_prune(epoch)
 
     def kept_in(self, epoch: int) -> int:
-        """How many samples epoch number ``epoch`` trains on."""
-        return self.trainable - self.num_pruned if self.prunes(epoch) else self.trainable
+        """How many samples epoch number ``epoch`` delivers."""
+        shortened = self.prunes(epoch) and not self.by_weight
+        return self.trainable - self.num_pruned if shortened else self.trainable
 
     def ask(self, known: SampleCounts, high: Array | None, history: Sequence[Mapping[str, Any]]) -> bool:
         """With ``auto``, ask for advice on what the finished epochs have shown; return whether it has come just now."""

@@ -131,6 +131,7 @@ def _is_record(record: dict[str, Any], number: int, samples: int) -> bool:
         and _is_count(record.get("kept"), samples)
         and _is_count(record.get("would_prune", 0), samples)
         and _is_count(record.get("without", 0), samples)
+        and _is_count(record.get("by_weight", 0), samples)
         and _is_count(record.get("observed", 0), 1 << 53)
         and _is_count(record.get("high", 0), 1 << 53)
         and _is_number(record.get("seconds"))

@@ -136,6 +136,7 @@ class MaskPublisher(Adapter):
     """Keeps a file with the mask of each epoch that a run begins. One for each run; deleted with it."""
 
     key = "mask file"
+    by_weight = True
 
     def __init__(self) -> None:
         folder = tempfile.mkdtemp(prefix="prunedata-")

@@ -26,6 +26,7 @@ def test_before_the_first_epoch_is_done_nothing_is_known():
         "visits": 0,
         "visits_saved": 0,
         "visits_saved_percent": 0.0,
+        "visits_by_weight": 0,
         "batches_saved": 0,
         "seconds": 0,
         "overhead_seconds": 0,

@@ -116,6 +116,12 @@ class Order(ABC):
         """
         return len(ids), None
 
+    def counting(self, ids: SomeIds) -> float:
+        """How many of a batch's samples count, where some are left out by weight: of several ranks that share its
+        global batch, the average of what they have. Infinity for a batch that stands in for none.
+        """  # noqa: D205 (one sentence)
+        return self.pruner.current.counting(np.asarray(ids))
+
     def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
         """Yield this rank's batches, with their ids, as many as every other rank yields."""
         return batches

@@ -1,5 +1,7 @@
 """Our own order, in the place of PyTorch's random, sequential and distributed ones."""
 
+import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -45,6 +47,7 @@ class OwnOrder(SampledOrder):
         self._last: SomeIds = np.zeros(0, dtype=np.int64)
         self._counted = self._total = self._own = self._dealt = 0
         self._comes_again = False
+        self._counting: dict[int, deque[float]] = {}
         super().__init__(pruner, batch_size, drop_last)  # asks for a share
         self.run.cut_by(f"{batch_size=}, {drop_last=}, {shuffle=}, ranks={self.world}, uneven={self.uneven}")
 
@@ -124,6 +127,7 @@ class OwnOrder(SampledOrder):
         weighed = self.uneven == "weights" and not self.drop_last
         self._total = rest.size % (self.batch_size * world) if weighed else 0
         self._own, self._dealt = size, rest.size if weighed else min(rest.size, size * world)
+        self._counting = self._counting_of(own, rest, everything)
         self._comes_again = self.batch_size == 1 and not self._counted and self._has_waiting(own[-1:], own[:-1])
         return own
 
@@ -144,6 +148,30 @@ class OwnOrder(SampledOrder):
             self._comes_again = False
             return len(ids), None
         return self._counted, self._counted * self.world / self._total if self._total else None
+
+    def _counting_of(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
+        """Of each of this rank's batches, by its first id: how many samples of its global batch count for a rank."""
+        counted, found = self.pruner.current.counted, dict[int, deque[float]]()
+        if counted is None:
+            return found
+        world, each = self.world, self.batch_size * self.world
+        dealt = rest
+        if self.uneven != "weights":  # all ranks have as many samples
+            padding = np.arange(max(0, own.size * world - rest.size))
+            dealt = np.append(rest, everything[padding % everything.size])[: own.size * world]
+        sums = np.add.reduceat(counted[dealt], np.arange(0, dealt.size, each), dtype=np.int64) / world
+        for number, first in enumerate(own[:: self.batch_size].tolist()):
+            found.setdefault(first, deque()).append(float(sums[number]))
+        if self.uneven == "weights" and own.size and not self._counted:
+            found[int(self._last[0])][-1] = math.inf
+        return found
+
+    def counting(self, ids: SomeIds) -> float:
+        """As all ranks know it, who have the same order."""
+        if not self.splits:
+            return super().counting(ids)
+        told = self._counting[int(ids[0])]
+        return told.popleft() if len(told) > 1 else told[0]  # a sample that pads may begin a batch of its own
 
     def ids_of(self, kept: int) -> int:
         """As many as this rank's share."""

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Sampler
 from prunedata.adapters.torch.orders.base import Order
 from prunedata.adapters.torch.orders.standin import StandIn
 from prunedata.adapters.torch.sharing import cut_off, refuse_sharing
+from prunedata.errors import PrunedataError
 from prunedata.run.order import cut_batches
 from prunedata.types import SomeIds
 
@@ -70,5 +71,10 @@ class SampledOrder(Order):
         epoch = self.pruner.current
         if self._begun is not epoch:
             refuse_sharing(self.world)
+            if self.pruner.by == "weight" and self.run.group_size() > self.world:
+                raise PrunedataError(
+                    'Expected one process, or a DistributedSampler, with by="weight". Got processes among which a '
+                    "trainer deals the batches, so that none knows what counts of the others': leave by out."
+                )
             self.begin(epoch)
             self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size

@@ -1,5 +1,6 @@
 """A pruned stream, which chooses its samples itself, wherever its workers are."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ class StreamOrder(Order):
         self._waiting = self.remaining
         self._stream: Any = loader.dataset
         self._scales: dict[int, float] = {}
+        self._counting: dict[int, float] = {}
         self._given = 0
         """Samples in the steps of all ranks, if they tell each other."""
         self.run.streams = True
@@ -41,7 +43,7 @@ class StreamOrder(Order):
         """Set out on what remains."""
         super().begin(epoch, whole=whole)
         self._waiting = self.remaining.copy()
-        self._scales, self._given = {}, 0
+        self._scales, self._counting, self._given = {}, {}, 0
         if hasattr(self._stream, "place"):
             self._stream.place = self.run.group_place()
 
@@ -78,6 +80,10 @@ class StreamOrder(Order):
                 last = len(ids), batch
             else:
                 ids, batch = np.full(last[0], -1), last[1]
+            if self.pruner.current.counted is not None:
+                own = self.pruner.current.counting(ids) if ids[0] >= 0 else 0
+                counting = sum(self.run.of_all(own)) / len(sizes)
+                self._counting[int(ids[0])] = counting if ids[0] >= 0 else math.inf
             if min(sizes) != max(sizes):
                 self._scales[int(ids[0])] = len(ids) * len(sizes) / total
             yield ids, batch
@@ -87,6 +93,10 @@ class StreamOrder(Order):
         if len(ids) and ids[0] < 0:
             return 0, 0.0
         return len(ids), self._scales.pop(int(ids[0]), None) if self._scales and len(ids) else None
+
+    def counting(self, ids: SomeIds) -> float:
+        """As the ranks have told each other."""
+        return self._counting.pop(int(ids[0])) if self.splits else super().counting(ids)
 
     def overall(self, delivered: int) -> int:
         """What the ranks have told each other."""

@@ -1,0 +1,201 @@
+"""Left out by weight through a DataLoader: the weights, counts and records of a plain weighted loop."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, SubsetRandomSampler, WeightedRandomSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata import LossError
+from prunedata.adapters.iterable import prune as prune_stream
+from prunedata.adapters.torch import prune
+from tests.adapters.helpers.by_weight import POLICIES, ours, plain, run_of
+from tests.adapters.helpers.ranks_training import losses_of, model_of
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
+
+
+def same(one, other):
+    np.testing.assert_allclose(one.pop("weights"), other.pop("weights"), rtol=1e-12)
+    means = [[record.pop() for record in each["history"]] for each in (one, other)]
+    np.testing.assert_allclose(*means, rtol=1e-12)
+    for name, array in one.pop("arrays").items():
+        np.testing.assert_allclose(array, other["arrays"][name], rtol=1e-6, equal_nan=True)
+    del other["arrays"]
+    assert one == other
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("workers", "accumulate"), [(0, 1), (2, 3)])
+def test_it_trains_as_a_plain_weighted_loop(policy, drop_last, workers, accumulate):
+    run, options = run_of(policy), {"shuffle": True, "drop_last": drop_last, "num_workers": workers}
+    loader = prune(DataLoader(Items(), BATCH, **options), run)
+    assert loader.lengths() == [SAMPLES // BATCH if drop_last else -(-SAMPLES // BATCH)] * 5
+    got = ours(run, loader, model_of(), accumulate)
+    same(got, plain(run_of(policy), lambda epoch: epoch.batches(BATCH, drop_last=drop_last), accumulate))
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 5
+    assert run.saved["visits_saved"] == 0
+    assert run.saved["visits_by_weight"] == 2 * 30
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_batches_that_lose_samples_train_the_same_weights_either_way(policy):
+    """A batch sampler of the user's keeps its batches, so that leaving out and weighing differ in nothing."""
+    got = []
+    for by in (None, "weight"):
+        run = make_pruner(policy=POLICIES[policy], by=by, classes=3)
+        fixed = [range(first, min(first + BATCH, SAMPLES)) for first in range(0, SAMPLES, BATCH)]
+        loader = prune(DataLoader(Items(), batch_sampler=fixed[::-1]), run)
+        model = model_of()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+        for _ in run.epochs():
+            for _, ids in loader:
+                optimizer.zero_grad()
+                loader.observe(losses_of(model, ids)).backward()
+                optimizer.step()
+        got.append((torch.cat([each.detach().ravel() for each in model.parameters()]), run))
+    (shorter, one), (weighed, other) = got
+    torch.testing.assert_close(shorter, weighed, rtol=1e-12, atol=0)
+    assert one.counts.tolist() == other.counts.tolist()
+    assert one.visits.tolist() == other.visits.tolist()
+    assert [record["mean_loss"] for record in one.history] == pytest.approx(
+        [record["mean_loss"] for record in other.history], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize(("stop", "workers"), [(1, 0), (17, 0), (26, 0), (17, 2)])
+def test_it_goes_on_within_an_epoch(kind, stop, workers):
+    def make():
+        run = run_of("counts")
+        return run, prune(kind(Items(), BATCH, shuffle=True, num_workers=workers), run), model_of()
+
+    whole = ours(*make())
+    run, loader, model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    ours(run, loader, model, steps=stop, optimizer=optimizer)
+    states = run.state_dict(), loader.state_dict()
+    run, loader, _ = make()
+    run.load_state_dict(states[0])
+    loader.load_state_dict(states[1])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for epoch in run.epochs():
+        for _, ids in loader:
+            loader.observe(losses_of(model, ids)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert epoch.kept == SAMPLES
+    np.testing.assert_allclose(
+        [each for part in model.parameters() for each in part.detach().ravel()], whole["weights"]
+    )
+    assert run.counts.tolist() == whole["counts"]
+    assert run.visits.tolist() == whole["visits"]
+
+
+def test_a_batch_of_which_all_is_left_out_gives_a_zero_to_go_back_from():
+    run = run_of()
+    loader = prune(DataLoader(Items(), batch_sampler=[[number] for number in range(SAMPLES)]), run)
+    zeros = 0
+    for epoch in run.epochs():
+        for _, ids in loader:
+            losses = torch.full((1,), 7.0, requires_grad=True)
+            mean = loader.observe(losses * 1)
+            mean.backward()
+            counts = epoch.counted is None or bool(epoch.counted[ids.item()])
+            assert (mean.item(), losses.grad.item()) == ((7.0, 1.0) if counts else (0.0, 0.0))
+            zeros += not counts
+    assert zeros == 60
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
+    run = run_of()
+    loader = prune(DataLoader(Items(), SAMPLES), run)
+    for epoch in run.epochs():
+        for _, ids in loader:
+            losses = torch.rand(SAMPLES).to(dtype).requires_grad_()
+            mean = loader.observe(losses)
+            counted = torch.ones(SAMPLES, dtype=torch.bool)
+            counted = counted if epoch.counted is None else torch.from_numpy(epoch.counted[ids.numpy()])
+            assert mean.item() == pytest.approx(losses.detach()[counted].double().mean().item(), rel=1e-2)
+    run = run_of(prune=1)
+    loader = prune(DataLoader(Items(), SAMPLES), run)
+    for epoch in run.epochs():
+        for _, ids in loader:
+            losses = torch.ones(SAMPLES, dtype=dtype)
+            if epoch.counted is not None:
+                losses[torch.from_numpy(~epoch.counted[ids.numpy()])] = torch.inf
+                run.excuse(SAMPLES)
+                with pytest.raises(LossError, match="finite"):  # it is said, as ever
+                    loader.observe(losses)
+            else:
+                assert loader.observe(losses).item() == 1
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
+    run = run_of("counts")
+    loaders = [
+        prune(DataLoader(Items(), BATCH, sampler=SubsetRandomSampler(part), drop_last=drop_last), run)
+        for part in (range(60), range(60, SAMPLES))
+    ]
+    model = model_of()
+    for epoch in run.epochs():
+        for loader in loaders:
+            for _, ids in loader:
+                losses = losses_of(model, ids)
+                counted = np.ones(len(ids), bool) if epoch.counted is None else epoch.counted[ids.numpy()]
+                expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
+                assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-12)
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 5
+    run = run_of("counts")
+    drawn = WeightedRandomSampler(torch.ones(SAMPLES), SAMPLES)
+    loader = prune(DataLoader(Items(), BATCH, sampler=drawn), run)
+    for epoch in run.epochs():
+        assert len(loader) == 13
+        before, came = run.visits, np.zeros(SAMPLES, int)
+        for _, ids in loader:
+            np.add.at(came, ids.numpy(), 1)
+            loader.observe(losses_of(model, ids))
+        run.end_epoch()
+        counted = np.ones(SAMPLES, bool) if epoch.counted is None else epoch.counted
+        assert (run.visits - before).tolist() == (came * counted).tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_delivers_everything_too(workers):
+    def make():
+        run = run_of("running")
+        stream = prune_stream([{"n": number} for number in range(SAMPLES)], run, id="n", then=lambda one: (0, one["n"]))
+        return run, prune(DataLoader(stream, BATCH, num_workers=workers), run)
+
+    run, loader = make()
+    model = model_of()
+    for epoch in run.epochs():
+        came = 0
+        for _, ids in loader:
+            losses = losses_of(model, ids)
+            came += len(ids)
+            counted = np.ones(len(ids), bool) if epoch.counted is None else epoch.counted[ids.numpy()]
+            expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
+            assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-12)
+        assert came == SAMPLES
+    assert [record["observed"] for record in run.history] == [103, 73, 103, 73, 103]
+
+
+def test_ids_that_travel_with_their_samples():
+    def collate(samples):
+        samples = sorted(samples, key=lambda one: one[1] % 5)[:-1] if len(samples) > 1 else samples
+        return torch.utils.data.default_collate(samples)
+
+    run = run_of("counts")
+    loader = prune(DataLoader(Items(), BATCH, shuffle=True, collate_fn=collate), run, id_key="id")
+    for epoch in run.epochs():
+        for batch in loader:
+            losses = torch.rand(len(batch[1]))
+            counted = torch.ones(len(losses), dtype=torch.bool)
+            counted = counted if epoch.counted is None else torch.from_numpy(epoch.counted[batch[1].numpy()])
+            expected = losses[counted].sum().item() / max(1, int(counted.sum()))
+            assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-5)
+        run.excuse(13)
+    assert run.history[0]["observed"] == SAMPLES - 13

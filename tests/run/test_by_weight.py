@@ -1,0 +1,206 @@
+"""Samples that are left out by weight: delivered, of no weight, and without a trace in what the run knows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import DroppingCount, LossRanked, Pruner, Random, RunningLoss, Schedule
+from prunedata.cli.main import main
+from prunedata.dealing.dealer import Dealer
+from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError, SkippedSamples
+from prunedata.findings.inspection import inspect
+from prunedata.reporting.facts import facts_of
+from prunedata.run.adapter import Adapter
+from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
+
+SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
+FREE = ("seconds", "overhead", "kept", "by_weight")
+"""What differs in the records."""
+
+
+def start(samples=60, **options):
+    return Pruner(samples, SCHEDULE, **{"prune": 20, "seed": 3, "by": "weight", **options})
+
+
+def batches_of(epoch, which, size=8):
+    """All ids in fixed batches, of each what is in a mask: as a batch sampler gives them."""
+    for ids in np.array_split(np.random.default_rng(epoch.number).permutation(which.size), -(-which.size // size)):
+        if which[ids].any():
+            yield ids[which[ids]]
+
+
+def train(run, feed=None, epochs=None, which="remaining"):
+    """Observe the batches, and give each epoch with the losses that its factors make of them."""
+    for epoch in run.epochs():
+        for ids in batches_of(epoch, getattr(epoch, which)):
+            run.observe(ids, np.cos(ids * 1.7 + epoch.number) if feed is None else feed.losses(ids, epoch.number))
+        yield epoch
+        if epoch.number + 1 == epochs:
+            run.end_epoch()
+            return
+
+
+def alike(one, other):
+    for name in ("counts", "hits", "visits"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name])
+    for ours, theirs in zip(one.history, other.history, strict=True):
+        same = [{key: value for key, value in record.items() if key not in FREE} for record in (ours, theirs)]
+        assert same[0] == same[1]
+
+
+@given(
+    schedules(),
+    policies() | st.just(LossRanked()),
+    st.integers(1, 40),
+    st.none() | st.integers(1, 9),
+    SEEDS,
+    st.booleans(),
+    st.data(),
+)
+def test_the_run_knows_and_leaves_out_what_it_does_by_leaving_out(
+    schedule, policy, samples, batch_size, seed, some_without, data
+):
+    prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples))
+    without = np.arange(samples) < min(3, samples - prune - 1) if some_without else None
+    options = {"prune": prune, "policy": policy, "seed": seed, "batch_size": batch_size, "classes": 3}
+    options["without"] = without
+    shorter, run = (pruner(samples, schedule, by=by, **options) for by in (None, "weight"))
+    for one, other in zip(train(shorter, feed), train(run, feed), strict=True):
+        trained = other.keep if other.counted is None else other.counted
+        np.testing.assert_array_equal(trained, one.keep)
+        np.testing.assert_array_equal(other.keep, np.ones(samples, bool) if without is None else ~without)
+        assert (other.pruned, other.trained_on, other.kept) == (one.pruned, one.kept, np.count_nonzero(other.keep))
+        if one.kept < other.kept:
+            weights = one.keep.astype(np.float32) if one.weights is None else one.weights
+            np.testing.assert_array_equal(other.weights, weights)
+    alike(run, shorter)
+    assert run.saved["visits_saved"] == 0
+    assert run.saved["visits_by_weight"] == shorter.saved["visits_saved"]
+    assert run.saved["pruned_epochs"] == shorter.saved["pruned_epochs"]
+    assert run.total_batches(4) == -(-run.kept_in(0) // 4) * schedule.epochs
+
+
+@given(st.integers(1, 58), st.integers(1, 60), st.sampled_from([DroppingCount(), LossRanked()]), st.data())
+def test_the_mean_is_over_what_counts(prune, size, policy, data):
+    run, losses = start(prune=prune, policy=policy), np.random.default_rng(size).normal(size=60)
+    for epoch in run.epochs():
+        ids = np.array(data.draw(st.lists(st.integers(0, 59), min_size=size, max_size=size)))
+        trained = epoch.keep if epoch.counted is None else epoch.counted
+        own = ids[trained[ids]]
+        weights = np.ones(60) if epoch.weights is None else epoch.weights
+        expected = (weights[own] * losses[own]).sum() / own.size if own.size else 0.0
+        assert (epoch.factors(ids) * losses[ids]).mean() == pytest.approx(expected, abs=1e-5)
+        run.observe(np.arange(60), losses)
+
+
+def test_what_is_left_out_has_to_be_observed_and_a_loss_that_is_none_is_an_error():
+    run = start()
+    list(train(run, epochs=1))
+    epoch = run.begin_epoch()
+    ids = np.flatnonzero(epoch.counted)
+    run.observe(ids, np.cos(ids))
+    with pytest.raises(SkippedSamples, match="Got 20 that were not"):
+        run.end_epoch()
+    assert not run.begin_epoch().remaining[ids].any()
+    out = np.flatnonzero(~epoch.counted)
+    run.observe(out, np.cos(out))
+    before = run.visits
+    run.end_epoch()
+    assert run.history[-1]["observed"] == 40
+    assert (run.visits - before)[out].sum() == 0
+
+
+@pytest.mark.parametrize("policy", [RunningLoss(), LossRanked(), DroppingCount(0.1, "run"), Random()])
+@pytest.mark.parametrize("through", ["store", "checkpoint"])
+def test_it_goes_on_within_an_epoch(tmp_path, policy, through):
+    whole = start(policy=policy, classes=10)
+    list(train(whole))
+    place = {"store": tmp_path / "run.zarr"} if through == "store" else {}
+    run = start(policy=policy, classes=10, **place)
+    list(train(run, epochs=2))
+    epoch = run.begin_epoch()
+    assert (epoch.number, epoch.kept, epoch.trained_on) == (2, 60, 40)
+    for ids in list(batches_of(epoch, epoch.keep))[:5]:
+        run.observe(ids, np.cos(ids * 1.7 + epoch.number))
+    run.commit()
+    state = run.state_dict()
+    del run
+    if through == "store":
+        again = start(policy=policy, classes=10, resume=True, **place)
+    else:
+        again = start(policy=policy, classes=10)
+        again.load_state_dict(state)
+    first = next(iter(again.epochs()))
+    assert (first.kept, int(first.remaining.sum())) == (60, 60 - sum(map(len, list(batches_of(epoch, epoch.keep))[:5])))
+    list(train(again))
+    alike(again, whole)
+
+
+def test_advice_is_that_of_leaving_out():
+    wrong = np.arange(300) < 100
+    runs = [Pruner(300, Schedule.steady(60), prune=0.3, policy="auto", classes=10, by=by) for by in (None, "weight")]
+    for run in runs:
+        for epoch in run.epochs():
+            ids = np.flatnonzero(epoch.keep)
+            run.observe(ids, np.where(wrong[ids], 5.0, 0.1 + 0.01 * np.cos(ids)))
+            if epoch.number == 14:
+                run.end_epoch()
+                break
+    assert runs[0].advice == runs[1].advice
+    assert runs[1].advice.verdict == "prune"
+    assert any("by_weight" in record for record in runs[1].history)
+    alike(*runs)
+
+
+def test_a_run_never_changes_its_way_unasked_and_the_store_says_it(tmp_path, capsys):
+    list(train(start(store=tmp_path)))
+    assert inspect(tmp_path)["by"] == "weight"
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "nothing in 6 epochs; 80 visits had no weight" in capsys.readouterr().out
+    facts = facts_of(tmp_path)
+    assert (facts.kept.tolist(), facts.visits_saved_in_all) == ([60, 40, 40] * 2, 0)
+    with pytest.raises(ForeignStore, match="by: expected"):
+        start(store=tmp_path, resume=True, by=None)
+    assert "by" not in start(by=None).standing()
+    assert start().standing()["by"] == "weight"
+    for wrong in ("weights", 1, True):
+        with pytest.raises(PrunedataError, match="Expected by to be 'weight', or None"):
+            start(by=wrong)
+
+
+def test_nothing_of_it_is_there_where_nothing_is_left_out():
+    for options in ({"observe_only": True}, {"prune": 0}):
+        with pytest.warns(NeverPrunesWarning) if "prune" in options else pytest.MonkeyPatch.context():
+            run = start(**options)
+        for epoch in train(run):
+            assert (epoch.counted, epoch.weights, epoch.kept) == (None, None, 60)
+        assert not any("by_weight" in record for record in run.history)
+
+
+def test_an_adapter_that_cannot_is_refused():
+    class Cannot(Adapter):
+        pass
+
+    class Can(Adapter):
+        by_weight = True
+
+    with pytest.raises(PrunedataError, match=r"can leave samples out by weight\. Got Cannot"):
+        start().attach(Cannot())
+    start().attach(Can())
+    start(by=None).attach(Cannot())
+
+
+def test_a_dealer_deals_what_the_mean_is_over():
+    run = start(prune=20)
+    dealer = Dealer(run, batch_size=8)
+    for deal in dealer.deals("worker"):
+        losses = np.cos(deal.ids)
+        if run.current.counted is not None:
+            np.testing.assert_array_equal(deal.weights, run.current.factors(deal.ids))
+            counted = run.current.counted[deal.ids]
+            assert (deal.weights * losses).mean() == pytest.approx(losses[counted].sum() / max(1, counted.sum()))
+        assert dealer.observe(deal, losses)
+    assert [record["observed"] for record in run.history] == [60, 40, 40] * 2
