@@ -17,9 +17,10 @@ __all__ = ["add_data", "add_task", "data_of", "task_of"]
 def add_task(parser: argparse.ArgumentParser, mode: str | None = None) -> None:
     """Add the arguments of a task; ``mode`` is the default, if there is one."""
     parser.add_argument(
-        "--mode", choices=("sync", "async", "mixed"), default=mode, required=mode is None,
+        "--mode", choices=("sync", "async", "mixed", "local"), default=mode, required=mode is None,
         help="sync: all replicas average their gradients in each step. async: workers at their own pace, and "
-        "parameter servers. mixed: the replicas of a worker average theirs, workers at their own pace",
+        "parameter servers. mixed: the replicas of a worker average theirs, workers at their own pace. local: "
+        "each worker makes some steps of its own, and then all average what these changed",
     )  # fmt: skip
     parser.add_argument("--workers", type=positive, default=2, help="nodes that train; default: %(default)s")
     parser.add_argument("--replicas", type=positive, default=1, help="of each worker; default: %(default)s")
@@ -46,8 +47,26 @@ def add_task(parser: argparse.ArgumentParser, mode: str | None = None) -> None:
     parser.add_argument(
         "--slow", type=_slow, metavar="RANK:SECONDS", help="slow each step of a replica by so much on purpose"
     )
+    parser.add_argument("--local-steps", type=positive, default=8, metavar="H", help="of local; default: %(default)s")
+    _add_emulation(parser)
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--within", type=float, default=60.0, help="seconds to wait for a process; default: 60")
+
+
+def _add_emulation(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of emulated devices."""
+    parser.add_argument(
+        "--device-time", type=float, default=0.0, metavar="SECONDS",
+        help="emulate devices: a step of a replica lasts so long an image, asleep; the study's took 0.0322",
+    )  # fmt: skip
+    parser.add_argument(
+        "--stretch", type=float, default=1.0, metavar="K",
+        help="emulated devices are K times slower; limit the links to a K-th, too. Default: 1",
+    )  # fmt: skip
+    parser.add_argument(
+        "--parameters", type=positive, metavar="N",
+        help="weights in all: ballast is added to the network's, and moved and updated with them",
+    )  # fmt: skip
 
 
 def _slow(text: str) -> tuple[int, float]:

@@ -8,7 +8,7 @@ from benchmarks.common import records
 from benchmarks.common.records import Facts
 from benchmarks.distributed.training.task import MODES, Training
 
-__all__ = ["RESULTS", "Facts", "add", "mean_staleness", "read", "thinned"]
+__all__ = ["RESULTS", "Facts", "add", "mean_staleness", "name_of", "read", "thinned"]
 
 RESULTS = Path(__file__).parents[2] / "results" / "distributed"
 """Where they are recorded, if nobody says otherwise."""
@@ -20,14 +20,16 @@ OTHER = ("mode", "workers", "replicas", "seed", "within")
 
 def add(folder: Path, command: str, facts: Facts) -> None:
     """Record a run of a command, in place of one of the same task and seed."""
-    kept = facts | {"curve": thinned(facts["curve"])} if "curve" in facts else facts
-    records.add(folder, {"kind": command, "name": _name(facts), **kept})
+    kept = {name: value for name, value in facts.items() if name != "rounds"}
+    if "curve" in facts:
+        kept["curve"] = thinned(facts["curve"])
+    records.add(folder, {"kind": command, "name": name_of(facts), **kept})
 
 
-def _name(facts: Facts) -> str:
+def name_of(facts: Facts) -> str:
     """Tells a run from every other: all that isn't as usual."""
     usual, told = asdict(Training()), [f"{facts['mode']}-{facts['workers']}x{facts['replicas']}"]
-    for name in (*usual, "data", "samples", "target_loss"):
+    for name in (*usual, "data", "samples", "target_loss", "group", "gigabytes"):
         value = facts.get(name)
         if name not in OTHER and value != usual.get(name):
             told.append(f"{name}={':'.join(map(str, value)) if isinstance(value, tuple | list) else value}")

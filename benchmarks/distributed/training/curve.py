@@ -1,5 +1,6 @@
 """What a run leaves: its losses over time, and the facts that are recorded of it."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -27,11 +28,14 @@ class Told:
         Seconds, by part.
     buffers : list of Tensor
         Batch norm's.
+    rounds : list of (int, list of (int, int))
+        Of ``local``: the version of the weights that each round began with, and the epochs and numbers of its batches.
     """
 
     curve: list[tuple[float, float, int]] = field(default_factory=list)
     parts: dict[str, float] = field(default_factory=dict)
     buffers: list[Any] = field(default_factory=list)
+    rounds: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
 
 
 def facts_of(task: Training, data: Data, visits: list[int], told: Iterable[Told], **more: Any) -> dict[str, Any]:
@@ -53,6 +57,7 @@ def facts_of(task: Training, data: Data, visits: list[int], told: Iterable[Told]
         "parts": {part: sum(one.parts[part] for one in workers) / updates for part in PARTS},
         "curve": [[round(when - begun, 4), round(loss, 5)] for when, loss, _ in curve],
         **more,
+        "load": round(os.getloadavg()[0], 2),  # of this machine, when it was done
         **made_on("torch", "numpy"),
     }
 

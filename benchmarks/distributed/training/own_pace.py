@@ -1,4 +1,4 @@
-"""Workers in Ray actors, parameter servers, and a dealer that prunes: ``async``, ``mixed``, ``sync`` with backups."""
+"""Workers in Ray actors, parameter servers, and a dealer that prunes: all modes but ``sync`` without backups."""
 
 import os
 import time
@@ -11,9 +11,11 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from benchmarks.common.data import Data
+from benchmarks.distributed.training.averaging import AveragingServer
 from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.in_step import Started
+from benchmarks.distributed.training.local import LocalReplica
 from benchmarks.distributed.training.node import NodeReplica
 from benchmarks.distributed.training.placement import Places, placed
 from benchmarks.distributed.training.quorum import QuorumServer
@@ -36,7 +38,8 @@ class Node:
     """A worker, as who started it sees it: the actors of its replicas. The death of one is the death of all."""
 
     def __init__(self, task: Training, data: Any, places: Places, number: int) -> None:
-        actor: Any = ray.remote(NodeReplica).options(**places.worker(number))
+        kind = LocalReplica if task.mode == "local" else NodeReplica
+        actor: Any = ray.remote(kind).options(**places.worker(number))
         self.number = number
         self.actors = [actor.remote(task, data, number, rank) for rank in range(task.team)]
         port = ray.get(self.actors[0].meeting.remote())
@@ -101,7 +104,7 @@ def train_at_own_pace(
         begun = time.time()
         for node in nodes:
             node.start(dealer, servers)
-        told, lost = _watch(nodes, dealer, servers, checkpoint, task.backup is not None)
+        told, lost = _watch(nodes, dealer, servers, checkpoint, task.waits)
         weights, versions = servers.pull()
         model.load_weights(weights)
         model.load_buffers(told[0].buffers)
@@ -114,9 +117,11 @@ def train_at_own_pace(
             accuracy=model.accuracy(),
             staleness=servers.staleness(),
             workers_lost=lost,
-            dropped=0 if task.backup is None else servers.dropped(),
+            dropped=servers.dropped() if task.waits else 0,
         )
-        facts["parts"]["update"] = sum(servers.seconds()) / max(1, facts["updates"])
+        if task.mode == "local":
+            facts["rounds"] = [one.rounds for one in told]
+        facts["parts"]["update"] += sum(servers.seconds()) / max(1, facts["updates"])
         facts["updates"] = versions[0]
     return facts
 
@@ -126,6 +131,8 @@ def _serving(task: Training, weights: Vector, held: Checkpoint | None, places: P
     """Start the servers, and end their processes."""
     options = [places.server(number) for number in range(task.servers)]
     kind: Any = (WeightServer, ()) if task.backup is None else (QuorumServer, (task.nodes, task.backup))
+    if task.mode == "local":
+        kind = AveragingServer, (task.nodes,)
     servers = Servers(weights, task.servers, held.average if held else None, task.learning_rate, options, kind)
     try:
         yield servers

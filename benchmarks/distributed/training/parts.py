@@ -10,6 +10,7 @@ PARTS = {
     "wait": "waits for a batch",
     "forward": "forward",
     "backward": "backward",
+    "device": "sleeps for what an emulated device still takes",
     "average": "averages gradients with its replicas",
     "exchange": "exchanges with servers",
     "update": "updates weights",

@@ -46,7 +46,9 @@ class Places:
 def placed(task: Training) -> Iterator[Places]:
     """Reserve the nodes of a task, and give them back."""
     nodes = task.nodes + (task.servers if task.placement == "dedicated" else 0)
-    group = placement_group([{"CPU": CPU}] * nodes, strategy="SPREAD")
+    known: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    machines = sum(bool(node["Alive"]) for node in known)
+    group = placement_group([{"CPU": CPU}] * nodes, strategy="STRICT_SPREAD" if machines >= nodes else "SPREAD")
     try:
         ray.get(group.ready(), timeout=task.within)
         yield Places(task, group)

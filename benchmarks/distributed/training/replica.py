@@ -37,16 +37,19 @@ class Replica:
         self._model = task.build(data).to(self._device)
         self._data, self._task, self._rank = data, task, rank
         self._slowed = task.slow[1] if task.slow is not None and task.slow[0] == rank else 0.0
+        self._size = sum(one.numel() for one in self._model.parameters())
+        self._ballast = _ballast(task, self._size)
         self.parts = Parts()
 
     def weights(self) -> Vector:
-        """All weights, shape (n,)."""
+        """All weights, shape (n,), and ballast behind them if the task has some."""
         found: Vector = parameters_to_vector(self._model.parameters()).detach().cpu().numpy()
-        return found
+        return _joined(found, np.zeros_like(self._ballast))
 
     def load_weights(self, weights: Vector) -> None:
         """Set all weights."""
-        vector_to_parameters(torch.from_numpy(weights).to(self._device), self._model.parameters())
+        own = torch.from_numpy(weights[: self._size])
+        vector_to_parameters(own.to(self._device), self._model.parameters())
 
     def batch(self, ids: npt.NDArray[np.integer[Any]], *place: int) -> Batch:
         """Fetch samples. ``place``, as the number of the epoch and of the batch, decides how they are augmented."""
@@ -74,12 +77,20 @@ class Replica:
         -------
         gradient, losses : ndarray of float32, shape (parameters,) and (n,)
         """
+        begun = time.perf_counter()
+        gradient, losses = self._computed(batch, size, weights)
+        with self.parts("device"):
+            # What was computed here is part of what the device does: only the rest is slept.
+            seconds = (self._task.device_time * len(losses) + self._slowed) * self._task.stretch
+            time.sleep(max(0.0, seconds - (time.perf_counter() - begun)))
+        return _joined(gradient, self._ballast), losses
+
+    def _computed(self, batch: Batch, size: int, weights: Vector | None) -> tuple[Vector, Vector]:
         images, labels = (part.to(self._device) for part in batch)
         parameters = list(self._model.parameters())
         if not len(labels):
-            return np.zeros(sum(one.numel() for one in parameters), np.float32), np.zeros(0, np.float32)
+            return np.zeros(self._size, np.float32), np.zeros(0, np.float32)
         with self.parts("forward"):
-            time.sleep(self._slowed)
             losses = F.cross_entropy(self._model(images), labels, reduction="none")
             counted = losses if weights is None else losses * torch.from_numpy(weights).to(self._device)
             mean = counted.sum() / size
@@ -113,3 +124,17 @@ class Replica:
         """Wait for the device, so that each part gets its own seconds."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+def _joined(own: Vector, ballast: Vector) -> Vector:
+    return np.concatenate([own, ballast]) if ballast.size else own
+
+
+def _ballast(task: Training, size: int) -> Vector:
+    """What is behind a gradient of so many values: drawn, the same in every process and step."""
+    if task.parameters is None:
+        return np.zeros(0, np.float32)
+    if task.parameters < size:
+        raise ValueError(f"Expected at least the {size:,} weights of {task.network}. Got {task.parameters:,}.")
+    drawn: Vector = np.random.default_rng(task.seed).standard_normal(task.parameters - size, np.float32)
+    return drawn * np.float32(1e-3)

@@ -111,11 +111,14 @@ class Servers:
         pulled = _answers([actor.pull.remote(version) for actor, version in asked])
         return np.concatenate([part for part, _ in pulled]), [version for _, version in pulled]
 
-    def push(self, gradient: Vector, versions: list[int], size: int) -> "Pushed":
-        """Begin to apply a gradient of so many samples, shape (n,), that weights of these versions made."""
+    def push(self, gradient: Vector, versions: list[int], size: int, *worker: int) -> "Pushed":
+        """Begin to apply a gradient of so many samples, shape (n,), that weights of these versions made.
+
+        Servers of ``local`` take a difference of weights instead, and want to know whose it is.
+        """
         parts = np.array_split(gradient, len(self.actors))
         given = zip(self.actors, parts, versions, strict=True)
-        return Pushed([actor.push.remote(part, version, size) for actor, part, version in given])
+        return Pushed([actor.push.remote(part, version, size, *worker) for actor, part, version in given])
 
     def rest(self, worker: int, rests: bool) -> None:
         """Don't wait for a worker that has no batch, or wait again. For servers that wait."""

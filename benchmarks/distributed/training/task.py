@@ -14,7 +14,7 @@ from prunedata.policies.built_in import BUILT_IN
 
 __all__ = ["MODES", "PLACEMENTS", "Training", "fewer"]
 
-MODES = ("sync", "async", "mixed")
+MODES = ("sync", "async", "mixed", "local")
 PLACEMENTS = ("shared", "dedicated")
 
 
@@ -24,9 +24,10 @@ class Training:
 
     Attributes
     ----------
-    mode : "sync", "async" or "mixed"
+    mode : "sync", "async", "mixed" or "local"
         All replicas average their gradients in each step; or each worker goes at its own pace; or the replicas of a
-        worker average theirs, and workers go at their own pace.
+        worker average theirs, and workers go at their own pace; or workers make some steps of their own, and then
+        average what those changed.
     workers : int
         The study's nodes: each has a model, and in ``async`` and ``mixed`` pushes one gradient a step.
     replicas : int
@@ -59,12 +60,21 @@ class Training:
         those that come later. Their losses are observed all the same. By default there are no servers.
     slow : (int, float), optional
         A replica, counted over all workers, and the seconds by which each of its steps is slowed on purpose.
+    device_time : float
+        Seconds that an emulated device takes for an image: so long a step of a replica lasts, asleep. 0: no emulation.
+    stretch : float
+        By how much emulated devices are slower than they say. Links have to be slowed as much: then what the processor
+        costs matters so many times less.
+    parameters : int, optional
+        Weights in all, with ballast behind those of the network. All of them are moved, averaged and updated.
+    local_steps : int
+        Of ``local``: steps that a worker makes between two averages. Bytes fall by as much.
     seed : int
     within : float
         Seconds after which a process that waits for another one gives up.
     """
 
-    mode: Literal["sync", "async", "mixed"] = "async"
+    mode: Literal["sync", "async", "mixed", "local"] = "async"
     workers: int = 2
     replicas: int = 1
     servers: int = 1
@@ -81,6 +91,10 @@ class Training:
     overlap: bool = False
     backup: int | None = None
     slow: tuple[int, float] | None = None
+    device_time: float = 0.0
+    stretch: float = 1.0
+    parameters: int | None = None
+    local_steps: int = 8
     seed: int = 0
     within: float = 60.0
 
@@ -89,16 +103,26 @@ class Training:
             raise ValueError(f"Expected a mode of {MODES} and a placement of {PLACEMENTS}. Got {self}.")
         if self.mode == "async" and self.replicas != 1:
             raise ValueError(f"Expected one replica for each worker in async. Got {self.replicas}: that is mixed.")
-
-        if self.mode == "sync" and self.overlap:
-            raise ValueError("Expected overlap in async or mixed. Got sync, where each step needs the one before.")
+        if self.mode in ("sync", "local") and self.overlap:
+            raise ValueError(
+                f"Expected overlap in async or mixed. Got {self.mode}, where each exchange needs the one before."
+            )
+        if self.local_steps < 1:
+            raise ValueError(f"Expected at least one local step. Got {self.local_steps}.")
         if self.backup is not None and not (self.mode == "sync" and 0 <= self.backup < self.workers * self.replicas):
             raise ValueError(f"Expected fewer backups than replicas, and mode sync. Got {self}.")
+        if self.device_time < 0 or self.stretch <= 0:
+            raise ValueError(f"Expected a device time of 0 or more, and a stretch above 0. Got {self}.")
 
     @property
     def served(self) -> bool:
         """Whether there are parameter servers."""
         return self.mode != "sync" or self.backup is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the servers wait for several workers before they update."""
+        return self.mode == "local" or self.backup is not None
 
     @property
     def nodes(self) -> int:

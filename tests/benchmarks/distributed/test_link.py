@@ -9,17 +9,17 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.distributed import link
+from benchmarks.distributed import hosts, link
 
 
 def test_where_namespaces_are_not_allowed_it_says_so(monkeypatch, capsys):
     refused = SimpleNamespace(returncode=1, stderr="mkdir /run/netns failed: Permission denied\n", stdout="")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
-    monkeypatch.setattr(link.shutil, "which", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr(hosts.shutil, "which", lambda name: f"/sbin/{name}")
     assert link.main(["true"]) == link.UNABLE
     assert "Expected to make network namespaces. Got: mkdir /run/netns failed" in capsys.readouterr().err
-    monkeypatch.setattr(link.shutil, "which", lambda _: None)
-    assert link.unable() == "no ip and no tc: install iproute2"
+    monkeypatch.setattr(hosts.shutil, "which", lambda _: None)
+    assert hosts.unable() == "no ip and no tc: install iproute2"
 
 
 def test_the_models_bytes_are_weights_and_gradients_in_each_update():
@@ -43,12 +43,12 @@ dist.destroy_process_group()
 
 @pytest.mark.slow
 def test_torchrun_has_a_rank_on_each_host_and_they_talk_over_the_link(tmp_path):
-    if why := link.unable():
+    if why := hosts.unable():
         pytest.skip(f"no network namespaces: {why}")
     program = tmp_path / "reduce.py"
     program.write_text(REDUCE)
-    with link.hosts("200mbit", ray=False) as pair:
-        printed = pair.torchrun([str(program)])
+    with hosts.hosts(2, "200mbit", ray=False) as pair:
+        printed = link.torchrun(pair, [str(program)])
         sent, received = pair.bytes()
     assert printed == "0 500000.0\n"
     # A million bytes each way, their headers, and what the ranks say to find each other.
@@ -59,14 +59,14 @@ SEND = f"""
 import socket
 with socket.socket(type=socket.SOCK_DGRAM) as sender:
     for _ in range(20):
-        sender.sendto(bytes(1000), ("{link.HOSTS[1]}", 9))
+        sender.sendto(bytes(1000), ("{hosts.address(1)}", 9))
 """
 
 
 def test_bytes_on_the_link_are_counted_and_limited():
-    if why := link.unable():
+    if why := hosts.unable():
         pytest.skip(f"no network namespaces: {why}")
-    pair = link.Link("8mbit")
+    pair = hosts.Hosts(2, "8mbit")
     try:
         pair.make()
         before = pair.bytes()
