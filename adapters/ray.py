@@ -4,7 +4,7 @@ The actor has the Pruner. Workers, in actors or tasks of their own, have a :clas
 as any argument. A worker in an actor that dies is noticed when the others run out of batches, and they get what it had.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -88,7 +88,12 @@ class RayDealer:
 
     def deal(self, worker: str | int) -> Deal | Wait | None:
         """Give a worker its next batch; see :meth:`Dealer.deal`."""
-        found: Deal | Wait | None = self._call("deal", worker, _this_actor())
+        found = self.deal_many(worker, 1)
+        return found[0] if isinstance(found, list) else found
+
+    def deal_many(self, worker: str | int, most: int) -> list[Deal] | Wait | None:
+        """Give a worker its next batches, up to ``most``; see :meth:`Dealer.deal_many`."""
+        found: list[Deal] | Wait | None = self._call("deal_many", worker, most, _this_actor())
         return found
 
     def deals(self, worker: str | int, *, poll: float = 0.05) -> Iterator[Deal]:
@@ -99,16 +104,20 @@ class RayDealer:
         self, deal: Deal | str, losses: Any, *, version: int | None = None, newest: int | None = None
     ) -> Receipt:
         """Record the losses of a batch, once; see :meth:`Dealer.observe`. Tensors may be on any device."""
-        ticket = deal.ticket if isinstance(deal, Deal) else deal  # the ids need not travel back
-        if hasattr(losses, "detach"):  # nor does the actor need the framework
-            losses = losses.detach().cpu()
-            losses = (losses.float() if losses.element_size() < 4 else losses).numpy()  # numpy has no bfloat16
-        receipt: Receipt = self._call("observe", ticket, np.asarray(losses), version=version, newest=newest)
-        return receipt
+        receipts = self.observe_many([(deal, losses)], version=version, newest=newest)
+        return receipts[0]
+
+    def observe_many(
+        self, reports: Iterable[tuple[Deal | str, Any]], *, version: int | None = None, newest: int | None = None
+    ) -> list[Receipt]:
+        """Record the losses of several batches in one call; see :meth:`Dealer.observe_many`."""
+        plain = [(_ticket(deal), _array(losses)) for deal, losses in reports]
+        receipts: list[Receipt] = self._call("observe_many", plain, version=version, newest=newest)
+        return receipts
 
     def excuse(self, deal: Deal | str) -> Receipt:
         """Say that a batch will not be observed; see :meth:`Dealer.excuse`."""
-        receipt: Receipt = self._call("excuse", deal.ticket if isinstance(deal, Deal) else deal)
+        receipt: Receipt = self._call("excuse", _ticket(deal))
         return receipt
 
     def lost(self, worker: str | int) -> int:
@@ -176,6 +185,18 @@ class RayDealer:
             ) from error
 
 
+def _ticket(deal: Deal | str) -> str:
+    return deal.ticket if isinstance(deal, Deal) else deal  # the ids need not travel back
+
+
+def _array(losses: Any) -> Any:
+    """Losses as an array: the actor does not need the framework."""
+    if hasattr(losses, "detach"):
+        losses = losses.detach().cpu()
+        losses = (losses.float() if losses.element_size() < 4 else losses).numpy()  # numpy has no bfloat16
+    return np.asarray(losses)
+
+
 def _this_actor() -> tuple[str, Any] | None:
     """The id and the handle of the actor that calls, or None outside of one."""
     context = ray.get_runtime_context()
@@ -194,17 +215,17 @@ class _Actor:
         self._dealer = Dealer(make_pruner(), batch_size, **options)
         self._watched: dict[Worker, tuple[Any, Any]] = {}
 
-    def deal(self, name: str | int, caller: tuple[str, Any] | None) -> Deal | Wait | None:
+    def deal_many(self, name: str | int, most: int, caller: tuple[str, Any] | None) -> list[Deal] | Wait | None:
         # An actor that was started in the place of one that died may have its name.
         worker = name, caller and caller[0]
-        answer = self._dealer.deal(worker)
+        answer = self._dealer.deal_many(worker, most)
         if caller is not None and worker not in self._watched:
             self._watched[worker] = caller[1], caller[1].__ray_ready__.remote()
         if isinstance(answer, Wait) and self._take_back_from_the_dead():
-            answer = self._dealer.deal(worker)
+            answer = self._dealer.deal_many(worker, most)
         if answer is None:
             self._watched.pop(worker, None)  # a handle would keep its actor alive
-        return replace(answer, worker=name) if isinstance(answer, Deal) else answer
+        return [replace(deal, worker=name) for deal in answer] if isinstance(answer, list) else answer
 
     def _take_back_from_the_dead(self) -> int:
         """Take back what actors have that died; return how many samples."""
@@ -234,8 +255,8 @@ class _Actor:
     def _out(self) -> dict[Worker, int]:
         return cast(dict[Worker, int], self._dealer.outstanding)
 
-    def observe(self, ticket: str, losses: Any, **versions: Any) -> Receipt:
-        return self._dealer.observe(ticket, losses, **versions)
+    def observe_many(self, reports: list[tuple[Deal | str, Any]], **versions: Any) -> list[Receipt]:
+        return self._dealer.observe_many(reports, **versions)
 
     def excuse(self, ticket: str) -> Receipt:
         return self._dealer.excuse(ticket)

@@ -1,7 +1,7 @@
 """The dealer: it owns a run, deals the kept samples of each epoch to workers, and takes their losses back."""
 
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Never
 
 from prunedata.checks import integer, real
@@ -140,6 +140,27 @@ class Dealer:
                 self._end()  # an epoch that was restored when it was done already
             return None
 
+    def deal_many(self, worker: Hashable, most: int) -> list[Deal] | Wait | None:
+        """Give a worker its next batches, up to ``most`` of one epoch: one call in place of several.
+
+        At the end of an epoch the others wait for whoever has several batches left: let ``most`` be small beside the
+        batches that a worker gets in an epoch.
+
+        Returns
+        -------
+        list of Deal, Wait or None
+            At least one batch; or as :meth:`deal`.
+        """
+        most = whole("most", most, 1)
+        with self._uninterrupted:
+            first = self.deal(worker)
+            if not isinstance(first, Deal):
+                return first
+            deck, found = self._open(), [first]
+            while len(found) < most and deck.has_more:
+                found.append(self._dealt(deck, worker))
+            return found
+
     def deals(self, worker: Hashable, *, poll: float = 0.01) -> Iterator[Deal]:
         """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
         return until_done(lambda: self.deal(worker), poll)
@@ -185,6 +206,21 @@ class Dealer:
             self._staleness.add(measured)
             self._settle(place)
             return Receipt(True, "recorded")
+
+    def observe_many(
+        self, reports: Iterable[tuple[Deal | str, Any]], *, version: int | None = None, newest: int | None = None
+    ) -> list[Receipt]:
+        """Record the losses of several batches, each as :meth:`observe` does: pairs of a deal and its losses.
+
+        All are checked first: if one raises, none is recorded. Versions are those of all of them.
+        """
+        with self._uninterrupted:
+            given = [(deal, losses, self._tickets.read(deal)) for deal, losses in reports]
+            for _, losses, place in given:
+                if place in self._out():
+                    checked_losses(losses, self._out()[place].ids)
+            self._staleness.measure(version, newest)
+            return [self.observe(deal, losses, version=version, newest=newest) for deal, losses, _ in given]
 
     def excuse(self, deal: Deal | str) -> Receipt:
         """Say that a batch will not be observed, for example because its losses are not finite. It is not dealt again.

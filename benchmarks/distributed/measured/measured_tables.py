@@ -169,7 +169,11 @@ def where_time_goes(runs: Iterable[Facts]) -> str:
         servers = NONE if run["mode"] == "sync" else f"{run['servers']} {run['placement']}"
         kinds.setdefault((*_who(run), servers, _pruning(run)), []).append(run)
     lines = [
-        [*kind, *(f"{1000 * median(run['parts'].get(part, 0.0) for run in some):.2f}" for part in PARTS), str(len(some))]
+        [
+            *kind,
+            *(f"{1000 * median(run['parts'].get(part, 0.0) for run in some):.2f}" for part in PARTS),
+            str(len(some)),
+        ]
         for kind, some in kinds.items()
     ]
     return markdown(("mode", "workers x replicas", "servers", "pruned", *PARTS, "runs"), lines)

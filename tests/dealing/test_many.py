@@ -1,0 +1,97 @@
+"""Several batches dealt and reported in one call: the same run as one by one, and all or none is recorded."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from prunedata import Deal, Dealer, LossError, PrunedataError, Pruner, Schedule, Wait
+
+SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
+KEPT = [60, 45, 60, 45]
+
+
+def pruner():
+    return Pruner(60, SCHEDULE, prune=0.25, seed=5)
+
+
+def losses_of(deal):
+    return np.random.default_rng([7, deal.epoch]).random(60)[deal.ids]
+
+
+def train(dealer, most, worker="one"):
+    """Train to the end; return (epoch, number, ids) of every batch, and how many each call gave."""
+    made, given = [], []
+    while (found := dealer.deal_many(worker, most)) is not None:
+        if isinstance(found, Wait):
+            continue
+        given.append(len(found))
+        made += [(deal.epoch, deal.number, deal.ids.tolist()) for deal in found]
+        assert all(dealer.observe_many([(deal, losses_of(deal)) for deal in found]))
+    return made, given
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_several_at_a_time_are_the_batches_and_counts_of_one_at_a_time(most):
+    one, many = Dealer(pruner(), 8), Dealer(pruner(), 8)
+    alone = [
+        (deal.epoch, deal.number, deal.ids.tolist()) for deal in one.deals("one") if one.observe(deal, losses_of(deal))
+    ]
+    made, given = train(many, most)
+    assert made == alone
+    assert max(given) == min(most, 8)  # of one epoch, which has 8 batches
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(one.pruner, name), getattr(many.pruner, name))
+
+
+def test_if_one_report_is_wrong_none_is_recorded():
+    dealer = Dealer(pruner(), 8)
+    first, second = dealer.deal_many("one", 2)
+    for wrong in ([np.nan] * 8, np.zeros(7)):
+        with pytest.raises(LossError):
+            dealer.observe_many([(first, losses_of(first)), (second, wrong)])
+    with pytest.raises(PrunedataError, match="Expected newest"):
+        dealer.observe_many([(first, losses_of(first))], version=3, newest=2)
+    with pytest.raises(PrunedataError, match="Expected what deal"):
+        dealer.observe_many([(first, losses_of(first)), ("no ticket", np.zeros(8))])
+    assert dealer.outstanding == {"one": 16}
+    assert dealer.pruner.current.remaining.sum() == 60
+    twice = dealer.observe_many([(first, losses_of(first))] * 2, version=1, newest=2)
+    assert [bool(receipt) for receipt in twice] == [True, False]
+    assert dealer.staleness == {1: 1}
+
+
+def test_a_report_after_the_one_that_ends_the_epoch_is_refused_and_not_lost():
+    dealer = Dealer(pruner(), 60)
+    (only,) = dealer.deal_many("one", 5)
+    assert [bool(receipt) for receipt in dealer.observe_many([(only, losses_of(only))] * 2)] == [True, False]
+    assert dealer.pruner.next_epoch == 1
+
+
+def test_all_that_a_lost_worker_had_is_dealt_again():
+    dealer = Dealer(pruner(), 8)
+    held = dealer.deal_many("doomed", 3)
+    assert dealer.lost("doomed") == 24
+    again = dealer.deal_many("other", 3)
+    assert [deal.number for deal in again] == [deal.number for deal in held]
+    assert {deal.attempt for deal in again} == {2}
+    assert not any(dealer.observe_many([(deal, losses_of(deal)) for deal in held]))
+
+
+@pytest.mark.parametrize("most", [0, 1.5, "two"])
+def test_what_is_no_number_of_batches_is_refused(most):
+    with pytest.raises(PrunedataError, match="Expected most"):
+        Dealer(pruner(), 8).deal_many("one", most)
+
+
+def test_threads_share_a_run_several_at_a_time_and_each_sample_is_seen_once():
+    dealer = Dealer(pruner(), 2)
+    threads = [threading.Thread(target=train, args=(dealer, 3, name)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [record["observed"] for record in dealer.pruner.history] == KEPT
+    assert dealer.pruner.visits.sum() == sum(KEPT)
+    assert dealer.deal_many("late", 2) is None
+    assert isinstance(Dealer(pruner(), 2).deal("one"), Deal)
