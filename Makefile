@@ -35,8 +35,9 @@ demo: $(VENV)/.demo$(FRAMEWORK)
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "not slow and not docs" $(ARGS)
 
+# The tests of properties come again, with more examples.
 test-rest: $(VENV)/.dev $(VENV)/.oldest
-	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m slow $(ARGS)
+	PRUNEDATA_EXAMPLES=100 OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
 
 test-all: test
 	$(MAKE) test-rest

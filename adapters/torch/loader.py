@@ -1,16 +1,14 @@
-"""A pruned loader: the user's loader, of its own class and with its own attributes, with another order of samples."""
+"""A pruned loader: the user's loader with another order of samples, whose losses it hands on."""
 
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cache
 from time import perf_counter
 from typing import Any, Never
 
 import numpy as np
 import torch
 from torch.compiler import is_dynamo_compiling
-from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.losses import Recorder
 from prunedata.adapters.torch.orders import Order
@@ -21,43 +19,7 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["PrunedLoader", "clone", "subclass_of"]
-
-
-def clone(loader: DataLoader[Any], replaced: dict[str, Any]) -> Any:
-    """Return a loader like the user's, of a class that prunes, with the attributes in ``replaced`` replaced.
-
-    All other attributes are the user's own objects. ``__init__`` is not called: a loader can't be made anew from its
-    arguments, because nobody knows what a subclass of the user's was built from.
-    """
-    attributes = vars(loader) | replaced
-    if loader.generator is None:  # WorkerSeeds seeds it in each epoch
-        attributes["generator"] = torch.Generator()
-    # The user's loader may stand within an epoch; the new one stands at the beginning. The last two attributes are
-    # StatefulDataLoader's, which reads them when it is iterated.
-    attributes |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
-    kind: Any = type(loader)
-    pruned: Any = object.__new__(subclass_of(kind))
-    vars(pruned).update(attributes)  # DataLoader refuses to set some of them one by one
-    return pruned
-
-
-@cache
-def subclass_of(kind: type) -> type:
-    """Return a subclass of a loader's class that prunes.
-
-    Of PyTorch's own class it is ``(PrunedLoader, DataLoader)``. Of a user's subclass it is the user's class before
-    that: so its ``__iter__`` gets batches from ours, which has taken the ids off.
-    """
-    base = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata")), None)
-    if base is None:
-        raise PrunedataError(
-            f"Expected a DataLoader of PyTorch's or a subclass. Got {kind.__module__}.{kind.__qualname__}, which wraps "
-            "one: prune the loader first, with with_ids=True, and let the wrapper prepare the result."
-        )
-    if kind is base:
-        return type(f"Pruned{base.__name__}", (PrunedLoader, base), {})
-    return type(f"Pruned{kind.__name__}", (kind, subclass_of(base)), {})
+__all__ = ["PrunedLoader"]
 
 
 def _known(batches: int | None) -> int:
@@ -114,7 +76,7 @@ class PrunedLoader:
         )
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
-        """Set what this class adds; it stands in the place of ``__init__``, see :func:`clone`."""
+        """Set what this class adds; it stands in the place of ``__init__``, as ``clone`` says."""
         self._pruner, self._order, self._charge = pruner, order, pruner.charge
         self._run, self._recorder = order.run, order.run.recorder
         self._with_ids, self._seeds = with_ids, None

@@ -5,8 +5,9 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.carried import CarryingCollate
+from prunedata.adapters.torch.clone import clone
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
-from prunedata.adapters.torch.loader import PrunedLoader, clone
+from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner

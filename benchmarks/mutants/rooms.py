@@ -60,7 +60,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
                 f"prunedata/policies/{name}.py"
                 for name in (
                     "bounded_loss", "dropping_count", "easy_pruning", "high", "last_loss", "loss_ranked",
-                    "moving_average", "random", "ranks", "running_loss",
+                    "moving_average", "random", "by_hits", "running_loss",
                 )
             ],
             [f"tests/policies/test_{name}.py" for name in ("small_rules", "moving_average", "policy")],

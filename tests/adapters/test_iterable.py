@@ -17,6 +17,7 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters.iterable import Stream, prune
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.helpers.torch import flat, losses_of
+from tests.common.marks import WORKERS
 
 SAMPLES = 103
 MORE = pytest.mark.slow
@@ -351,7 +352,7 @@ print(*[record["observed"] for record in pruner.history])
     assert done.stdout == "6 4\n"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_workers_that_live_on_find_the_mask_though_a_cleaner_removes_its_folder(workers):
     pruner = Pruner(SAMPLES, CHANGING, prune=0.3)
     stream = prune(Raw(), pruner, id="uid")

@@ -14,6 +14,7 @@ from prunedata.adapters import torch as adapter
 from prunedata.errors import LossError
 from tests.adapters.helpers.shards import CHANGING, SIZES, dataset, write_shards
 from tests.adapters.helpers.torch import losses_of
+from tests.common.marks import WORKERS
 
 SAMPLES = sum(SIZES)
 
@@ -88,7 +89,7 @@ def test_batches_kept_from_the_first_epoch_are_told_in_the_first_that_is_pruned(
     assert pruner.visits.max() == 1
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_a_pass_that_is_left_and_begun_again_in_one_epoch_is_told(case, workers):
     pruner, loader, observe = case
 

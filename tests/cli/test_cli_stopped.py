@@ -23,8 +23,16 @@ def place(tmp_path_factory):
     return place
 
 
+@pytest.fixture
+def ctrl_c():
+    """Let programs that are started be told of Ctrl-C, though whoever runs the tests in the background is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
-def test_ctrl_c_is_told_in_a_line(tmp_path):
+def test_ctrl_c_is_told_in_a_line(tmp_path, ctrl_c):
     begun = tmp_path / "begun"
     command = [*PROGRAM, "index", f"pipe:touch {begun}; sleep 60", "--output", str(tmp_path / "index.json")]
     with subprocess.Popen(

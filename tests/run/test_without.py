@@ -12,6 +12,7 @@ from prunedata import DroppingCount, EasyPruning, LossRanked, Pruner, Random, Ru
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.findings.table import suspect_table
+from tests.common.marks import WORKERS
 from tests.common.programs import run_python
 
 SAMPLES = 100
@@ -199,7 +200,7 @@ def test_advice_is_of_the_samples_that_are_left():
     assert runs[1].advice.verdict != "prune"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 def test_a_loader_never_delivers_them(workers):
     torch = pytest.importorskip("torch")

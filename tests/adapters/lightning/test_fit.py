@@ -12,6 +12,7 @@ from prunedata.adapters import iterable
 from prunedata.adapters.lightning import DataPruning, observe, prune
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, flat, loader_of, pruner_of, trainer_of, validation
+from tests.common.marks import WORKERS
 
 pytestmark = QUIET
 
@@ -29,7 +30,7 @@ def kept_by(pruner):
     return masks
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("lengths", [[10, 6, 8, 12, 5, 9], [6, 10, 8, 12, 9, 5], [12, 6, 12, 6, 6, 12]], ids=str)
 def test_epochs_have_the_samples_that_are_kept(lengths, workers):
     pruner, net = pruner_of(lengths), Net()

@@ -11,6 +11,7 @@ from prunedata import NotInEpoch, PrunedataError
 from prunedata.adapters.lightning import prune
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, loader_of, pruner_of, trainer_of, validation
+from tests.common.marks import WORKERS
 
 pytestmark = QUIET
 LENGTHS = [10, 6, 8]
@@ -88,7 +89,7 @@ def test_settings(options, message):
     assert pruner.next_epoch == 0
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("options", [{}, {"check_val_every_n_epoch": 2}], ids=str)
 def test_an_interval_of_validations_that_a_later_epoch_is_too_short_for(options, workers):
     pruner, net = pruner_of([10, 9, 6, 8]), Net()

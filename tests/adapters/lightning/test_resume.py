@@ -9,6 +9,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata import PrunedataError
 from prunedata.adapters.lightning import DataPruning
 from tests.adapters.lightning.helpers import QUIET, Net, flat, loader_of, pruner_of, trainer_of, validation
+from tests.common.marks import WORKERS
 
 pytestmark = QUIET
 LENGTHS = [10, 6, 8, 12, 6, 9]
@@ -48,7 +49,7 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(tmp_path, moment, schedule, st
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(later.parameters(), net.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_a_stateful_loader_goes_on_within_an_epoch(tmp_path, workers):
     options = {"kind": StatefulDataLoader, "num_workers": workers}
     _, net = fit(tmp_path, "batch", **options)

@@ -10,6 +10,7 @@ from lightning.pytorch.tuner import Tuner
 from prunedata.adapters.lightning import DataPruning
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.lightning.helpers import QUIET, Net, loader_of, pruner_of, trainer_of, validation
+from tests.common.marks import WORKERS
 
 pytestmark = [*QUIET, pytest.mark.filterwarnings("ignore:`weights_only` was not set")]
 LENGTHS = [10, 6, 8]
@@ -45,7 +46,7 @@ def assert_nothing_came_of_it(pruner, before):
     assert pruner.attach(TorchRun(pruner)).leader is None
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("steps", [8, 28])
 def test_a_rate_is_looked_for_over_several_passes(tmp_path, steps, workers):
     pruner, net = pruner_of(LENGTHS), Tuned()

@@ -13,6 +13,7 @@ from prunedata import LossError, Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import prune
 from prunedata.testing import losses_of
+from tests.common.marks import WORKERS
 
 datasets = pytest.importorskip("datasets")
 
@@ -57,7 +58,7 @@ def train(loader, pruner, read):
     assert [record["kept"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_only_what_is_kept_is_decoded(images, workers):
     raw = images.to_iterable_dataset(num_shards=3).cast_column("image", datasets.Image(decode=False))
     pruner, decoded = start(), []
@@ -83,7 +84,7 @@ def test_without_the_cast_all_is_decoded_before_it_can_be_dropped(images):
     assert set(next(iter(uncast.filter(bool)))["image"]) == {"bytes", "path"}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_map_style_decodes_only_what_the_sampler_asks_for(images, workers):
     asked = []
 

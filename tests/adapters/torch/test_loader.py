@@ -25,10 +25,11 @@ from tests.adapters.helpers.torch import (
     second,
     train,
 )
+from tests.common.marks import WORKERS
 
 Pair = namedtuple("Pair", "features index")
 
-WORKERS = {
+HOW = {
     "0 workers": {},
     "2 workers": {"num_workers": 2},
     "persistent": {"num_workers": 2, "persistent_workers": True},
@@ -48,7 +49,7 @@ def test_the_masks_change():
 @pytest.mark.parametrize(
     ("kind", "workers"),
     [
-        *((DataLoader, workers) for workers in WORKERS if workers not in ("spawn", "forkserver")),
+        *((DataLoader, workers) for workers in HOW if workers not in ("spawn", "forkserver")),
         *((StatefulDataLoader, workers) for workers in ("0 workers", "2 workers", "persistent")),
         # Their workers import PyTorch anew.
         *(pytest.param(DataLoader, method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")),
@@ -56,7 +57,7 @@ def test_the_masks_change():
 )
 def test_each_epoch_has_its_kept_samples_once_in_the_order_of_the_core(kind, workers):
     pruner = make_pruner()
-    seen = train(prune(loader_of(kind=kind, **WORKERS[workers]), pruner), pruner)
+    seen = train(prune(loader_of(kind=kind, **HOW[workers]), pruner), pruner)
     assert seen == by_the_core(make_pruner())[1]
 
 
@@ -85,7 +86,7 @@ def ahead(batches):
 
 
 class TestLookAhead:
-    @pytest.mark.parametrize("workers", [0, 2])
+    @WORKERS
     def test_is_refused_without_ids(self, workers):
         pruner = make_pruner()
         loader = prune(loader_of(num_workers=workers), pruner)
@@ -95,7 +96,7 @@ class TestLookAhead:
             loader.observe(losses_of(index, 0))
         assert pruner.counts.sum() == 0
 
-    @pytest.mark.parametrize("workers", [0, 2])
+    @WORKERS
     def test_is_exact_with_ids(self, workers):
         pruner = make_pruner()
         loader = prune(loader_of(num_workers=workers), pruner, with_ids=True)
@@ -144,7 +145,7 @@ class Ids(Items):
         return super().__getitem__(index)[1]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize(
     ("dataset", "options", "read"),
     [

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from prunedata import LossError, PrunedataError, Random, Schedule, SkippedSamples
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, Items, loader_of, losses_of, make_pruner
+from tests.common.marks import WORKERS
 
 
 def loop(loader, pruner, *, stop=None, first=0, observing=True):
@@ -130,7 +131,7 @@ class TestTwoIteratorsOfOneLoader:
             for ids, (_, index) in pairs:
                 loader.observe(losses_of(index, 0), ids)
 
-    @pytest.mark.parametrize("workers", [0, 2])
+    @WORKERS
     @pytest.mark.parametrize(
         "options",
         [{}, {"shuffle": None, "sampler": list(range(103))}, {"batch_size": 200}],

@@ -13,11 +13,11 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata import PrunedataError, Random, Schedule, SkippedSamples
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
+from tests.common.marks import WORKERS
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
-SLOW = pytest.mark.slow  # six stops each, as with 2 workers
-WORKERS = pytest.mark.parametrize("workers", [0, 2])
+SLOW = pytest.mark.slow  # dozens of workers each; those without this mark show that workers change nothing
 
 
 @dataclass
@@ -128,19 +128,30 @@ def test_at_every_batch_alike(kind, drop_last):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"num_workers": 2}, id="2 workers"),
+        pytest.param({"num_workers": 2}, id="2 workers", marks=SLOW),
         pytest.param({"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4}, id="persistent", marks=SLOW),
         pytest.param({"num_workers": 2, "drop_last": True}, id="drop last", marks=SLOW),
         pytest.param({"shuffle": False, "num_workers": 2}, id="sequential", marks=SLOW),
     ],
 )
-def test_with_workers_alike(kind, options):
+def test_with_workers_wherever_it_is_stopped(kind, options):
     whole = Run(kind, options).go(saving=(1, 12, 13, 16, 22, 41))
     assert list(whole.saved) == [1, 12, 13, 16, 22, 41]
     for stop, checkpoint in whole.saved.items():
         assert_resumed(stop, checkpoint, whole, kind=kind, options=options)
 
 
+@BOTH
+def test_with_workers_alike(kind):
+    """Stopped within an epoch, and with its last batch."""
+    options = {"kind": kind, "options": {"num_workers": 2}}
+    whole = Run(**options).go(saving=(13, 16))
+    assert list(whole.saved) == [13, 16]
+    for stop, checkpoint in whole.saved.items():
+        assert_resumed(stop, checkpoint, whole, **options)
+
+
+@pytest.mark.slow
 def test_with_snapshots_now_and_then():
     options = {"kind": StatefulDataLoader, "options": {"num_workers": 2, "snapshot_every_n_steps": 4}}
     whole = Run(**options).go(saving=(3, 4, 15, 18))

@@ -14,6 +14,7 @@ from prunedata.adapters.webdataset import ShardIndex, prune
 from prunedata.errors import SkippedSamples
 from tests.adapters.helpers.shards import dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
+from tests.common.marks import WORKERS
 
 
 def quiet(error):
@@ -57,7 +58,7 @@ def test_a_shard_cut_in_its_first_sample_does_not_run_into_the_next(tmp_path):
     assert found == {0: {"uid"}, 3: {"uid", "cls"}, 4: {"uid", "cls"}, 5: {"uid", "cls"}}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_an_undecodable_image_and_a_missing_member(tmp_path, workers):
     urls = []
     for shard in range(2):

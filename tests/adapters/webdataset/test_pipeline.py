@@ -10,6 +10,7 @@ from prunedata.adapters.webdataset import ShardIndex, prune
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
+from tests.common.marks import WORKERS
 
 wds = pytest.importorskip("webdataset")
 
@@ -175,7 +176,7 @@ def longest_first(batch):
     return tuple(np.asarray(field)[order] for field in batch)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("form", ["tuple", "dict"])
 def test_ids_in_the_samples_follow_them_through_a_stage_that_sorts_and_drops(index, form, workers):
     pruner = start()
@@ -388,7 +389,7 @@ def test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed(index, 
 
 
 @pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_a_loader_pruned_by_the_adapter_of_data_loaders_takes_the_ids_off(index, batched, workers):
     from prunedata.adapters.torch import prune as prune_loader
 

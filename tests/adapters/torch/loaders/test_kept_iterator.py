@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader
 from prunedata import PrunedataError
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.torch import BATCH, Items, by_the_core, make_pruner, train
+from tests.common.marks import WORKERS
 
 
 class Forever:
@@ -35,7 +36,7 @@ class Endless(DataLoader):
             yield next(self.iterator)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_one_iterator_for_all_epochs_is_refused(workers):
     loader = Endless(Items(), batch_size=BATCH, shuffle=True, num_workers=workers)
     assert len(list(loader)) == 13

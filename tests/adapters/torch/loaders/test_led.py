@@ -10,6 +10,7 @@ from prunedata.adapters import iterable
 from prunedata.adapters.torch import prune
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, loader_of, losses_of, make_pruner, train
+from tests.common.marks import WORKERS
 
 
 class Counted(Items):
@@ -35,7 +36,7 @@ def test_an_iterator_that_is_never_used_costs_nothing():
     assert Counted.read == sum(len(flat(epoch)) for epoch in epochs)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_a_position_waits_for_the_iterator_that_is_used(workers):
     def build():
         pruner = make_pruner()

@@ -28,6 +28,7 @@ from tests.adapters.helpers.torch import (
     make_pruner,
     train,
 )
+from tests.common.marks import WORKERS
 
 KEPT, ORDERS = by_the_core(make_pruner())
 
@@ -73,7 +74,7 @@ def run(options, *, pruner=None, dataset=None):
     return train(prune(DataLoader(dataset or Items(), **options), pruner), pruner)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 class TestAUsersOwn:
     def test_sampler_keeps_its_order(self, workers):
         seen = run({"sampler": Backwards(), "batch_size": BATCH, "num_workers": workers})
@@ -131,7 +132,7 @@ class ListItems(Items):
         return torch.zeros(len(indices)), torch.tensor(indices)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize(
     "options",
     [
@@ -146,7 +147,7 @@ def test_pytorchs_random_order_becomes_ours(options, workers):
     assert run({**options, "num_workers": workers}) == ORDERS
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 def test_without_batches(workers):
     seen = run({"batch_size": None, "shuffle": True, "num_workers": workers})
     assert seen[0] == [[index] for index in flat(ORDERS[0])]
@@ -173,7 +174,7 @@ class TestDropLast:
         ids=["ours", "a user's", "batch sampler"],
     )
     def test_is_excused(self, options, policy):
-        seen = run({**options, "num_workers": 2}, pruner=make_pruner(**policy))
+        seen = run({**options, "num_workers": 0 if policy else 2}, pruner=make_pruner(**policy))
         assert [len(batches) for batches in seen] == [len(kept) // BATCH for kept in KEPT]
         assert {len(batch) for batch in flat_once(seen)} == {BATCH}
 
@@ -227,7 +228,7 @@ class TestEndOfAUsersOwn:
         pruner.end_epoch()
         assert pruner.history[0]["observed"] == 48
 
-    @pytest.mark.parametrize("workers", [0, 2])
+    @WORKERS
     def test_a_loop_left_early(self, workers):
         pruner = make_pruner()
         loader = prune(DataLoader(Items(), batch_size=50, sampler=Backwards(), num_workers=workers), pruner)
@@ -259,7 +260,7 @@ def test_what_is_no_id(options, message):
 class TestLength:
     LENGTHS = tuple(-(-len(kept) // BATCH) for kept in KEPT)
 
-    @pytest.mark.parametrize("workers", [0, 2])
+    @WORKERS
     @pytest.mark.parametrize("drop_last", [False, True])
     def test_is_right_before_each_epoch_and_within(self, workers, drop_last):
         pruner = make_pruner()
@@ -307,7 +308,7 @@ class TestLength:
             assert came <= most == -(-draws // BATCH)
             assert epoch.pruned or came == most
 
-    @pytest.mark.parametrize("workers", [0, 2])
+    @WORKERS
     @pytest.mark.parametrize("drop_last", [False, True])
     @pytest.mark.parametrize("draws", [90, SAMPLES])
     def test_of_a_sampler_that_repeats_and_gives_no_more_than_there_are_is_at_most(self, draws, drop_last, workers):

@@ -10,6 +10,7 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, losses_of, make_pruner
 from tests.adapters.lightning.helpers import QUIET, Net, data, trainer_of
+from tests.common.marks import WORKERS
 
 
 class Seeded(Sampler):
@@ -71,7 +72,7 @@ def kept_of(source, epoch, keep):
     return [index for index in np.random.default_rng(epoch).permutation(source.samples).tolist() if keep[index]]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("kind", ["sampler", "batch sampler", "around"])
 def test_a_loop_that_tells_what_the_loader_has(kind, workers):
     options, source = options_of(kind)

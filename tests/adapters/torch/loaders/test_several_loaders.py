@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 from prunedata import Random, SkippedSamples
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
+from tests.common.marks import WORKERS
 
 FIRST, SECOND = range(60), range(60, 100)
 """Parts. The last three samples are in none."""
@@ -27,7 +28,7 @@ def observe(pruner, batches, loader):
             loader.observe(losses_of(index, pruner.next_epoch))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("policy", [None, Random()], ids=["DroppingCount", "Random"])
 @pytest.mark.parametrize("left", [0, 1])
 def test_one_that_is_left_early_is_told(left, policy, workers):
@@ -52,7 +53,7 @@ def test_batches_that_are_forgotten_are_told_wherever_they_came_from():
         pruner.end_epoch()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@WORKERS
 @pytest.mark.parametrize("policy", [None, Random()], ids=["DroppingCount", "Random"])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_what_none_of_them_gives_may_be_missing(drop_last, policy, workers):
