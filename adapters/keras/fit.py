@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from prunedata.adapters.tensorflow.checks import stages
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_call", "check_other", "sized", "without_warning"]
+__all__ = ["check_call", "check_other", "sized", "without_ids", "without_warning"]
 
 
 def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
@@ -70,7 +71,7 @@ def sized(dataset: Any, samples: int) -> Any:
     """The same dataset, which tells Keras the most batches that an epoch can have.
 
     Of a dataset whose length it does not know, Keras takes the length of the first epoch for that of all, and cuts
-    longer ones off.
+    longer ones off. Of one with too large a length it begins a step that has no data, which draws random numbers.
     """
     known = int(dataset.cardinality())
     return dataset if known >= 0 else _Sized(dataset, _most_batches(dataset, samples))
@@ -86,7 +87,10 @@ def _most_batches(dataset: Any, samples: int) -> int:
             return samples
         if hasattr(stage, "_batch_size"):
             sizes.append(int(stage._batch_size))
-    return -(-samples // sizes[0]) if len(sizes) == 1 else samples
+    if len(sizes) != 1:
+        return samples
+    drops = dataset.element_spec[0].shape[0] is not None  # a size is fixed if what is left over is dropped
+    return max(samples // sizes[0], 1) if drops else -(-samples // sizes[0])
 
 
 class _Sized(tf.data.Dataset):  # type: ignore[misc]
@@ -105,6 +109,17 @@ class _Sized(tf.data.Dataset):  # type: ignore[misc]
     def cardinality(self) -> Any:
         """The most batches that an epoch can have."""
         return tf.constant(self._batches, tf.int64)
+
+
+def without_ids(batches: Any, spec: Any) -> Iterator[tuple[int, int, list[Any]]]:
+    """What Keras iterates to see a batch, with its data alone; of a pass without any, what its data would look like.
+
+    A pass has none if the epoch that it goes on with was observed to its end.
+    """
+    for first, last, data in batches:
+        yield first, last, [samples for _, samples in data]
+    symbols = keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), spec)
+    yield 0, 0, [symbols]
 
 
 @contextmanager

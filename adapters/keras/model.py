@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from prunedata.adapters.keras.callback import PruneCallback
-from prunedata.adapters.keras.fit import check_call, check_other, sized, without_warning
+from prunedata.adapters.keras.fit import check_call, check_other, sized, without_ids, without_warning
 from prunedata.adapters.keras.losses import sample_losses, times
 from prunedata.errors import PrunedataError
 
@@ -22,6 +22,8 @@ class PruneMixin:
     """
 
     _prune_recorder: Any = None
+    _prune_spec: Any = None
+    """What the data of a batch look like, until Keras has looked at one of ``fit``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -46,14 +48,24 @@ class PruneMixin:
         if callback is None:
             return plain.fit(x, *args, **options)
         if keras.backend.backend() != "tensorflow":
-            # Keras would take the ids of the first batch for x.
-            spec = keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), x.element_spec)
-            self._symbolic_build(data_batch=spec[1])  # type: ignore[attr-defined]
+            self._prune_spec = x.element_spec[1]
         callback.batch = x.element_spec[0].shape[0]
         if "shuffle" not in arguments:
             options["shuffle"] = False  # Keras warns that it cannot, though nobody asked
         with without_warning():
             return plain.fit(sized(x, callback.pruner.samples), *args, **options)
+
+    def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """As Keras's, which on torch and JAX builds the model from the first batch of ``fit``: here without its ids.
+
+        It has to take that batch as it would without us: a DataLoader draws a random number with each pass, and a
+        shuffle has another order in the next.
+        """
+        plain: Any = super()
+        spec, self._prune_spec = self._prune_spec, None
+        if spec is not None:
+            iterator = without_ids(iterator, spec)
+        plain._symbolic_build(iterator, data_batch)
 
     def evaluate(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """As ``keras.Model.evaluate``; a pruned dataset is refused."""

@@ -13,7 +13,7 @@ from tests.adapters.helpers.keras import SAMPLES
 from tests.adapters.helpers.tensorflow import make_pruner
 from tests.common.programs import ROOT
 
-HAND, OWN = "a_fit_is_the_run_that_a_loop_by_hand_is", "steps_and_losses_of_ones_own"
+BY_HAND, OWN = "a_fit_is_the_run_that_a_loop_by_hand_is", "steps_and_losses_of_ones_own"
 BOTH = [
     "sample_weights_are_honoured",
     "the_weights_of_a_policy_are_honoured[none]",
@@ -22,9 +22,13 @@ BOTH = [
     f"{OWN}[Halved]",
 ]
 # Keras makes one step at a time on torch, and takes long over each if JAX compiles nothing.
-TESTS = {
-    "torch": [f"{HAND}[{{'jit_compile': False}}]", *BOTH],
-    "jax": [f"{HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_excused[4]", *BOTH],
+FIT = {
+    "torch": [f"{BY_HAND}[{{'jit_compile': False}}]", *BOTH],
+    "jax": [f"{BY_HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_excused[4]", *BOTH],
+}
+UNTOUCHED = {
+    "torch": ["shuffled", "plain", "accumulated", "bfloat16", "float16", "without_a_remainder"],
+    "jax": ["shuffled", "plain", "accumulated", "bfloat16", "float16", "without_a_remainder", "in_fours"],
 }
 
 
@@ -40,11 +44,24 @@ def test_without_keras_the_extra_is_named():
     assert "pip install 'prunedata[tensorflow]'" in done.stderr
 
 
-@pytest.mark.parametrize("backend", TESTS)
-@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.slow)], ids=["one", "all"])
+FEW = pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.slow)], ids=["one", "all"])
+
+
+@pytest.mark.parametrize("backend", FIT)
+@FEW
 def test_keras_over_another_backend(backend, most):
-    """Tests of ``fit`` in a process of their own, as the backend is chosen once."""
-    named = [f"{ROOT}/tests/adapters/keras/test_fit.py::test_{name}" for name in TESTS[backend][:most]]
+    passes(backend, [f"test_fit.py::test_{name}" for name in FIT[backend][:most]])
+
+
+@pytest.mark.parametrize("backend", UNTOUCHED)
+@FEW
+def test_with_nothing_pruned_another_backend_trains_the_same_weights(backend, most):
+    passes(backend, [f"test_untouched.py::test_a_fit[{name}]" for name in UNTOUCHED[backend][:most]])
+
+
+def passes(backend, tests):
+    """Run tests of ``fit`` in a process of their own, as the backend is chosen once."""
+    named = [f"{ROOT}/tests/adapters/keras/{test}" for test in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named]
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
