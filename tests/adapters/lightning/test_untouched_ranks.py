@@ -1,19 +1,21 @@
 """With nothing pruned, two processes of Lightning's ddp train the weights that they train without us, bit for bit.
 
-Both get a DistributedSampler in sequence: Lightning's own shuffles what it trains on, in another order than ours.
+Both get a DistributedSampler in sequence: of a loader with shuffle=False, Lightning shuffles what it trains on.
 """
 
 import json
 import os
 import warnings
 
+import lightning.pytorch as pl
 import pytest
 import torch
-from torch.utils.data import DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.lightning import DataPruning, prune
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.untouched import EPOCHS, data, loader, watching
+from tests.adapters.lightning import helpers
 from tests.adapters.lightning.test_untouched import fit
 
 CASES = {  # samples, the learning rate changes by, options of the Trainer
@@ -35,6 +37,17 @@ def trained(name, *, pruned):
     return net.state_dict(), net.validated, [record["observed"] for record in pruner.history]
 
 
+def keeps_the_order(rank, *, pruned):
+    """Whether a loader with shuffle=False gives a process its share in the order of the data, in each epoch."""
+    batches, pruner, net = DataLoader(helpers.data(44), batch_size=4), watching(44), helpers.Net(schedule=False)
+    batches, callbacks = (prune(batches, pruner), [DataPruning(pruner)]) if pruned else (batches, [])
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    options = {"accelerator": "cpu", "strategy": "ddp", "devices": WORLD, "enable_checkpointing": False}
+    pl.Trainer(max_epochs=EPOCHS, callbacks=callbacks, **quiet, **options).fit(net, batches)
+    share = list(range(rank, 44, WORLD))
+    return [helpers.flat(net.epochs[epoch]) == share for epoch in range(EPOCHS)]
+
+
 def work(rank, folder):
     warnings.simplefilter("ignore")
     os.environ["LOCAL_RANK"] = str(rank)
@@ -44,6 +57,7 @@ def work(rank, folder):
             (ours, we_saw, observed), (theirs, they_saw, _) = (trained(name, pruned=pruned) for pruned in (True, False))
             different = [part for part in theirs if not torch.equal(ours[part], theirs[part])]
             found[name] = {"different": different, "validated": we_saw == they_saw, "observed": observed}
+        found["in order"] = [keeps_the_order(rank, pruned=pruned) for pruned in (True, False)]
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
@@ -52,4 +66,5 @@ def test_two_processes(names, tmp_path):
     (tmp_path / "cases").write_text(json.dumps(names))
     expected = {"different": [], "validated": True}
     for rank in start(work, tmp_path):
+        assert rank.pop("in order") == [[True] * EPOCHS, [False] * EPOCHS]  # the page says so
         assert rank == {name: {**expected, "observed": [CASES[name][0]] * EPOCHS} for name in names}
