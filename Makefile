@@ -1,4 +1,4 @@
-# make demo | test | test-all | check | docs | clean: each sets up .venv by itself, from python3 and make alone.
+# make demo | test | test-all | check | docs | release | clean: each sets up .venv by itself, from python3 and make alone.
 #   make demo DATA=path/to/cifar10 EPOCHS=60     make demo SAVING=1     make demo FRAMEWORK=webdataset
 #   make test ARGS="-k schedule"                  make PYTHON=python3.12 test
 
@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 # The theme advertises its successor on every build.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test test-rest test-all check docs clean
+.PHONY: help demo test test-rest test-all check docs release clean
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make test-all   these, and the searches, builds and older releases, which take longer"
 	@echo "make check  linters, types, import rules, docs, and whether the pages show what is there"
 	@echo "make docs   build the documentation into site/"
+	@echo "make release  build sdist and wheel into dist/, check them, and try both on every Python that is here"
 	@echo "make clean  remove .venv and everything built"
 
 demo: $(VENV)/.demo$(FRAMEWORK)
@@ -54,24 +55,27 @@ docs: $(VENV)/.dev
 	$(RUN) -m mkdocs build --strict
 	@echo "open site/index.html"
 
+release: $(VENV)/.dev
+	$(RUN) .ci/release.py
+
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of packages: installed again only when the files that name them change.
-$(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
+$(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt requirements/demo.txt
 	@echo "Installing prunedata and what the demo needs into $(VENV) (some minutes the first time) ..."
-	@$(PIP) --editable ".[demo]"
+	@$(PIP) --editable ".[torch,plots]" -r requirements/demo.txt
 	@touch $@
 
-$(VENV)/.demo%: $(VENV)/.created pyproject.toml constraints.txt
+$(VENV)/.demo%: $(VENV)/.created pyproject.toml constraints.txt requirements/demo-%.txt
 	@echo "Installing prunedata and what the demo needs of $* into $(VENV) (some minutes the first time) ..."
-	@$(PIP) --editable ".[demo-$*]"
+	@$(PIP) --editable ".[torch,plots]" -r requirements/demo-$*.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
+$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	@echo "Installing prunedata and what tests and checks need into $(VENV) (some minutes the first time) ..."
-	@$(PIP) --editable ".[dev]"
+	@$(PIP) --editable ".[torch,plots,grain,huggingface,lightning,ray,remote]" -r requirements/dev.txt
 	@touch $(VENV)/.demo $@
 
 # Beside the newest releases, for the tests that run with both: a folder for PYTHONPATH.

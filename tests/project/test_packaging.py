@@ -1,6 +1,8 @@
 """What is built, installed and imported is what the source tree says, and the core loads no framework."""
 
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "prunedata", "adapters"]
+SHIPPED = [
+    "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff",
+    "prunedata", "adapters",
+]  # fmt: skip
 FRAMEWORKS = {
     "jax",
     "keras",
@@ -138,8 +143,36 @@ class TestInstalled:
         (built,) = dist.glob("*.tar.gz")
         with tarfile.open(built) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
+        assert {"CHANGELOG.md", "CITATION.cff", "setup.py"} <= names
         assert {"pyproject.toml", "README.md", "LICENSE", "adapters/iterable.py", "prunedata/run/pruner.py"} <= names
         assert not [name for name in names if name.split("/")[0] == "tests"]
+
+
+def index_text(text: str, address: str) -> str:
+    spec = importlib.util.spec_from_file_location("setup_of_prunedata", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return str(script.for_the_index(text, address, "main"))
+
+
+def test_links_on_the_index_lead_to_the_project_or_are_text() -> None:
+    text = "See [this](docs/a.md#b), [that](https://x.org) and ![a picture](docs/a.png)."
+    address = "https://example.org/prunedata"
+    assert index_text(text, address) == (
+        f"See [this]({address}/blob/main/docs/a.md#b), [that](https://x.org) and "
+        f"![a picture]({address}/raw/main/docs/a.png)."
+    )
+    assert index_text(text, "") == "See this, [that](https://x.org) and ."
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for where in ("", address):
+        assert re.findall(r"\]\((?!https?:)[^)]*\)", index_text(readme, where)) == []
+
+
+def test_what_developers_need_is_no_extra_for_users() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert not {"dev", "test", "demo"} & extras.keys()
 
 
 def test_every_folder_is_shipped() -> None:
