@@ -6,9 +6,9 @@ python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
-python -m benchmarks.frontier suspects [--page docs/bad-data.md]
+python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
 python -m benchmarks.frontier signs --subject head --data FOLDER --labels NPZ
-python -m benchmarks.frontier advice [--page docs/bad-data.md]
+python -m benchmarks.frontier advice [--page docs/evidence/advice.md]
 """
 
 import argparse

@@ -20,7 +20,7 @@ __all__ = ["PAGES", "fill", "main"]
 
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-PAGES = ("docs/bad-data.md", "docs/evidence/results.md", "docs/paper.md")
+PAGES = ("docs/evidence/suspects.md", "docs/evidence/results.md", "docs/paper.md")
 STUDY = "docs/evidence/study.md"
 MARK = re.compile(r"(<!-- table: (.+?) -->\n\n)(?:\|.*\n)*")
 

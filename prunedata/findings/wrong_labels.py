@@ -4,7 +4,7 @@ Wrong labels give themselves away early: the network does worse on them than a b
 How many samples stand out like that was recorded in runs whose share of wrong labels was known; their curves are the
 constants below, one for each network and data set. The estimate is their median, and its range goes from below the
 lowest to above the highest: it is as wide as what is not known. Each was judged by the curves of the others alone
-(docs/bad-data.md).
+(docs/evidence/advice.md).
 
 Errors that look like another class, as a weak model's own or half of those that people make, don't stand out like
 that and aren't counted. They are hard to learn at most, as clean samples are too. So the share of hard samples says how

@@ -18,7 +18,7 @@ from prunedata.findings.wrong_labels import LIKELY_CURVES, WRONG
 from tests.common.programs import ROOT
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.004)
-PAGE = ROOT / "docs" / "bad-data.md"
+PAGE = ROOT / "docs" / "evidence" / "advice.md"
 RECORDED = {subject: of for subject in SUBJECTS if (of := read(program.RESULTS / "signs" / subject))}
 
 

@@ -17,7 +17,7 @@ from benchmarks.frontier.training.train import Settings
 from tests.common.programs import ROOT
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
-PAGE = ROOT / "docs" / "bad-data.md"
+PAGE = ROOT / "docs" / "evidence" / "suspects.md"
 
 
 def test_each_way_to_rank_is_judged_on_one_run(task):

@@ -1,4 +1,4 @@
-"""The lines of README.md that resume a run: they begin it on the first start, and go on with it after a kill."""
+"""The lines of docs/first-run.md that resume a run: they begin it at first, and go on with it after a kill."""
 
 import contextlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from prunedata.findings.inspection import inspect
 from tests.docs.test_pages import blocks
 
 torch = pytest.importorskip("torch")
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "first-run.md"
 EPOCHS = 4
 
 
@@ -21,7 +21,7 @@ class Killed(BaseException):
 
 def resume_lines():
     """The block that resumes, and the loop after it."""
-    found = [one.text for one in blocks(README.read_text()) if one.kind == "python"]
+    found = [one.text for one in blocks(PAGE.read_text()) if one.kind == "python"]
     (at,) = [number for number, text in enumerate(found) if "resume=True" in text]
     assert "torch.save" in found[at + 1]
     return "\n".join(found[at : at + 2])
