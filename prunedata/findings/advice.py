@@ -30,7 +30,7 @@ visits, in each pair of runs (docs/evidence/results.md)."""
 WATCHED_PART = 6
 """Watch a sixth of the run: after it the signs were calibrated, and from there on pruning was measured."""
 FEWEST_VISITS = 5
-"""After so many visits the signs are there, in runs of 30 epochs of the networks and data in docs/evidence/advice.md, and
+"""After so many visits the signs are there, in runs of 30 epochs of the subjects in docs/evidence/advice.md, and
 of LeNet on 10,000 images of CIFAR-10: likely and certain .093 and .034 with clean labels, .179 and .081 with 20%
 wrong at random, .245 and .110 with 40%."""
 LEAST_JUDGED = 0.9
