@@ -7,7 +7,13 @@ from prunedata import Pruner, Schedule
 from prunedata.testing import losses_of
 from tests.adapters.helpers.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of
 
-PAIRS = [(name, workers) for name, framework in FRAMEWORKS.items() for workers in framework.workers]
+PAIRS = [
+    pytest.param(
+        name, workers, marks=[pytest.mark.slow] * bool(workers)
+    )  # workers keep the contract, in every framework
+    for name, framework in FRAMEWORKS.items()
+    for workers in framework.workers
+]
 
 
 def start():

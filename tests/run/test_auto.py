@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import ForeignStore, NeverPrunesWarning, PrunedataError, Pruner, Schedule, advise
 from prunedata.cli.main import main
 from prunedata.findings.advice import ADVISED_POLICY
 from prunedata.findings.inspection import inspect
+from tests.common.marks import FEWER
 
 SAMPLES, CLASSES = 400, 10
 SCHEDULE = Schedule(60, 60, 20, 5, 4)
@@ -39,7 +40,7 @@ def run_with(wrong=120, *, epochs=None, run=None, quiet=True, **options):
     return run
 
 
-@settings(max_examples=20)
+@FEWER
 @given(st.integers(0, SAMPLES // 2), st.sampled_from([0, 0.1, 0.5]))
 def test_it_does_what_the_advice_says_but_never_more_than_it_may(wrong, most):
     run = run_with(wrong, prune=most) if most else run_with(wrong, prune=0, observe_only=True)
@@ -75,7 +76,7 @@ def test_where_it_would_not_help_it_prunes_nothing_and_says_so_once():
     assert not any(record["pruned"] for record in run.history)
 
 
-@settings(max_examples=10, deadline=None)
+@FEWER
 @given(stop=st.integers(1, SCHEDULE.epochs - 1), batches=st.integers(0, 3), seed=st.integers(0, 5))
 def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, seed):
     whole, begun = run_with(seed=seed), run_with(seed=seed, epochs=stop)

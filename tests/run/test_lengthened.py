@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import (
@@ -22,6 +22,7 @@ from prunedata import (
     Schedule,
 )
 from prunedata.findings.inspection import inspect
+from tests.common.marks import FEWER
 from tests.common.strategies import policies, schedules
 
 SAMPLES = 60
@@ -122,7 +123,7 @@ def test_counts_get_the_room_that_they_need(tmp_path, way):
 POLICIES = policies() | st.sampled_from([RunningLoss(0.5), LossRanked()])
 
 
-@settings(max_examples=30)
+@FEWER
 @given(schedules(max_epochs=7), st.integers(1, 9), POLICIES, st.integers(0, 7), st.booleans(), st.data())
 def test_so_does_every_run(short, more, policy, stop, stored, data):
     short = replace(short, anneal=0)

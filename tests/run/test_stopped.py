@@ -6,10 +6,11 @@ import pickle
 import tempfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import EasyPruning, LossRanked
+from tests.common.marks import FEWER
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
 
@@ -100,7 +101,7 @@ def test_a_run_that_was_stopped_at_any_batch_equals_one_that_was_not(
     stop_and_compare(through, None, schedule, policy, samples, size, stops, seed, data)
 
 
-@settings(max_examples=25, deadline=None)
+@FEWER
 @given(*STOPS)
 def test_so_it_does_from_its_store(schedule, policy, samples, size, stops, seed, data):
     with tempfile.TemporaryDirectory() as folder:

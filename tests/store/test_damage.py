@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from tests.common.marks import FEWER
 from tests.store.stored_runs import (
     ARRAYS,
     SAMPLES,
@@ -130,14 +131,14 @@ class TestFiles:
             assert_refused(place, DamagedStore)
 
     @given(instant=st.randoms(use_true_random=False))
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_every_bit_of_a_byte_of_the_data(self, place, name, instant):
         path = place / f"{name}-{slot(place)}" / "c" / "0"
         for _ in flips(path, instant):
             assert_refused(place, DamagedStore)
 
     @given(instant=st.randoms(use_true_random=False))
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_every_bit_of_a_byte_of_the_metadata(self, pattern, place, name, instant):
         path = place / f"{name}-{slot(place)}" / "zarr.json"
         for _ in flips(path, instant):
@@ -175,11 +176,12 @@ def swap(a, b):
 
 class TestPointer:
     @given(instant=st.randoms(use_true_random=False))
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_every_bit_of_a_byte(self, pattern, place, instant):
         for _ in flips(place / "zarr.json", instant):
             refused_or_the_same(place, pattern[1])
 
+    @pytest.mark.slow
     def test_every_bit_of_its_frame(self, pattern, place):
         """Of what stands before our own attributes, which no digest covers."""
         path = place / "zarr.json"

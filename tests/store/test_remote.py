@@ -91,7 +91,7 @@ class Bucket:
         self.client.delete_object(Bucket=BUCKET, Key=key)
 
 
-@pytest.fixture(params=["plain URL", "zarr's own store"])
+@pytest.fixture(params=["plain URL", pytest.param("zarr's own store", marks=pytest.mark.slow)])
 def store(request, bucket, address, sessions):
     url, options = f"s3://{BUCKET}/deep/run.zarr", {"endpoint_url": address, "key": "id", "secret": "key"}
     plain = request.param == "plain URL"

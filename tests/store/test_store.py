@@ -20,6 +20,7 @@ from prunedata import Pruner, Random, Schedule
 from prunedata.errors import ForeignStore, PrunedataError, RunExists, StoreError
 from prunedata.store.durable import DurableStore
 from prunedata.store.run_store import RunStore
+from tests.common.marks import FEWER
 from tests.store.stored_runs import outcome
 
 SAMPLES = 60
@@ -350,9 +351,9 @@ class DiskMachine(Machine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=15)
+TestMachine.settings = settings(stateful_step_count=15)
 TestDiskMachine = DiskMachine.TestCase
-TestDiskMachine.settings = settings(max_examples=12, stateful_step_count=12)
+TestDiskMachine.settings = settings(FEWER, stateful_step_count=12)
 
 
 def test_a_store_is_read_or_created_before_it_is_written():

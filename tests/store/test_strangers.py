@@ -22,6 +22,7 @@ from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, ForeignStore, StoreError
 from prunedata.findings.inspection import inspect
 from prunedata.store.reading import read_run
+from tests.common.marks import FEWER
 from tests.common.programs import ROOT
 from tests.store.stored_runs import SAMPLES, SCHEDULE, build, contents, pointer, slot, standing, start
 
@@ -137,7 +138,7 @@ JSON = st.recursive(
 
 
 @given(field=st.sampled_from(FIELDS), value=JSON, other=st.sampled_from(FIELDS), second=JSON)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_field_with_any_value(pattern, tmp_path, capsys, field, value, other, second):
     place = Path(shutil.copytree(pattern, tmp_path / "run.zarr", dirs_exist_ok=True))
     found = changed(pointer(pattern), field, value)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.errors import DamagedStore, NotInEpoch, PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
+from tests.common.marks import FEWER
 
 EVERY_OTHER = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 
@@ -29,7 +30,7 @@ def test_nothing_can_be_read_before_the_first_epoch():
         mask.read()
 
 
-@settings(max_examples=20)
+@FEWER
 @given(st.integers(2, 300), st.integers(0, 9))
 def test_a_reader_that_was_sent_away_sees_every_epoch(samples, seed):
     pruner = start(samples, seed=seed)
@@ -68,7 +69,7 @@ def test_a_reader_never_sees_half_a_mask(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=30)
+@FEWER
 def test_a_mask_that_is_not_as_it_was_written_is_refused(data):
     """A cut one would end the epoch of a worker with an IndexError, or leave out whatever is missing."""
     pruner = start(samples=30)

@@ -17,7 +17,7 @@ from tests.adapters.helpers.shards import write_shards, write_tar
 
 wds = pytest.importorskip("webdataset")
 
-IN_ONE_FOLDER = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+IN_ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text("aB.-_é/ ", min_size=1, max_size=6)
 PARTS = st.lists(WORDS, min_size=1, max_size=3).map("/".join)
 NAMES = st.one_of(

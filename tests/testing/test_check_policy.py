@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
 from prunedata.policies.built_in import BUILT_IN
 from prunedata.testing import BrokenPolicy, check_policy
+from tests.common.marks import FEWER
 from tests.common.strategies import SEEDS
 from tests.testing.wrong_policies import WRONG, RightPolicy
 
@@ -22,7 +23,7 @@ ANY = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@FEWER
 @given(ANY, SEEDS)
 def test_every_policy_of_ours_keeps_its_promises(policy, seed):
     check_policy(policy, samples=20, seed=seed)
