@@ -20,28 +20,35 @@ class OnDataset(Adapter):
         self.dataset.keep = epoch.remaining
 
 
-SLOW = ("torch stream, stateful", "Hugging Face", "Hugging Face stream", "Hugging Face stream of a Dataset")
+SLOW = pytest.mark.slow
+ALIKE = ("torch stream, stateful", "Hugging Face", "Hugging Face stream", "Hugging Face stream of a Dataset")
+TRAINERS = ("Lightning", "Hugging Face Trainer")
 DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Grain", "Hugging Face Trainer")
 FEW_WORKERS = pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
 TWO_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 
 
-def shown(name):
-    """A framework as a parameter; slow is what differs from others only in where its samples lie."""
-    return pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+def shown():
+    """Frameworks and workers; slow is what differs from others in where samples lie, or in who runs the loop."""
+    for name, framework in FRAMEWORKS.items():
+        apart = name in TRAINERS
+        yield pytest.param((name, (0,) if apart else framework.workers), marks=[SLOW] * (name in ALIKE), id=name)
+        if apart:
+            yield pytest.param((name, (2,)), marks=SLOW, id=f"{name}, workers")
 
 
-@pytest.fixture(scope="module", params=[shown(name) for name in FRAMEWORKS])
+@pytest.fixture(scope="module", params=shown())
 def case(request, tmp_path_factory):
-    framework = framework_of(request.param, tmp_path_factory.mktemp("shards"))
+    name, workers = request.param
+    framework = framework_of(name, tmp_path_factory.mktemp("shards"))
 
     def make(pruner, workers):
         return framework.make(pruner, workers, BATCH)
 
     plain = partial(make, None) if framework.plain else None
-    drop_last = partial(framework.make, size=BATCH, drop_last=True) if request.param in DROPS_LAST else None
+    drop_last = partial(framework.make, size=BATCH, drop_last=True) if name in DROPS_LAST else None
     return Case(
-        make, SAMPLES, framework.workers, framework.read, plain,
+        make, SAMPLES, workers, framework.read, plain,
         reports=framework.reports, weigh=framework.weigh, records=framework.weigh is not None,
         drop_last=drop_last,
     )  # fmt: skip
