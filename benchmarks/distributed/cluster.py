@@ -7,7 +7,7 @@ pulls the weights from the parameter servers, computes, and pushes its gradients
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["STUDY", "Cluster", "Configuration"]
+__all__ = ["STUDY", "Cluster", "Configuration", "Linked"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,29 @@ class Cluster:
     def images_per_second(self, configuration: Configuration) -> float:
         """Images that all workers together train on in a second."""
         return configuration.workers * self.batch / self.step_seconds(configuration)
+
+
+@dataclass(frozen=True)
+class Linked(Cluster):
+    """A cluster of which only devices and links take time: nothing of it is fitted.
+
+    ``bandwidth`` is that of a node's link each way, so that weights come while gradients go. A worker reaches a server
+    on its own node without the link.
+    """
+
+    def step_seconds(self, configuration: Configuration) -> float:
+        """Seconds from one step of a worker to its next, as :meth:`Cluster.step_seconds`, by a queue for each way."""
+        if not configuration.servers:
+            return self.compute_seconds
+        remote = 1 - 1 / configuration.workers if configuration.placement == "shared" else 1.0
+        way = self.gradient_bytes * remote / self.bandwidth
+        served = way / configuration.servers
+        elsewhere = self.compute_seconds + 2 * (way - served)
+        waiting_workers = response = 0.0
+        for workers in range(1, configuration.workers + 1):
+            response = served * (1 + waiting_workers)
+            waiting_workers = workers * response / (elsewhere + 2 * response)
+        return elsewhere + 2 * response
 
 
 STUDY = Cluster(

@@ -23,8 +23,8 @@ LATENCY = "200ms"
 
 
 def address(host: int) -> str:
-    """Of a host, counted from 0."""
-    return f"10.77.0.{host + 1}"
+    """Of a host of this process, counted from 0. Ray takes two clusters of one address for one, also in namespaces."""
+    return f"10.77.{os.getpid() % 250}.{host + 1}"
 
 
 class Hosts:

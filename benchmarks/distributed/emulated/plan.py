@@ -102,17 +102,14 @@ def _straggler() -> Iterator[Emulated]:
     yield whole("straggler", FOUR, slow=slow)
 
 
+LOCAL: tuple[dict[str, Any], ...] = ({}, {"mode": "local", "local_steps": 1}, {"mode": "local", "local_steps": 4})
 RUNS: dict[str, list[Emulated]] = {
     "tables": [mixed("tables", one) for one in (ONE, *STUDYS)],
     "spread": [mixed("spread", one, seed=seed) for seed in (1, 2) for one in (ONE, FOUR, EIGHT)],
     "software": [mixed("software", one, SOFTWARE) for one in STUDYS],
     "replicas": [mixed("replicas", ONE, replicas=count) for count in (1, 2, 3)],
     "stretch": [whole("stretch", one, stretch=k) for k in (1.0, 2.0, 4.0) for one in (ONE, FOUR, EIGHT)],
-    "local": [
-        whole("local", one, SOFTWARE, **own)
-        for own in ({}, {"mode": "local", "local_steps": 1}, {"mode": "local", "local_steps": 4})
-        for one in (FOUR, EIGHT)
-    ],
+    "local": [whole("local", one, SOFTWARE, **own) for own in LOCAL for one in (FOUR, EIGHT)],
     "straggler": list(_straggler()),
     "overlap": [whole("overlap", one, rate, overlap=True) for rate in (NOMINAL, SOFTWARE) for one in (FOUR, EIGHT)],
     "rates": [whole("rates", one, rate) for rate in (25 / 8, 100 / 8) for one in (FOUR, EIGHT)],

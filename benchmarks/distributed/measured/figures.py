@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.palette import BLUE, GREEN, GREY, ORANGE, VERMILION
 from benchmarks.distributed.cluster import STUDY, Configuration
+from benchmarks.distributed.emulated.found import runs_of
 from benchmarks.distributed.measured.measured_tables import ALONE, REPLICAS, setup_of
 from benchmarks.distributed.measured.results import RESULTS, Facts, read
 from benchmarks.distributed.tables import ROWS
@@ -64,11 +65,16 @@ class Series:
 
 
 def series(folder: Path = RESULTS) -> list[Series]:
-    """All that the figures show, of the runs recorded in a folder. What was not recorded has no series."""
-    fast = [run for run in read(folder, "throughput") if not run["overlap"]]
+    """All that the figures show, of the runs recorded in a folder. What was not recorded has no series.
+
+    Runs of the emulated cluster go before those that ``throughput`` and ``converge`` recorded.
+    """
+    fast = runs_of(folder, "tables", "spread", "replicas") or [
+        run for run in read(folder, "throughput") if not run["overlap"]
+    ]
     found = [*_setups("1", fast, (1, 2), (MOST, OWN, ONE)), *_replicas(fast), *_setups("2b", fast, (2,), (MOST,))]
     found.append(Series("2b", LINEAR, "exact", tuple((node, node) for node in NODES)))
-    return [one for one in [*found, *_losses(read(folder, "converge"))] if one.points]
+    return [one for one in [*found, *_losses(runs_of(folder, "loss") or read(folder, "converge"))] if one.points]
 
 
 def _setups(figure: str, runs: Iterable[Facts], tables: tuple[int, ...], kinds: tuple[str, ...]) -> list[Series]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.distributed.emulated import other_tables, study_tables
 from benchmarks.distributed.measured import measured_tables as made
 from benchmarks.distributed.measured.results import RESULTS, Facts, read
 
@@ -33,21 +34,34 @@ def _list(values: Iterable[object]) -> str:
 
 def _parts(folder: Path) -> dict[str, str]:
     """Each table with what it was made with, by its name."""
-    trained, fast = read(folder, "trained"), read(folder, "throughput")
-    converged, slowed = read(folder, "converge"), read(folder, "backup")
+    trained = read(folder, "trained")
     return {
         "learning": f"{made.learning(trained)}\n\n{_made(trained)}",
-        "throughput": f"{made.throughput(fast)}\n\n{_made(fast)}",
-        "converge": f"{made.convergence(converged)}\n\n{_made(converged)}",
-        "backups": f"{made.backups(slowed)}\n\n{_made(slowed)}",
+        "throughput": study_tables.throughput(folder),
+        "software": study_tables.software(folder),
+        "parts": study_tables.parts(folder),
+        "stretch": study_tables.stretches(folder),
+        "ways": other_tables.ways(folder),
+        "pruned": other_tables.pruned(folder),
+        "straggler": other_tables.straggler(folder),
+        "converge": other_tables.loss(folder),
         "kills": made.killings(read(folder, "kills")),
-        "parts": made.where_time_goes([*trained, *fast]),
     }
+
+
+def _own(folder: Path) -> list[str]:
+    """Tables of runs on a cluster of one's own, where some were recorded."""
+    fast, converged, slowed = (read(folder, kind) for kind in ("throughput", "converge", "backup"))
+    return [
+        *([made.throughput(fast), made.where_time_goes(fast), _made(fast)] if fast else []),
+        *([made.convergence(converged), _made(converged)] if converged else []),
+        *([made.backups(slowed), _made(slowed)] if slowed else []),
+    ]
 
 
 def tables(folder: Path = RESULTS) -> str:
     """All tables, one below the other."""
-    return "\n\n".join(_parts(folder).values())
+    return "\n\n".join([*_parts(folder).values(), *_own(folder)])
 
 
 def fill(page: str, folder: Path = RESULTS) -> str:

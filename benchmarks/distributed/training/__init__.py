@@ -1,1 +1,1 @@
-"""The reference trainer: one network, data and optimiser in three modes, ``sync``, ``async`` and ``mixed``."""
+"""The reference trainer: one network, data and optimiser in the modes ``sync``, ``async``, ``mixed`` and ``local``."""

@@ -16,7 +16,7 @@ from benchmarks.distributed.training.task import Training
 
 def facts(**other):
     known = {
-        **vars(Training(mode="mixed", replicas=2)), "visits": [100, 50], "images_per_second": 80.0, "accuracy": 0.5,
+        **vars(Training(mode="mixed", replicas=4)), "visits": [100, 50], "images_per_second": 80.0, "accuracy": 0.5,
         "staleness": [{"0": 1, "2": 3}], "parts": dict.fromkeys(PARTS, 0.002), "updates": 4, "dropped": 0,
         "seconds_to_target": 8.0,
     }  # fmt: skip
@@ -58,10 +58,10 @@ def test_a_loss_is_reached_when_ten_updates_in_a_row_are_as_low_on_average():
 def test_learning_and_parts_have_a_row_for_each_kind():
     runs = [facts(), facts(accuracy=0.7), facts(prune=0.25)]
     assert rows(made.learning(runs)) == [
-        ["mixed", "2 x 2", "nothing", "0.600", "0.500 - 0.700", "150", "80", "1.50", "2"],
-        ["mixed", "2 x 2", "25 %, DroppingCount", "0.500", "0.500 - 0.500", "150", "80", "1.50", "1"],
+        ["mixed", "2 x 4", "nothing", "0.600", "0.500 - 0.700", "150", "1.50", "2"],
+        ["mixed", "2 x 4", "25 %, DroppingCount", "0.500", "0.500 - 0.500", "150", "1.50", "1"],
     ]
-    assert rows(made.where_time_goes(runs))[0] == ["mixed", "2 x 2", "1 shared", "nothing", *["2.00"] * len(PARTS), "2"]
+    assert rows(made.where_time_goes(runs))[0] == ["mixed", "2 x 4", "1 shared", "nothing", *["2.00"] * len(PARTS), "2"]
 
 
 def test_backups_show_what_was_dropped():
@@ -119,5 +119,5 @@ def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
 def test_the_page_shows_what_was_recorded():
     page = PAGE.read_text(encoding="utf-8")
     assert fill(page) == page, "python -m benchmarks.distributed tables --write"
-    assert page.count("<!-- table:") == 6
+    assert page.count("<!-- table:") == 10
     assert "| - " in page

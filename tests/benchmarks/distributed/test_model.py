@@ -1,13 +1,13 @@
 """The model of the study's cluster: it gives the study's tables, and behaves as a cluster does."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.distributed.cluster import STUDY, Configuration
+from benchmarks.distributed.cluster import STUDY, Configuration, Linked
 from benchmarks.distributed.pruned import NODES, PruningCost, markdown_savings, saving
 from benchmarks.distributed.tables import ROWS, markdown_tables, objects
 from tests.common.programs import ROOT, run_module
@@ -55,6 +55,21 @@ def test_more_servers_and_nodes_of_their_own_never_harm(workers, servers):
     assert own <= STUDY.images_per_second(Configuration(workers + 1, servers, "dedicated")) * (1 + 1e-9)
     if servers <= workers:
         assert STUDY.images_per_second(Configuration(workers, servers)) < own
+
+
+@given(workers=COUNTS, servers=COUNTS)
+def test_links_alone_cost_no_more_than_their_bytes_and_no_less_than_one_after_the_other(workers, servers):
+    links = Linked(**asdict(STUDY))
+    own = Configuration(workers, servers, "dedicated")
+    way = links.gradient_bytes / links.bandwidth
+    busiest = way * max(1.0, workers / servers)
+    step = links.step_seconds(own)
+    assert links.compute_seconds + 2 * way <= step * (1 + 1e-9)
+    assert max(links.compute_seconds, way * workers / servers) <= step * (1 + 1e-9)
+    assert step <= (links.compute_seconds + 2 * (way + busiest)) * (1 + 1e-9)
+    if servers <= workers:  # a worker needs no link to the server on its node
+        assert links.step_seconds(Configuration(workers, servers)) <= step * (1 + 1e-9)
+    assert links.step_seconds(Configuration(1, 1)) == links.compute_seconds
 
 
 @pytest.mark.parametrize("given", [(0, 0), (2, 0), (1, -1), (2, 3)])
