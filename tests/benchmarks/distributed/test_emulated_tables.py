@@ -27,7 +27,8 @@ def record(folder, run, rate, **other):
         | {
             "group": run.group, "gigabytes": run.gigabytes, "shrink": run.shrink, "samples": run.samples,
             "data": "digits", "images_per_second": rate / by, "seconds": 10.0 * by,
-            "parts": dict.fromkeys(PARTS, 0.001 * by), "curve": [], "staleness": [{"3": 2}] if served else [], "updates": 5, "dropped": 0, "accuracy": 0.5,
+            "parts": dict.fromkeys(PARTS, 0.001 * by), "curve": [],
+            "staleness": [{"3": 2}] if served else [], "updates": 5, "dropped": 0, "accuracy": 0.5,
             "visits": [run.samples], "load": 7.0, "hardware": "a machine", "versions": {"torch": "2"},
         }
         | other,
