@@ -16,7 +16,15 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_args", "check_dataset", "check_loader", "check_loss", "check_stream"]
+__all__ = [
+    "check_args",
+    "check_args_by_weight",
+    "check_dataset",
+    "check_loader",
+    "check_loss",
+    "check_samples",
+    "check_stream",
+]
 
 
 def check_stream(dataset: Any) -> None:
@@ -46,7 +54,8 @@ def check_args(args: Any, pruner: Pruner) -> None:
     epochs = pruner.schedule.epochs
     if pruner.by == "weight":
         raise PrunedataError(
-            'Expected a Pruner that shortens epochs. Got one with by="weight", which the mixin cannot do: leave by out.'
+            'Expected a Pruner that shortens epochs. Got one with by="weight": make the trainer without the mixin, and '
+            "give it to prune(trainer, pruner), from prunedata.adapters.huggingface."
         )
     if args.max_steps > 0:
         raise PrunedataError(
@@ -76,6 +85,54 @@ def check_args(args: Any, pruner: Pruner) -> None:
             "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which gives "
             "batches, so that nobody knows how many are left when samples are pruned: use 'random' or "
             "'group_by_length'."
+        )
+
+
+def check_args_by_weight(args: Any) -> None:
+    """Raise :class:`PrunedataError` for arguments with which nobody knows whose loss is whose."""
+    wrong = {
+        "auto_find_batch_size": _REFUSED["auto_find_batch_size"],
+        "parallelism_config": _REFUSED["parallelism_config"],
+        "deepspeed": "it was not tested",
+        "fsdp": "it was not tested",
+    }
+    for name, why in wrong.items():
+        if getattr(args, name, None):
+            raise PrunedataError(f"Expected {name} to be left out. Got {name}={getattr(args, name)!r}: {why}.")
+    if args.n_gpu > 1:
+        raise PrunedataError(
+            f"Expected one GPU for each process. Got {args.n_gpu}: launch the script with torchrun, or set "
+            "CUDA_VISIBLE_DEVICES."
+        )
+    if getattr(args, "packing", False) and args.packing_strategy == "wrapped":
+        raise PrunedataError(
+            "Expected packing_strategy='bfd', or 'bfd_split'. Got 'wrapped', with which nobody knows whose tokens are "
+            "whose."
+        )
+    if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
+        raise PrunedataError(
+            "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which deals batches "
+            "to the processes by itself: use 'random' or 'group_by_length'."
+        )
+
+
+def check_samples(dataset: Any, pruner: Pruner, starts: Any, key: str | None) -> None:
+    """Raise :class:`PrunedataError` if it is no dataset over the pruner's samples, or a stream without ids."""
+    if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        if dataset is None or key is None:
+            raise PrunedataError(
+                "Expected a train_dataset; of a stream also id, the key at which each of its samples has its id. Got "
+                f"{'none' if dataset is None else type(dataset).__name__ + ' without id'}."
+            )
+        return
+    if key is not None:
+        raise PrunedataError("Expected id for a stream alone. Got it for a dataset with places, which are its ids.")
+    samples = len(dataset) if starts is None else int(starts[-1])
+    if samples != pruner.samples:
+        of = "" if starts is None else f" in {len(dataset)} packed rows"
+        raise PrunedataError(
+            f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}{of}: build the "
+            f"Pruner with {samples}."
         )
 
 

@@ -8,7 +8,7 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 
 from prunedata.errors import LossError
 
-__all__ = ["losses_and_counts", "part_of", "shifts_labels"]
+__all__ = ["losses_and_counts", "part_of", "shifts_labels", "token_losses"]
 
 IGNORED = -100
 """The label of what has no loss, as padding."""
@@ -41,9 +41,19 @@ def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torc
     counts : Tensor of float, shape (n,)
         1 for each sample, or how many of its tokens have a loss.
     """
+    each, mask = token_losses(outputs, inputs, shifted=shifted)
+    counts = mask.sum(1).to(each.dtype)
+    return (each * mask).sum(1) / counts.clamp(min=1), counts
+
+
+def token_losses(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the loss of each label, and a mask of those that are labels, both of shape (n, tokens), or (n, 1).
+
+    As :func:`losses_and_counts` has it.
+    """
     log_probs = part_of(outputs, "log_probs")
     if log_probs is not None:
-        return _means(-log_probs.float(), part_of(outputs, "label_mask"))
+        return -log_probs.float(), part_of(outputs, "label_mask")
     logits, labels = part_of(outputs, "logits"), inputs.get("labels")
     if isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor) and not labels.is_floating_point():
         tokens = logits.ndim == 3
@@ -54,7 +64,7 @@ def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torc
         if logits.ndim in (2, 3) and logits.shape[:-1] == labels.shape and logits.shape[-1] > 1:
             labels = labels.to(logits.device)
             each = F.cross_entropy(logits.float().movedim(-1, 1), labels, reduction="none", ignore_index=IGNORED)
-            return _means(each.view(len(labels), -1), (labels != IGNORED).view(len(labels), -1))
+            return each.view(len(labels), -1), (labels != IGNORED).view(len(labels), -1)
     raise LossError(
         "Expected logits of shape (n, classes) or (n, tokens, classes), and integer labels of as many samples and "
         f"tokens. Got {_shape('logits', logits)} and {_shape('labels', labels)}: define sample_losses(self, outputs, "
@@ -65,11 +75,6 @@ def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torc
 def part_of(outputs: Any, name: str) -> Any:
     """What a model returned by this name, or None."""
     return outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
-
-
-def _means(each: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    counts = mask.sum(1).to(each.dtype)
-    return (each * mask).sum(1) / counts.clamp(min=1), counts
 
 
 def _shape(name: str, given: Any) -> str:

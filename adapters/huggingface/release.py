@@ -14,6 +14,7 @@ __all__ = ["UntestedReleaseWarning", "check_release", "check_steps", "check_valu
 OLDEST, NEWEST = "5.3", "5.24"
 """The tests run with both. Of a newer release it is looked whether its Trainer still works as these do."""
 HOOKS: dict[str, tuple[str, ...]] = {
+    "_get_num_items_in_batch": ("batch_samples",),
     "_get_train_sampler": (),
     "_init_training_state": (),
     "_inner_training_loop": ("resume_from_checkpoint",),

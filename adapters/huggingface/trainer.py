@@ -9,32 +9,28 @@ import transformers
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from prunedata.adapters.huggingface import checkpoint
-from prunedata.adapters.huggingface.agreement import shift_by_own_loss
-from prunedata.adapters.huggingface.asking import asked, may_be_asked
+from prunedata.adapters.huggingface.asking import asked
 from prunedata.adapters.huggingface.batches import BatchesWithIds, take_ids
 from prunedata.adapters.huggingface.callback import ExactEpochs
 from prunedata.adapters.huggingface.checks import (
     check_args,
     check_dataset,
     check_loader,
-    check_loss,
     check_stream,
 )
-from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.release import check_release, check_steps, check_values
 from prunedata.adapters.huggingface.steps import Steps
-from prunedata.adapters.huggingface.watch import ForwardWatch
+from prunedata.adapters.huggingface.watched import WatchedTrainer
 from prunedata.adapters.torch import prune
-from prunedata.adapters.torch.run import TorchRun
-from prunedata.errors import LossError, PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 __all__ = ["PruneTrainerMixin"]
 
 
-class PruneTrainerMixin:
+class PruneTrainerMixin(WatchedTrainer):
     """Lets a Trainer train on pruned data: ``class MyTrainer(PruneTrainerMixin, Trainer)``, in this order.
 
     All arguments are the Trainer's, and one more. ``num_train_epochs`` has to be the schedule's epochs.
@@ -52,16 +48,6 @@ class PruneTrainerMixin:
         If the Trainer of this release lacks what the mixin needs, or an argument does not go with pruning.
     """
 
-    # The Trainer's own.
-    args: Any
-    model: Any
-    state: Any
-    accelerator: Any
-    callback_handler: Any
-    train_dataset: Any
-    lr_scheduler: Any
-    control: Any
-
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         bases = cls.__mro__
@@ -78,47 +64,20 @@ class PruneTrainerMixin:
         if options.get("args") is not None:
             check_args(options["args"], pruner)  # before the trainer prepares its dataset
         super().__init__(*args, **options)
+        self._adopt(pruner)
+
+    def _adopt(self, pruner: Pruner) -> None:
+        """Take a trainer that was built over."""
         check_args(self.args, pruner)
         check_dataset(self.train_dataset, pruner)
-        self.pruner = pruner
-        self._own_losses = type(self).sample_losses is not PruneTrainerMixin.sample_losses
-        check_loss(self, pruner, PruneTrainerMixin)
-        self._shifted = shifts_labels(self.model)
-        self._watch = ForwardWatch(self._losses_of, waits=self._own_losses)
-        self._asks = self._own_losses and may_be_asked(self, PruneTrainerMixin)
-        self._run = pruner.attach(TorchRun(pruner))
+        self._watch_losses(pruner, PruneTrainerMixin)
         self._run.place = self.args.process_index, self.args.world_size
-        self._run.joins_batches = True  # those of one optimizer step
         self._changes: list[Change] = []
         self._loader: Any = None
         self._sampler: Any = None
-        self._held: list[tuple[SomeIds, torch.Tensor]] = []
-        self._batches = self._trained = self._behind = 0
-        self._compared = self._checked = False
+        self._batches = self._behind = 0
+        self._checked = False
         self.callback_handler.callbacks.insert(0, ExactEpochs(self._epoch_now))
-
-    # -- what a user may override
-
-    def sample_losses(self, outputs: Any, inputs: Any) -> torch.Tensor:
-        """Return one loss for each sample of a batch, shape (n,): those that are recorded.
-
-        By default its cross entropy; of a model of tokens the mean over the sample's own tokens, without those that
-        are labelled -100. Override it for a model, or a ``compute_loss``, with another loss.
-
-        Parameters
-        ----------
-        outputs
-            What the model returned in the forward pass of the training step. Of several passes, what ``compute_loss``
-            returns beside the loss; it is called with ``return_outputs=True`` for that.
-        inputs : dict
-            What ``data_collator`` made, and what the model was called with.
-
-        Raises
-        ------
-        LossError
-            If the model has no logits for its labels.
-        """
-        return losses_and_counts(outputs, inputs, shifted=self._shifted)[0]
 
     # -- the Trainer's own methods, in the order in which it calls them
 
@@ -268,30 +227,9 @@ class PruneTrainerMixin:
             self._changes.append(change)
             self.state.max_steps = total
 
-    def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        with self.pruner.charge:
-            if self._own_losses:
-                return self.sample_losses(outputs, inputs), None
-            if not self._compared:  # until it was once, as it waits for the device
-                shift = shift_by_own_loss(outputs, inputs, shifted=self._shifted)
-                if shift is not None:
-                    self._shifted, self._compared = shift, True
-            return losses_and_counts(outputs, inputs, shifted=self._shifted)
-
     def _record(self, ids: SomeIds) -> None:
         """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
-        losses = self._watch.losses
-        if losses is None:
-            raise LossError(
-                "Expected compute_loss to call the model that it is given, with gradients. Got none of its outputs: "
-                "call that model, not self.model or a part of it."
-            )
-        if losses.shape != (len(ids),):
-            raise LossError(
-                f"Expected sample_losses to return one loss for each of {len(ids)} samples, shape ({len(ids)},). Got "
-                f"shape {tuple(losses.shape)}."
-            )
-        self._held.append((ids, losses))
+        self._held.append((ids, self._watched(len(ids))))
         self._trained += 1
         last = self._trained == self._batches
         if last or self.accelerator.sync_gradients:

@@ -29,6 +29,8 @@ class ForwardWatch:
     ----------
     losses : Tensor of float, shape (n,), or None
         Of the forward pass, without a graph.
+    counts : Tensor of float, shape (n,), or None
+        Over how many labels each is the mean, if that is known.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ForwardWatch:
         self._given: dict[str, Any] = {}
         self._passes: list[tuple[Any, dict[str, Any]]] = []
         self.losses: torch.Tensor | None = None
+        self.counts: torch.Tensor | None = None
 
     @contextmanager
     def over(self, model: torch.nn.Module, inputs: Any, weights: torch.Tensor | None) -> Iterator[None]:
@@ -85,7 +88,7 @@ class ForwardWatch:
             losses, counts = self._losses_of(outputs, inputs)
             if weighs and counts is not None:
                 self._sums = losses * counts
-            self.losses = losses.detach()
+            self.losses, self.counts = losses.detach(), counts
 
     def weigh(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the loss that is trained on with each sample's part of it times its weight."""

@@ -1,0 +1,84 @@
+"""Ids that travel in the batches of a Trainer's own loader, which keeps its sampler, its order and its length."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from prunedata.adapters.huggingface.batches import IDS
+from prunedata.adapters.torch.items import Indexed
+from prunedata.errors import PrunedataError
+
+__all__ = ["packed_starts", "with_ids"]
+
+
+def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
+    """Return where the samples of each row of a packed dataset begin, shape (rows + 1,); None if it is not packed."""
+    if "seq_lengths" not in (getattr(dataset, "column_names", None) or ()):
+        return None
+    if not hasattr(dataset, "__len__"):
+        raise PrunedataError(
+            "Expected a packed dataset with a length. Got a stream that is packed, where nobody knows which samples "
+            "are in which row: leave packing out, or give a dataset that is no stream."
+        )
+    lengths = dataset.with_format(None)["seq_lengths"]
+    return np.concatenate([[0], np.cumsum([len(row) for row in lengths])]).astype(np.int64)
+
+
+class _IdsInBatch:
+    """The trainer's collate function, whose batches get the ids of their samples."""
+
+    def __init__(self, collate: Callable[[Any], Any], starts: npt.NDArray[np.int64] | None, key: str | None) -> None:
+        self.collate, self.starts, self.key = collate, starts, key
+
+    def __call__(self, fetched: Any) -> Any:
+        """Collate the samples."""
+        if self.key is None:
+            places, samples = fetched
+        else:
+            places = [_id_of(sample, self.key) for sample in fetched]
+            samples = [{name: value for name, value in sample.items() if name != self.key} for sample in fetched]
+        ids = np.asarray(places, dtype=np.int64)
+        if self.starts is not None:
+            ids = np.concatenate([np.arange(self.starts[row], self.starts[row + 1]) for row in ids])
+        batch = self.collate(samples)
+        if not hasattr(batch, "keys"):
+            raise PrunedataError(
+                f"Expected batches that are dicts, as the Trainer passes them to the model by name. Got "
+                f"{type(batch).__name__}: let data_collator return a dict."
+            )
+        batch[IDS] = torch.from_numpy(ids)
+        return batch
+
+
+def _id_of(sample: Any, key: str) -> int:
+    try:
+        return int(sample[key])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise PrunedataError(
+            f"Expected samples of the stream that are dicts with an integer at {key!r}, as id= says. Got {sample!r}."
+        ) from None
+
+
+def with_ids(loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None) -> DataLoader[Any]:
+    """Return a loader like a Trainer's own, whose batches have ids, as ``prunedata_ids``.
+
+    Parameters
+    ----------
+    loader : DataLoader
+        As it is before accelerate prepares it. Not changed.
+    starts : ndarray of int64, shape (rows + 1,), or None
+        Of a packed dataset: see :func:`packed_starts`.
+    key : str or None
+        Of a stream: where a sample has its id.
+    """
+    collate = _IdsInBatch(loader.collate_fn, starts, key)
+    replaced: dict[str, Any] = {"collate_fn": collate}
+    if not isinstance(loader.dataset, IterableDataset):
+        replaced["dataset"] = Indexed(loader.dataset)
+    like: Any = object.__new__(type(loader))
+    vars(like).update(vars(loader) | replaced | {"_iterator": None})
+    return like  # type: ignore[no-any-return]

@@ -1,0 +1,95 @@
+"""What trainers that prune have in common: one loss for each sample, from the forward pass that is trained on."""
+
+from typing import Any
+
+import torch
+
+from prunedata.adapters.huggingface.agreement import shift_by_own_loss
+from prunedata.adapters.huggingface.asking import may_be_asked
+from prunedata.adapters.huggingface.checks import check_loss
+from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
+from prunedata.adapters.huggingface.watch import ForwardWatch
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import LossError
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["WatchedTrainer"]
+
+
+class WatchedTrainer:
+    """Looks at the losses of the samples that a Trainer trains on."""
+
+    # The Trainer's own.
+    args: Any
+    model: Any
+    state: Any
+    accelerator: Any
+    callback_handler: Any
+    train_dataset: Any
+    lr_scheduler: Any
+    control: Any
+
+    pruner: Pruner
+
+    def _watch_losses(self, pruner: Pruner, mixin: type) -> None:
+        """Look at them from now on; ``mixin`` is the class that is mixed in."""
+        self.pruner = pruner
+        self._own_losses = type(self).sample_losses is not WatchedTrainer.sample_losses
+        check_loss(self, pruner, mixin)
+        self._shifted = shifts_labels(self.model)
+        self._watch = ForwardWatch(self._losses_of, waits=self._own_losses)
+        self._asks = self._own_losses and may_be_asked(self, mixin)
+        self._run = pruner.attach(TorchRun(pruner))
+        self._run.joins_batches = True  # those of one optimizer step
+        self._held: list[tuple[SomeIds, torch.Tensor]] = []
+        self._trained = 0
+        self._compared = False
+
+    # -- what a user may override
+
+    def sample_losses(self, outputs: Any, inputs: Any) -> torch.Tensor:
+        """Return one loss for each sample of a batch, shape (n,): those that are recorded.
+
+        By default its cross entropy; of a model of tokens the mean over the sample's own tokens, without those that
+        are labelled -100. Override it for a model, or a ``compute_loss``, with another loss.
+
+        Parameters
+        ----------
+        outputs
+            What the model returned in the forward pass of the training step. Of several passes, what ``compute_loss``
+            returns beside the loss; it is called with ``return_outputs=True`` for that.
+        inputs : dict
+            What ``data_collator`` made, and what the model was called with.
+
+        Raises
+        ------
+        LossError
+            If the model has no logits for its labels.
+        """
+        return losses_and_counts(outputs, inputs, shifted=self._shifted)[0]
+
+    def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        with self.pruner.charge:
+            if self._own_losses:
+                return self.sample_losses(outputs, inputs), None
+            if not self._compared:  # until it was once, as it waits for the device
+                shift = shift_by_own_loss(outputs, inputs, shifted=self._shifted)
+                if shift is not None:
+                    self._shifted, self._compared = shift, True
+            return losses_and_counts(outputs, inputs, shifted=self._shifted)
+
+    def _watched(self, samples: int) -> torch.Tensor:
+        """The losses of the batch that was trained on just now, of so many samples."""
+        losses = self._watch.losses
+        if losses is None:
+            raise LossError(
+                "Expected compute_loss to call the model that it is given, with gradients. Got none of its outputs: "
+                "call that model, not self.model or a part of it."
+            )
+        if losses.shape != (samples,):
+            raise LossError(
+                f"Expected sample_losses to return one loss for each of {samples} samples, shape ({samples},). Got "
+                f"shape {tuple(losses.shape)}."
+            )
+        return losses

@@ -1,0 +1,208 @@
+"""``prune(trainer, pruner)`` of trainers that are already built, by weight and by leaving out."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.data import IterableDataset
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
+
+from prunedata import LossRanked, PrunedataError, Pruner, Schedule
+from prunedata.adapters.huggingface import prune
+from tests.adapters.huggingface.trainers import BATCH, SAMPLES, Lines, Net, PrunedTrainer, Rows
+
+SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
+LEFT_OUT = 28
+
+
+def run_of(**options):
+    return Pruner(SAMPLES, SCHEDULE, **{"prune": LEFT_OUT, "seed": 3, "by": "weight", **options})
+
+
+class Own(Trainer):
+    """Another loss, as a user writes it."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **others):
+        outputs = model(**inputs)
+        loss = F.multi_margin_loss(outputs["logits"], inputs["labels"])
+        return (loss, outputs) if return_outputs else loss
+
+
+def margin(outputs, inputs):
+    return F.multi_margin_loss(outputs["logits"], inputs["labels"], reduction="none")
+
+
+class Stream(IterableDataset):
+    """All rows, with an id that is no position."""
+
+    def __iter__(self):
+        yield from (Rows()[number] | {"uid": number} for number in range(SAMPLES))
+
+
+def build(folder, kind=Trainer, dataset=None, model=None, **options):
+    torch.manual_seed(0)
+    arguments = Seq2SeqTrainingArguments if kind is Seq2SeqTrainer else TrainingArguments
+    options = {
+        "num_train_epochs": 4, "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
+        "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
+        "save_strategy": "no", "seed": 1, "use_cpu": True,
+    } | options  # fmt: skip
+    dataset = Rows() if dataset is None else dataset
+    return kind(model=model or Net(), args=arguments(str(folder), **options), train_dataset=dataset)
+
+
+def weights(trainer):
+    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (Trainer, {}),
+        (Trainer, {"gradient_accumulation_steps": 5, "dataloader_num_workers": 2}),
+        (Trainer, {"max_steps": 30, "num_train_epochs": 1}),
+        (Trainer, {"train_sampling_strategy": "group_by_length", "dataset": Lines()}),
+        (Trainer, {"max_steps": 30, "dataset": Stream()}),
+        (Trainer, {"dataloader_drop_last": True, "per_device_train_batch_size": 7}),
+        (Seq2SeqTrainer, {}),
+        (Own, {}),
+    ],
+    ids=["plain", "accumulated", "max_steps", "group_by_length", "stream", "drop_last", "seq2seq", "own"],
+)
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+def test_where_nothing_is_left_out_the_weights_are_those_of_the_plain_trainer(kind, options, tmp_path):
+    plain = build(tmp_path, kind, **options)
+    plain.train()
+    trainer = build(tmp_path, kind, **options)
+    run = run_of(observe_only=True)
+    stream = isinstance(options.get("dataset"), Stream)
+    own = {"sample_losses": margin} if kind is Own else {}
+    assert prune(trainer, run, id="uid" if stream else None, **own) is trainer
+    assert isinstance(trainer, kind)
+    trainer.train()
+    assert torch.equal(weights(plain), weights(trainer))
+    steps = trainer.state.max_steps
+    assert trainer.state.global_step == steps == plain.state.global_step
+    assert run.visits.max() == 4 if "max_steps" not in options else run.next_epoch == 2
+
+
+class Exact(torch.nn.Module):
+    """Linear, in float64, without dropout, which remembers its batches."""
+
+    def __init__(self, loss=F.cross_entropy):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.loss, self.seen = torch.nn.Linear(4, 2).double(), loss, []
+
+    def forward(self, points, labels=None, number=None):
+        logits = self.linear(points.double())
+        self.seen.append((number.tolist(), torch.is_grad_enabled()))
+        return {"loss": self.loss(logits, labels), "logits": logits}
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize(("kind", "policy"), [(Trainer, None), (Trainer, LossRanked()), (Own, None)])
+def test_a_step_is_the_mean_over_what_counts_in_it(kind, accumulate, policy, tmp_path):
+    run = run_of(**({} if policy is None else {"policy": policy}))
+    options = {"gradient_accumulation_steps": accumulate, "max_grad_norm": 0.0, "optim": "sgd", "learning_rate": 0.1}
+    trainer = build(tmp_path, kind, model=Exact(), lr_scheduler_type="constant", **options)
+    prune(trainer, run, **({"sample_losses": margin} if kind is Own else {}))
+    epochs, begin = [], run.begin_epoch
+
+    def begin_epoch():
+        epochs.append(begin())
+        return epochs[-1]
+
+    run.begin_epoch = begin_epoch
+    order = []
+    plain = trainer._get_num_items_in_batch
+
+    def look(batches, *args):
+        order.append((epochs[-1], [batch["prunedata_ids"].numpy() for batch in batches]))
+        return plain(batches, *args)
+
+    trainer._get_num_items_in_batch = look
+    trainer.train()
+    model, rows = Exact(), Rows()
+    for epoch, batches in order:
+        total, counting = 0.0, 0
+        for ids in batches:
+            own = ids if epoch.counted is None else ids[epoch.counted[ids]]
+            counting += len(own)
+            logits = model.linear(rows.points[own].double())
+            losses = (F.multi_margin_loss if kind is Own else F.cross_entropy)(
+                logits, rows.labels[own], reduction="none"
+            )
+            factors = torch.ones(len(own)) if epoch.weights is None else torch.from_numpy(epoch.weights[own])
+            total = total + (losses * factors).sum()
+        model.zero_grad()
+        (total / counting).backward()
+        with torch.no_grad():
+            for each in model.parameters():
+                each.sub_(each.grad, alpha=0.1)
+    expected = torch.cat([each.detach().flatten() for each in model.parameters()])
+    torch.testing.assert_close(weights(trainer), expected, rtol=1e-6, atol=1e-9)
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 4
+    assert [record.get("by_weight", 0) for record in run.history] == [0, LEFT_OUT, 0, LEFT_OUT]
+    assert run.visits.sum() == 4 * SAMPLES - 2 * LEFT_OUT
+
+
+@pytest.mark.parametrize("stop", [5, 12, 17, 24])
+def test_it_goes_on_where_it_was_saved(stop, tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 1}
+    runs = [run_of(), run_of()]
+    whole = prune(build(tmp_path, **options), runs[0])
+    whole.train()
+    again = prune(build(tmp_path / "again"), runs[1])
+    again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{stop}"))
+    assert torch.equal(weights(whole), weights(again))
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(runs[0], name), getattr(runs[1], name))
+    assert [record["mean_loss"] for record in runs[0].history] == [record["mean_loss"] for record in runs[1].history]
+
+
+def test_steps_that_end_within_an_epoch_leave_it_open(tmp_path):
+    run = run_of()
+    trainer = prune(build(tmp_path, max_steps=20, num_train_epochs=1), run)
+    trainer.train()
+    assert (trainer.state.global_step, run.next_epoch) == (20, 1)
+    assert int(run.current.counted.sum()) == SAMPLES - LEFT_OUT
+
+
+def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):
+    def trained(join):
+        run = run_of(by=None)
+        torch.manual_seed(0)
+        if join:
+            trainer = prune(build(tmp_path), run)
+        else:
+            made = build(tmp_path)
+            trainer = PrunedTrainer(model=made.model, args=made.args, train_dataset=Rows(), pruner=run)
+        torch.manual_seed(5)
+        trainer.train()
+        return weights(trainer), run
+
+    (one, first), (other, second) = trained(True), trained(False)
+    assert torch.equal(one, other)
+    assert first.visits.tolist() == second.visits.tolist()
+    assert [record["kept"] for record in first.history] == [96, 68, 96, 68]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda folder: prune(Net(), run_of()), "Expected a Trainer of transformers"),
+        (lambda folder: prune(build(folder), 3), "Expected a Pruner as pruner"),
+        (lambda folder: prune(prune(build(folder), run_of()), run_of()), "Got one that does"),
+        (lambda folder: prune(build(folder, Own), run_of()), "Expected sample_losses"),
+        (lambda folder: prune(build(folder, dataset=Rows(7)), run_of()), "Got one of 7"),
+        (lambda folder: prune(build(folder, dataset=Stream(), max_steps=3), run_of()), "Got Stream without id"),
+        (lambda folder: prune(build(folder), run_of(), id="number"), "Expected id for a stream alone"),
+        (lambda folder: prune(build(folder), run_of(by=None), id="number"), 'Expected id with by="weight"'),
+        (lambda folder: prune(build(folder, num_train_epochs=5), run_of()).train(), "Got 4, and 5 passes"),
+        (lambda folder: prune(build(folder, auto_find_batch_size=True), run_of()), "auto_find_batch_size"),
+    ],
+)
+def test_what_is_refused(make, told, tmp_path):
+    with pytest.raises(PrunedataError, match=told):
+        make(tmp_path)

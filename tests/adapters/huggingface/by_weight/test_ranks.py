@@ -1,0 +1,71 @@
+"""Two real processes that leave out by weight: the mean is over what counts in both, as of one with their batches."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+from accelerate.utils import DistributedType
+
+from prunedata import Random
+from prunedata.adapters.huggingface import prune
+from tests.adapters.helpers.ranks import start
+from tests.adapters.huggingface.by_weight import test_joined, test_sft
+from tests.adapters.huggingface.processes import be_rank, meet
+
+pytestmark = pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning")
+SMALL = {"optim": "sgd", "learning_rate": 0.1, "max_grad_norm": 0.0, "lr_scheduler_type": "constant"}
+CASES = {
+    "labels of the step": {"gradient_accumulation_steps": 2},
+    "smoothed": {"label_smoothing_factor": 0.1},
+    "own": {},
+    "dispatched": {"accelerator_config": {"dispatch_batches": True}},
+    "stream": {"max_steps": 30},
+}
+
+
+def made(name, folder, size):
+    """A trainer with batches of so many samples in each process, and its run."""
+    options = SMALL | CASES[name]
+    if name in ("labels of the step", "smoothed"):
+        run = test_sft.run_of(policy=Random())
+        return prune(test_sft.build(folder, per_device_train_batch_size=size * 4, **options), run), run
+    run = test_joined.run_of(policy=Random())
+    options |= {"dataset": test_joined.Stream()} if name == "stream" else {}
+    kind = test_joined.Own if name == "own" else test_joined.Trainer
+    trainer = test_joined.build(
+        folder, kind, model=test_joined.Exact(), per_device_train_batch_size=size * 4, **options
+    )
+    more = {"sample_losses": test_joined.margin} if name == "own" else {}
+    return prune(trainer, run, id="uid" if name == "stream" else None, **more), run
+
+
+def found(name, folder, size):
+    trainer, run = made(name, folder, size)
+    trainer.train()
+    return {
+        "weights": test_sft.weights(trainer).tolist(),
+        "visits": run.visits.tolist(),
+        "steps": trainer.state.global_step,
+        "by_weight": [record.get("by_weight", 0) for record in run.history],
+        "several": trainer.accelerator.distributed_type != DistributedType.NO,
+    }
+
+
+def work(rank, folder, name):
+    be_rank(rank, folder)
+    (folder / f"{rank}.json").write_text(json.dumps(found(name, folder / "ranks", 1)))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_they_train_as_one_process_does(name, tmp_path):
+    meet(tmp_path)
+    one = found(name, tmp_path / "one", 2)
+    for each in start(partial(work, name=name), tmp_path):
+        assert each.pop("several")
+        torch.testing.assert_close(
+            torch.tensor(each.pop("weights")), torch.tensor(one["weights"]), rtol=1e-4, atol=1e-5
+        )
+        assert each == {key: one[key] for key in each}
+    assert max(one["by_weight"]) > 0
