@@ -13,6 +13,7 @@ except ImportError as error:
 from prunedata.adapters.torch.facts import facts
 from prunedata.adapters.torch.lost import name_lost_ranks
 from prunedata.adapters.torch.stream import TorchStream
+from prunedata.adapters.torch.watch import watch
 from prunedata.adapters.torch.wrap import prune
 
-__all__ = ["TorchStream", "facts", "name_lost_ranks", "prune"]
+__all__ = ["TorchStream", "facts", "name_lost_ranks", "prune", "watch"]

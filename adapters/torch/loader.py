@@ -1,6 +1,5 @@
 """A pruned loader: the user's loader with another order of samples, whose losses it hands on."""
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -11,6 +10,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.means import mean_of
 from prunedata.adapters.torch.orders import Order
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import WorkerSeeds, draw
@@ -28,20 +28,6 @@ def _known(batches: int | None) -> int:
     return batches
 
 
-def _weighed(
-    losses: torch.Tensor, weight: torch.Tensor | None, scale: float | None, *, some_out: bool = False
-) -> torch.Tensor:
-    """Return the mean of weighed losses, times ``scale``; ``some_out`` says that some are left out by weight."""
-    if weight is not None:
-        losses = losses * weight
-    if some_out and weight is not None:  # whatever it is: a loss that overflowed, times 0, would be NaN
-        losses = losses.masked_fill(weight == 0, 0)
-    if scale is None:
-        return losses.mean()
-    # Not their sum, and in float32 at least: the largest float16 is 65,504.
-    return losses.mean(dtype=torch.promote_types(losses.dtype, torch.float32)) * scale
-
-
 class PrunedLoader:
     """What a pruned loader adds to its class."""
 
@@ -54,6 +40,8 @@ class PrunedLoader:
     """Of the generator, if it is ours."""
     _pending: deque[SomeIds]
     """The ids of batches whose losses have not come."""
+    _ahead: int
+    """How many batches the loop fetches before it trains on one."""
     _delivered: int
     """Samples delivered in the epoch that is iterated, or was last."""
     _pass: tuple[int, int]
@@ -75,11 +63,11 @@ class PrunedLoader:
             "loader another sampler: let the trainer leave the sampler alone, or prune a loader that has it already."
         )
 
-    def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool) -> None:
+    def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool, ahead: int = 0) -> None:
         """Set what this class adds; it stands in the place of ``__init__``, as ``clone`` says."""
         self._pruner, self._order, self._charge = pruner, order, pruner.charge
         self._run, self._recorder = order.run, order.run.recorder
-        self._with_ids, self._seeds = with_ids, None
+        self._with_ids, self._seeds, self._ahead = with_ids, None, ahead
         if reseeded:
             self._seeds = WorkerSeeds(self.generator, self._rank)
             self._run.seeds.add(self._seeds)
@@ -129,31 +117,27 @@ class PrunedLoader:
         charge, scale = self._charge, None
         began = perf_counter() - charge.seconds  # as `with charge:` does, in half the time: this runs once a batch
         if ids is None:
-            if len(self._pending) != 1:
+            if not 0 < len(self._pending) <= self._ahead + 1:
                 raise LossError(self._ambiguous())
-            ids = self._pending[0]
+            ids = self._pending.popleft()  # also of a bad batch: a loop that leaves it out goes on with the next
+        else:
+            self._pending.clear()
         if self._pass[1]:
             raise LossError(self._twice())
         self._observed[0] += 1
-        try:
-            if self._order.splits:
-                scale = self._record_part(ids, losses)
-            else:
-                self._recorder.add(ids, losses)
-        finally:  # a loop that leaves a bad batch out goes on with the next
-            self._pending.clear()
-        epoch, some_out = self._run.epoch, False
-        weights = None if epoch is None else epoch.weights
-        weight = None if weights is None else torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
-        if epoch is not None and epoch.counted is not None:
-            some_out, scale = True, len(ids) / (self._order.counting(ids) or math.inf)
+        if self._order.splits:
+            scale = self._record_part(ids, losses)
+        else:
+            self._recorder.add(ids, losses)
+        epoch = self._run.epoch
+        counting = None if epoch is None or epoch.counted is None else self._order.counting(ids)
         charge.seconds = perf_counter() - began
-        try:
-            if weight is None and scale is None:
+        if scale is None and (epoch is None or epoch.weights is None):
+            try:
                 return losses.mean()
-            return _weighed(losses, weight, scale, some_out=some_out)
-        except RuntimeError:  # of a dtype that has no mean: an integer, or float8
-            return _weighed(losses.float(), weight, scale, some_out=some_out)
+            except RuntimeError:  # of a dtype that has no mean: an integer, or float8
+                losses = losses.float()
+        return mean_of(epoch, ids, losses, counting, scale)
 
     def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""
@@ -181,10 +165,12 @@ class PrunedLoader:
                     "epoch: is the loader that was given to prune() iterated instead of this one?"
                 )
             return "Expected a batch that waits for its losses. Got none: observe each batch once, after it came."
+        most = f"at most {self._ahead + 1} batches that wait" if self._ahead else "one batch that waits"
         return (
-            f"Expected one batch that waits for its losses. Got {len(self._pending)}: the loop fetches batches ahead "
-            "or leaves some unobserved, so that the losses cannot be told apart. Use prune(..., with_ids=True), which "
-            "delivers (ids, batch), and observe(losses, ids); for a batch left out on purpose, pruner.excuse(len(ids))."
+            f"Expected {most} for {'their' if self._ahead else 'its'} losses. Got {len(self._pending)}: the loop "
+            "fetches batches ahead or leaves some unobserved, so that the losses cannot be told apart. Use prune(..., "
+            "with_ids=True), which delivers (ids, batch), and observe(losses, ids); for a batch left out on purpose, "
+            "pruner.excuse(len(ids))."
         )
 
     def __len__(self) -> int:

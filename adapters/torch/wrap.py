@@ -9,6 +9,7 @@ from prunedata.adapters.torch.clone import clone
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
+from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
@@ -22,6 +23,7 @@ def prune(
     with_ids: bool = False,
     uneven: Uneven | None = None,
     id_key: str | None = None,
+    ahead: int = 0,
 ) -> Any:
     """Wrap a DataLoader so that each epoch delivers the samples that the pruner keeps.
 
@@ -52,6 +54,9 @@ def prune(
         place. They are taken out of the batch again. A mapping that has the key already keeps what the dataset gave
         it, as one may that gives another sample for a broken one. Samples that are None get no id, and are to be
         dropped: say so by ``pruner.excuse(n)``.
+    ahead : int
+        How many batches the loop fetches before it trains on one, as 1 for a loop that copies the next batch to a
+        device meanwhile. Then every batch has to be observed, in its order.
 
     Returns
     -------
@@ -79,7 +84,7 @@ def prune(
     if id_key is not None:
         _carry(loader, order, replaced, id_key, pruner)
     pruned = clone(loader, replaced | order.samplers(loader))
-    pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None)
+    pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None, ahead=integer("ahead", ahead, 0))
     order.run.join()
     return pruned
 

@@ -1,0 +1,134 @@
+"""``watch``: anything that yields batches with the ids of their samples in them, by weight."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from prunedata.adapters.torch.means import mean_of
+from prunedata.adapters.torch.run import TorchRun
+from prunedata.checks import integer
+from prunedata.errors import LossError, PrunedataError
+from prunedata.run.adapter import Delivery
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["WatchedBatches", "watch"]
+
+
+def watch(
+    batches: Iterable[Any], pruner: Pruner, *, ids: str | int | Callable[[Any], Any], ahead: int = 0
+) -> "WatchedBatches":
+    """Wrap anything that yields batches, whoever made them: what is left out has the weight 0.
+
+    For loaders that are not PyTorch's, or that nobody may rebuild, as those that prefetch to a device. They are
+    iterated as they are, in their own order and number of batches.
+
+    Parameters
+    ----------
+    batches : iterable
+        Gives the batches of an epoch, anew in each. A sample that it doesn't give need not have come; one that it
+        gives again is observed again.
+    pruner : Pruner
+        The run, with ``by="weight"``, or with ``observe_only=True``.
+    ids : str, int or callable
+        Where a batch has the ids of its samples: a key, a place, or a function of the batch. Ints, shape (n,), from 0
+        to ``pruner.samples - 1``.
+    ahead : int
+        How many batches the loop fetches before it trains on one. Then every batch has to be observed, in its order.
+
+    Returns
+    -------
+    WatchedBatches
+        Yields the batches as they come; call ``observe(losses)`` for each, and ``backward()`` on what it returns.
+
+    Raises
+    ------
+    PrunedataError
+        If the pruner leaves out by shortening epochs, or several processes train: none of them knows what counts of
+        the others'.
+    """
+    if isinstance(batches, Iterator) or not isinstance(batches, Iterable):
+        raise PrunedataError(
+            f"Expected an iterable that gives the batches of every epoch. Got a {type(batches).__name__}: wrap what "
+            "makes it in an object whose __iter__ returns a new one."
+        )
+    if pruner.by != "weight" and not pruner.observe_only:
+        raise PrunedataError(
+            'Expected a Pruner with by="weight", as all batches come whatever it keeps. Got one that shortens epochs.'
+        )
+    return WatchedBatches(batches, pruner, ids, integer("ahead", ahead, 0))
+
+
+class WatchedBatches:
+    """What :func:`watch` returns."""
+
+    def __init__(
+        self, batches: Iterable[Any], pruner: Pruner, ids: str | int | Callable[[Any], Any], ahead: int
+    ) -> None:
+        self.batches, self._pruner, self._where, self._ahead = batches, pruner, ids, ahead
+        self._run = pruner.attach(TorchRun(pruner))
+        self._refuse_ranks()
+        self._pending: deque[SomeIds] = deque()
+
+    def __len__(self) -> int:
+        return len(self.batches)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        self._refuse_ranks()
+        epoch = self._pruner.current
+        delivery = Delivery(epoch.number, given=epoch.keep)
+        given = np.zeros(self._pruner.samples, dtype=np.bool_)
+        self._run.set_out(self, delivery)
+        self._pending.clear()
+        for batch in self.batches:
+            ids = self._ids_of(batch)
+            given[ids] = True
+            self._pending.append(ids)
+            yield batch
+        delivery.given = given
+        delivery.end()
+
+    def observe(self, losses: torch.Tensor) -> torch.Tensor:
+        """Record the losses of a batch, shape (n,), and return the mean over what counts.
+
+        Of the batches that were fetched and not observed it is the oldest. In an epoch that goes on, samples that were
+        observed before count nothing: they come again, and are not recorded again.
+        """
+        if not 0 < len(self._pending) <= self._ahead + 1:
+            raise LossError(
+                f"Expected 1 to {self._ahead + 1} batches that wait for their losses. Got {len(self._pending)}: "
+                "observe each batch once, in its order, and say by watch(..., ahead=n) how many the loop fetches ahead."
+            )
+        ids, epoch = self._pending.popleft(), self._pruner.current
+        new = epoch.remaining[ids]
+        with self._pruner.charge:
+            if losses.shape != (len(ids),):
+                self._run.recorder.add(ids, losses)  # says what is wrong
+            which = torch.from_numpy(np.flatnonzero(new)).to(losses.device)
+            mine = losses if new.all() else losses[which]
+            if len(mine):
+                self._run.recorder.add(ids[new], mine)
+        if not len(mine):
+            return losses.sum() * 0
+        return mean_of(epoch, ids[new], mine, float(epoch.counting(ids[new])))
+
+    def _ids_of(self, batch: Any) -> SomeIds:
+        found = self._where(batch) if callable(self._where) else batch[self._where]
+        array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        samples, right = self._pruner.samples, array.ndim == 1 and array.dtype.kind in "iu" and array.size > 0
+        if not right or array.min() < 0 or array.max() >= samples:
+            raise PrunedataError(
+                f"Expected the ids of a batch, ints of shape (n,) from 0 to {samples - 1}. Got {found!r}: say by ids "
+                "where they are."
+            )
+        return array.astype(np.int64, copy=True)
+
+    def _refuse_ranks(self) -> None:
+        if self._run.group_size() > 1:
+            raise PrunedataError(
+                "Expected one process with watch(). Got several, none of which knows what counts of the others': use "
+                "prune() on a DataLoader."
+            )
