@@ -13,7 +13,7 @@ from benchmarks.common.data import Data
 from benchmarks.common.processes.ranks import join_group
 from benchmarks.distributed.training.curve import Told
 from benchmarks.distributed.training.replica import Batch, Replica, Vector
-from benchmarks.distributed.training.servers import Pushed, Servers
+from benchmarks.distributed.training.serving.servers import Pushed, Servers
 from benchmarks.distributed.training.task import Training
 from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Deal, Wait

@@ -11,16 +11,16 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from benchmarks.common.data import Data
-from benchmarks.distributed.training.averaging import AveragingServer
 from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.in_step import Started
 from benchmarks.distributed.training.local import LocalReplica
 from benchmarks.distributed.training.node import NodeReplica
 from benchmarks.distributed.training.placement import Places, placed
-from benchmarks.distributed.training.quorum import QuorumServer
 from benchmarks.distributed.training.replica import Replica, Vector
-from benchmarks.distributed.training.servers import Servers, WeightServer
+from benchmarks.distributed.training.serving.averaging import AveragingServer
+from benchmarks.distributed.training.serving.quorum import QuorumServer
+from benchmarks.distributed.training.serving.servers import Servers, WeightServer
 from benchmarks.distributed.training.task import Training
 from prunedata.adapters.ray import RayDealer, serve
 

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from benchmarks.distributed.training.quorum import QuorumServer
 from benchmarks.distributed.training.rmsprop import RMSProp
+from benchmarks.distributed.training.serving.quorum import QuorumServer
 from benchmarks.distributed.training.task import Training
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.distributed.training.rmsprop import RMSProp
-from benchmarks.distributed.training.servers import WeightServer
+from benchmarks.distributed.training.serving.servers import WeightServer
 
 NUMBERS = st.floats(-3, 3, width=32)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.distributed.training.rmsprop import Vector
-from benchmarks.distributed.training.servers import WeightServer
+from benchmarks.distributed.training.serving.servers import WeightServer
 
 __all__ = ["QuorumServer"]
 
