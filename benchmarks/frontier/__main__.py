@@ -9,6 +9,8 @@ python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
 python -m benchmarks.frontier signs --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier advice [--page docs/evidence/advice.md]
+python -m benchmarks.frontier run-by-weight --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier by-weight [--page docs/evidence/frontier.md]
 """
 
 import argparse
@@ -22,6 +24,7 @@ from tqdm import tqdm
 
 from benchmarks.common.arguments import add_results, program
 from benchmarks.common.records import Facts, add, read
+from benchmarks.frontier import by_weight
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
 from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, USUAL
@@ -43,8 +46,8 @@ __all__ = ["RESULTS", "main"]
 
 RESULTS = Path(__file__).parent / "results"
 """Where runs are recorded, if nobody says otherwise: a file of JSON lines for each kind of labels."""
-SUSPECTS, SIGNS = "suspects", "signs"
-"""The folders of the recorded runs that were watched: all along, and in the beginning."""
+SUSPECTS, SIGNS, BY_WEIGHT = "suspects", "signs", "by-weight"
+"""The folders of the recorded runs that were watched, all along and in the beginning, and of those by weight."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
@@ -88,6 +91,20 @@ def _signs(given: argparse.Namespace) -> int:
     for task, seed in tqdm(todo, unit=" runs"):
         if f"{task.kind}-seed{seed}" not in done:
             add(folder, watch(task, subject.settings, seed, USUAL if task.kind in subject.kinds else WATCHED))
+    return 0
+
+
+def _run_by_weight(given: argparse.Namespace) -> int:
+    torch.set_num_threads(given.threads)
+    warnings.simplefilter("ignore", NeverPrunesWarning)
+    subject, material, kinds = _material(given)
+    by_weight.run(material, kinds, given.results / BY_WEIGHT / given.subject, subject.settings, given.seeds)
+    return 0
+
+
+def _by_weight(given: argparse.Namespace) -> int:
+    results = {subject: read(given.results / BY_WEIGHT / subject, given.kinds) for subject in SUBJECTS}
+    _write(given.page, by_weight.BEGIN, by_weight.table({subject: of for subject, of in results.items() if of}))
     return 0
 
 
@@ -162,7 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--arms", nargs="+", choices=ARMS, help="default: all")
     watched = commands.add_parser("watch", parents=[common], help="see how well wrong labels are found")
     signs = commands.add_parser("signs", parents=[common], help="record what runs show of wrong labels")
-    for command, do in ((run, _run), (watched, _watch), (signs, _signs)):
+    weighed = commands.add_parser("run-by-weight", parents=[common], help="leave out, and by weight, in turn")
+    for command, do in ((run, _run), (watched, _watch), (signs, _signs), (weighed, _run_by_weight)):
         _add_material(command)
         command.set_defaults(do=do)
     tables = commands.add_parser("table", parents=[common], help="print the tables")
@@ -170,8 +188,10 @@ def _parser() -> argparse.ArgumentParser:
     first = commands.add_parser("first-page", parents=[common], help="print the table of README")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
     advised = commands.add_parser("advice", parents=[common], help="print what is advised, and what is true")
+    beside = commands.add_parser("by-weight", parents=[common], help="print leaving out by weight beside leaving out")
     written = (
         (tables, _table), (short, _summary), (first, _first_page), (suspects, _suspects), (advised, _advice),
+        (beside, _by_weight),
     )  # fmt: skip
     for command, do in written:
         if do in (_table, _summary):

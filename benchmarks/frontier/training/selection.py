@@ -1,7 +1,7 @@
 """What each epoch of a run is trained on: all samples, what a Pruner keeps, or what SeTa's window does."""
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,20 +56,20 @@ class Unpruned:
 
 
 class ByPruner:
-    """What a Pruner keeps."""
+    """What a Pruner keeps, or by weight all, of which what it leaves out is not to count."""
 
     left_out: NDArray[np.bool_] | None = None
 
     def __init__(self, pruner: Pruner, batch_size: int) -> None:
-        self._pruner, self._batch_size = pruner, batch_size
+        self.pruner, self._batch_size = pruner, batch_size
 
     def epochs(self) -> Iterator[Batches]:
-        for epoch in self._pruner.epochs():
-            self.left_out = ~epoch.keep if epoch.pruned else None
+        for epoch in self.pruner.epochs():
+            self.left_out = ~(epoch.keep if epoch.counted is None else epoch.counted) if epoch.pruned else None
             yield list(epoch.batches(self._batch_size))
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
-        self._pruner.observe(ids, signals)
+        self.pruner.observe(ids, signals)
 
 
 class ByWindow:
@@ -91,8 +91,8 @@ class ByWindow:
         self._window.observe(ids, signals)
 
 
-def selection_of(plan: Plan, task: HeadTask, batch_size: int) -> Selection:
-    """Return the selection of a run."""
+def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weight"] | None = None) -> Selection:
+    """Return the selection of a run; ``by`` is the Pruner's."""
     samples, policy = len(task.train), ARMS[plan.arm].policy
     if not policy:
         return Unpruned(plan.seed, plan.epochs, samples, batch_size)
@@ -108,6 +108,7 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int) -> Selection:
         seed=plan.seed,
         batch_size=batch_size,
         classes=task.classes if auto else None,
+        by=by,
     )
     return ByPruner(pruner, batch_size)
 

@@ -74,16 +74,24 @@ class Epoch:
     found: float | None
 
 
-def train(plan: Plan, task: HeadTask, settings: Settings) -> Iterator[Epoch]:
+def train(
+    plan: Plan,
+    task: HeadTask,
+    settings: Settings,
+    selection: Selection | None = None,
+    objective: Objective | None = None,
+) -> Iterator[Epoch]:
     """Train one run, and yield how far it stands after each epoch.
 
-    Equal plans, tasks and settings give equal epochs on the same machine. Features may be float32 or bfloat16.
+    Equal plans, tasks and settings give equal epochs on the same machine. Features may be float32 or bfloat16. If
+    nothing else is given, selection and objective are the plan's.
     """
     torch.manual_seed(plan.seed)
     arm = ARMS[plan.arm]
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, arm.dropout)
-    selection = selection_of(plan, task, settings.batch_size)
-    aim = objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, SHARES[plan.kind], plan.start)
+    selection = selection or selection_of(plan, task, settings.batch_size)
+    share = SHARES[plan.kind]
+    aim = objective or objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, share, plan.start)
     decayed = replace(settings, weight_decay=settings.weight_decay * arm.decay)
     for visits in fit(network, task.train, selection, plan.epochs, decayed, aim, SIGNALS[arm.signal]):
         left_out = selection.left_out

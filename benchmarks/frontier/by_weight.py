@@ -1,0 +1,113 @@
+"""Left out by weight beside left out: accuracy at equal epochs and at about equal time, on the same labels.
+
+By weight every epoch has all samples, so it takes more steps, each with a mean over fewer samples, and longer. Both are
+trained in turn, one right after the other, so that their seconds may be compared.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.common.markdown import gain, markdown
+from benchmarks.common.records import Facts, add, read
+from benchmarks.common.timing import made_on
+from benchmarks.frontier.data.material import HeadTask, Material
+from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, USUAL, Plan
+from benchmarks.frontier.training.selection import ByPruner, selection_of
+from benchmarks.frontier.training.train import Settings, train
+from prunedata import Pruner
+
+__all__ = ["BEGIN", "COMPARED", "SHORTER", "measure", "run", "table"]
+
+BEGIN = "<!-- python -m benchmarks.frontier by-weight -->"
+COMPARED = ("random", "bounded", "auto", "known-wrong")
+"""Arms that leave out, of which each is run both ways."""
+SHORTER = 20
+"""By weight so many epochs take about as long as the usual number that leave out 40 %."""
+WAYS = ("out", "weight")
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The mean over the samples of a batch that count."""
+
+    pruner: Pruner
+
+    def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
+        """Return it, as every loader's ``observe`` does."""
+        return (losses * torch.from_numpy(self.pruner.current.factors(ids.numpy()))).mean()
+
+
+def run(
+    material: Material, kinds: Sequence[str], folder: Path, settings: Settings, seeds: Sequence[int] = SEEDS
+) -> int:
+    """Run what is not recorded in ``folder`` yet, both ways in turn, record it, and return how many runs that were."""
+    done = {facts["name"] for facts in read(folder)}
+    plans = [
+        Plan(kind, arm, epochs, seed) for kind in kinds for seed in seeds for epochs in (USUAL, SHORTER)
+        for arm in ("regular", *COMPARED) if kind != "clean" or arm != "known-wrong"
+    ]  # fmt: skip
+    todo = [(plan, way) for plan in plans for way in WAYS[: 2 if ARMS[plan.arm].policy else 1]]
+    todo = [(plan, way) for plan, way in todo if f"{plan.name}-{way}" not in done]
+    for plan, way in tqdm(todo, unit=" runs", mininterval=10):
+        add(folder, measure(plan, way, material.task(plan.kind), settings))
+    return len(todo)
+
+
+def measure(plan: Plan, way: str, task: HeadTask, settings: Settings) -> Facts:
+    """Train one run, leaving ``"out"`` or by ``"weight"``, and return its facts. Seconds are the processor's."""
+    began = time.process_time()
+    selection = selection_of(plan, task, settings.batch_size, by="weight" if way == "weight" else None)
+    aim = Counting(selection.pruner) if isinstance(selection, ByPruner) else None
+    epochs = list(train(plan, task, settings, selection, aim))
+    return {
+        "name": f"{plan.name}-{way}", "kind": plan.kind, "arm": plan.arm, "epochs": plan.epochs, "seed": plan.seed,
+        "way": way, "samples": len(task.train), "prune": plan.prune, "delivered": sum(one.visits for one in epochs),
+        "accuracy": epochs[-1].accuracy, "seconds": round(time.process_time() - began, 2),
+        **made_on("numpy", "torch", threads=torch.get_num_threads()),
+    }  # fmt: skip
+
+
+def table(results: Mapping[str, Iterable[Facts]]) -> str:
+    """Return the runs of each subject as Markdown: means over seeds, and in brackets the lowest and highest seed."""
+    rows, machines = [], set()
+    for subject, runs in results.items():
+        of: dict[tuple[str, str, int, str], list[Facts]] = defaultdict(list)
+        for facts in sorted(runs, key=lambda facts: int(facts["seed"])):
+            of[facts["kind"], facts["arm"], facts["epochs"], facts["way"]].append(facts)
+            machines.add(f"{facts['hardware']}, with torch {facts['versions']['torch']}")
+        for kind in KINDS:
+            for arm in (arm for arm in COMPARED if (kind, arm, SHORTER, "weight") in of):
+                regular = of[kind, "regular", USUAL, "out"]
+                out, weight = (of[kind, arm, USUAL, way] for way in WAYS)
+                apart, sooner = (_apart(runs, out) for runs in (weight, of[kind, arm, SHORTER, "weight"]))
+                rows.append([
+                    f"`{subject}`", f"`{kind}`", f"`{arm}`", str(len(out)), _mean(regular), _mean(out), _mean(weight),
+                    apart, sooner, _times(weight, out), _times(of[kind, arm, SHORTER, "weight"], out),
+                ])  # fmt: skip
+    columns = [
+        "subject", "labels", "arm", "seeds", f"all samples, {USUAL} epochs", "left out", "by weight",
+        "by weight over left out", f"by weight, {SHORTER} epochs, over it", "time", f"time of {SHORTER} epochs",
+    ]  # fmt: skip
+    return f"{markdown(columns, rows)}\n\nOn {', '.join(sorted(machines))}.\n"
+
+
+def _mean(runs: Sequence[Facts]) -> str:
+    return f"{mean(run['accuracy'] for run in runs):.1f}"
+
+
+def _apart(ours: Sequence[Facts], theirs: Sequence[Facts]) -> str:
+    """How far runs lie above others of the same seeds."""
+    return gain([mine["accuracy"] - other["accuracy"] for mine, other in zip(ours, theirs, strict=True)])
+
+
+def _times(ours: Sequence[Facts], theirs: Sequence[Facts]) -> str:
+    """How many times as long they took, in the mean."""
+    return f"{mean(mine['seconds'] / other['seconds'] for mine, other in zip(ours, theirs, strict=True)):.2f}"
