@@ -103,6 +103,7 @@ class GrainRun(Adapter):
     """Says what the dataset that was iterated last has delivered."""
 
     key = "grain"
+    by_weight = True
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the dataset begins anew."""

@@ -23,18 +23,18 @@ class JaxRecorder(Adapter):
     """
 
     key = "keras"
+    by_weight = True
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
         self._drained = 0
         self._came: list[tuple[SomeIds, Array]] = []
-        self._weights = np.ones(pruner.samples, np.float32) if isinstance(pruner.policy, Weigher) else None
+        self._weighs = isinstance(pruner.policy, Weigher) or pruner.by == "weight"
+        self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
-        self._drained = 0
-        if self._weights is not None:
-            self._weights = np.ones_like(self._weights) if epoch.weights is None else epoch.weights
+        self._drained, self._epoch = 0, epoch
 
     def forget(self) -> None:
         """Drop what has not been observed."""
@@ -42,14 +42,14 @@ class JaxRecorder(Adapter):
         self._came.clear()
 
     def weights_of(self, ids: Any) -> Any:
-        """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""
-        if self._weights is None:
+        """What to multiply the losses of a batch by, shape (n,), or None if all count alike in every epoch."""
+        if not self._weighs:
             return None
         # Read on the host in each step: an array would be compiled in, as it was in the first epoch.
         return io_callback(self._read, jax.ShapeDtypeStruct(ids.shape, np.float32), ids, ordered=True)
 
     def _read(self, ids: Any) -> Any:
-        return None if self._weights is None else self._weights[np.asarray(ids)]
+        return np.ones(len(ids), np.float32) if self._epoch is None else self._epoch.factors(np.asarray(ids))
 
     def add(self, ids: Any, losses: Any) -> None:
         """Append a batch."""

@@ -23,6 +23,7 @@ class GraphRecorder(Adapter):
     """
 
     key = "keras"
+    by_weight = True
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None  # the ids of the batch that is trained on
@@ -35,8 +36,10 @@ class GraphRecorder(Adapter):
 
         self._ids, self._losses, self._batches = room(tf.int64), room(dtype), room(tf.int64)
         self._fill, self._batch = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
-        weighs = isinstance(pruner.policy, Weigher)
+        by_weight = pruner.by == "weight"
+        weighs = by_weight or isinstance(pruner.policy, Weigher)
         self._weights = tf.Variable(tf.ones(pruner.samples), trainable=False) if weighs else None
+        self._counted = tf.Variable(tf.ones(pruner.samples), trainable=False) if by_weight else None
         self._drained = 0
 
     def begin_epoch(self, epoch: Epoch) -> None:
@@ -44,14 +47,26 @@ class GraphRecorder(Adapter):
         self._drained = 0
         if self._weights is not None:
             self._weights.assign(tf.ones_like(self._weights) if epoch.weights is None else epoch.weights)
+        if self._counted is not None:
+            counted = tf.ones_like(self._counted) if epoch.counted is None else tf.cast(epoch.counted, tf.float32)
+            self._counted.assign(counted)
 
     def forget(self) -> None:
         """Drop what has not been observed."""
         self._fill.assign(0)
 
     def weights_of(self, ids: Any) -> Any:
-        """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""
-        return None if self._weights is None else tf.gather(self._weights, ids)
+        """What to multiply the losses of a batch by, shape (n,), or None if all count alike in every epoch.
+
+        As :meth:`Epoch.factors` says it, within the graph.
+        """
+        if self._weights is None:
+            return None
+        weights = tf.gather(self._weights, ids)
+        if self._counted is None:
+            return weights
+        counting = tf.reduce_sum(tf.gather(self._counted, ids))
+        return weights * (tf.cast(tf.shape(ids)[0], tf.float32) / tf.maximum(counting, 1))
 
     def add(self, ids: Any, losses: Any) -> None:
         """Append a batch."""

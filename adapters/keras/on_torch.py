@@ -18,19 +18,18 @@ class TorchRecorder(Adapter):
     """The same as ``on_tensorflow.GraphRecorder``, for torch."""
 
     key = "keras"
+    by_weight = True
 
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
         self.count = 0
         self._losses = Recorder(pruner)
-        self._weights = torch.ones(pruner.samples) if isinstance(pruner.policy, Weigher) else None
+        self._weighs = isinstance(pruner.policy, Weigher) or pruner.by == "weight"
+        self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
-        self.count = 0
-        if self._weights is not None:
-            weights = None if epoch.weights is None else torch.tensor(epoch.weights)
-            self._weights = torch.ones_like(self._weights) if weights is None else weights
+        self.count, self._epoch = 0, epoch
 
     def held_back(self) -> Iterator[tuple[Any, Any]]:
         """Hand over the losses that are on a device."""
@@ -40,9 +39,12 @@ class TorchRecorder(Adapter):
         """Drop them."""
         self._losses.forget()
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def weights_of(self, ids: Any) -> Any:
-        """What the losses of samples weigh, shape (n,), or None if the policy does not weigh."""
-        return None if self._weights is None else self._weights.to(ids.device)[ids]
+        """What to multiply the losses of a batch by, shape (n,), or None if all count alike in every epoch."""
+        if not self._weighs or self._epoch is None:
+            return None
+        return torch.from_numpy(self._epoch.factors(ids.cpu().numpy())).to(ids.device)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def add(self, ids: Any, losses: Any) -> None:

@@ -21,6 +21,7 @@ class Gate(Adapter):
     """The open epoch in Variables, and the functions that tf.data traces, which read them. A run has one gate."""
 
     key = "tensorflow"
+    by_weight = True
     delivery: Delivery
 
     def __init__(self, samples: int) -> None:

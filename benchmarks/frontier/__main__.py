@@ -98,7 +98,8 @@ def _run_by_weight(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
     warnings.simplefilter("ignore", NeverPrunesWarning)
     subject, material, kinds = _material(given)
-    by_weight.run(material, kinds, given.results / BY_WEIGHT / given.subject, subject.settings, given.seeds)
+    folder = given.results / BY_WEIGHT / given.subject
+    by_weight.run(material, kinds, folder, subject.settings, given.seeds, given.arms)
     return 0
 
 
@@ -180,6 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     watched = commands.add_parser("watch", parents=[common], help="see how well wrong labels are found")
     signs = commands.add_parser("signs", parents=[common], help="record what runs show of wrong labels")
     weighed = commands.add_parser("run-by-weight", parents=[common], help="leave out, and by weight, in turn")
+    weighed.add_argument(
+        "--arms", nargs="+", choices=by_weight.COMPARED, default=by_weight.COMPARED, help="default: all"
+    )
     for command, do in ((run, _run), (watched, _watch), (signs, _signs), (weighed, _run_by_weight)):
         _add_material(command)
         command.set_defaults(do=do)

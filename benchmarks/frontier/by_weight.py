@@ -46,13 +46,19 @@ class Counting:
 
 
 def run(
-    material: Material, kinds: Sequence[str], folder: Path, settings: Settings, seeds: Sequence[int] = SEEDS
+    material: Material,
+    kinds: Sequence[str],
+    folder: Path,
+    settings: Settings,
+    seeds: Sequence[int] = SEEDS,
+    arms: Sequence[str] = COMPARED,
 ) -> int:
     """Run what is not recorded in ``folder`` yet, both ways in turn, record it, and return how many runs that were."""
     done = {facts["name"] for facts in read(folder)}
+    lengths = {"regular": (USUAL,), **dict.fromkeys(arms, (USUAL, SHORTER))}
     plans = [
-        Plan(kind, arm, epochs, seed) for kind in kinds for seed in seeds for epochs in (USUAL, SHORTER)
-        for arm in ("regular", *COMPARED) if kind != "clean" or arm != "known-wrong"
+        Plan(kind, arm, epochs, seed) for kind in kinds for seed in seeds for arm in lengths for epochs in lengths[arm]
+        if kind != "clean" or arm != "known-wrong"
     ]  # fmt: skip
     todo = [(plan, way) for plan in plans for way in WAYS[: 2 if ARMS[plan.arm].policy else 1]]
     todo = [(plan, way) for plan, way in todo if f"{plan.name}-{way}" not in done]

@@ -251,3 +251,48 @@ def test_processes_behind_prune_are_refused():
 def test_outside_of_an_epoch_there_is_nothing_to_iterate():
     with pytest.raises(NotInEpoch):
         iter(prune(source(), start()))
+
+
+# -- left out by weight
+
+
+def test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out():
+    run, shorter = start(by="weight"), start()
+    dataset = prune(source(), run, in_batches)
+    for epoch in run.epochs():
+        apart, came = shorter.begin_epoch(), []
+        counted = np.ones(SAMPLES, bool) if epoch.counted is None else epoch.counted
+        assert np.array_equal(counted, apart.keep)
+        for ids, _ in dataset:
+            losses, kept = np.cos(ids + epoch.number), ids[counted[ids]]
+            assert (epoch.factors(ids) * losses).mean() == pytest.approx(losses[counted[ids]].mean())
+            run.observe(ids, losses)
+            shorter.observe(kept, np.cos(kept + epoch.number))
+            came += ids.tolist()
+        assert sorted(came) == list(range(SAMPLES))
+        shorter.end_epoch()
+    assert run.counts.tolist() == shorter.counts.tolist()
+    assert run.visits.tolist() == shorter.visits.tolist()
+    assert run.saved["visits_by_weight"] == shorter.saved["visits_saved"] == 2 * 18
+
+
+def test_by_weight_an_epoch_that_was_left_gives_what_was_not_observed():
+    run, whole = start(by="weight"), start(by="weight")
+    expected = train_by_weight(prune(source(), whole, in_batches), whole)
+    dataset = prune(source(), run, in_batches)
+    first = train_by_weight(dataset, run, stop=15)  # an epoch has 11 batches
+    later = start(by="weight")
+    later.load_state_dict(run.state_dict())
+    assert first + train_by_weight(prune(source(), later, in_batches), later) == expected
+    assert later.counts.tolist() == whole.counts.tolist()
+
+
+def train_by_weight(dataset, run, stop=None):
+    batches = []
+    for epoch in run.epochs():
+        for ids, _ in dataset:
+            run.observe(ids, np.cos(ids + epoch.number))
+            batches.append(ids.tolist())
+            if len(batches) == stop:
+                return batches
+    return batches

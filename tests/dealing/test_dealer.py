@@ -95,6 +95,23 @@ def test_weights_come_with_the_deal():
     assert weighed
 
 
+def test_by_weight_all_samples_are_dealt_and_the_deal_says_which_count():
+    pruner, plain, weightless = start(by="weight"), start(by="weight"), 0
+    dealer = dealing(pruner=pruner)
+    for deal in dealer.deals("one"):
+        losses, counted = losses_of(deal.ids, deal.epoch), pruner.current.counted
+        if counted is None:
+            assert deal.weights is None
+        else:
+            weightless += np.count_nonzero(deal.weights == 0)
+            assert (deal.weights * losses).mean() == pytest.approx(losses[counted[deal.ids]].mean())
+        assert dealer.observe(deal, losses)
+    assert weightless == pruner.saved["visits_by_weight"] > 0
+    assert [record["kept"] for record in pruner.history] == [SAMPLES] * 6
+    plain_run(plain)
+    same_run(pruner, plain)
+
+
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "list", "tensor", "bfloat16"])
 def test_losses_of_any_kind(kind):
     dealer = dealing()

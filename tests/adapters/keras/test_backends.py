@@ -26,6 +26,10 @@ FIT = {
     "torch": [f"{BY_HAND}[{{'jit_compile': False}}]", *BOTH],
     "jax": [f"{BY_HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_excused[4]", *BOTH],
 }
+BY_WEIGHT = {
+    "torch": [f"{BY_HAND}[plain-{{'jit_compile': False}}]", f"{BY_HAND}[weighs-{{'jit_compile': False}}]"],
+    "jax": [f"{BY_HAND}[plain-{{'jit_compile': True}}]", f"{BY_HAND}[weighs-{{'jit_compile': True}}]"],
+}
 UNTOUCHED = {
     "torch": ["shuffled", "plain", "accumulated", "bfloat16", "float16", "without_a_remainder"],
     "jax": ["shuffled", "plain", "accumulated", "bfloat16", "float16", "without_a_remainder", "in_fours"],
@@ -50,7 +54,8 @@ FEW = pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.s
 @pytest.mark.parametrize("backend", FIT)
 @FEW
 def test_keras_over_another_backend(backend, most):
-    passes(backend, [f"test_fit.py::test_{name}" for name in FIT[backend][:most]])
+    fit = [f"test_fit.py::test_{name}" for name in FIT[backend][:most]]
+    passes(backend, fit + [f"test_by_weight.py::test_{name}" for name in BY_WEIGHT[backend][:most]])
 
 
 @pytest.mark.parametrize("backend", UNTOUCHED)

@@ -60,8 +60,8 @@ def make_worker():
     return Worker
 
 
-def plain_run():
-    pruner = maker()()
+def plain_run(**options):
+    pruner = maker(**options)()
     for epoch in pruner.epochs():
         for ids in epoch.batches(8):
             pruner.observe(ids, losses_of(ids, epoch.number))
@@ -83,6 +83,17 @@ def test_one_worker_is_dealt_what_a_plain_loop_gets():
     assert np.array_equal(counts, plain.counts)
     assert np.array_equal(visits, plain.visits)
     assert len(reported) == sum(-(-kept // 8) for kept in KEPT)
+
+
+def test_by_weight_all_samples_are_dealt():
+    dealer = serve(maker(by="weight"), 8)
+    reported = ray.get(make_worker().remote().train.remote(dealer, "one"))
+    assert [sum(len(ids) for epoch, ids in reported if epoch == number) for number in range(4)] == [SAMPLES] * 4
+    history, counts, visits = facts(dealer)
+    assert [record.get("by_weight", 0) for record in history] == [SAMPLES - kept for kept in KEPT]
+    plain = plain_run(by="weight")
+    assert np.array_equal(counts, plain.counts)
+    assert np.array_equal(visits, plain.visits)
 
 
 def test_workers_in_tasks_share_an_epoch():
