@@ -98,22 +98,38 @@ def _no_loader(given: object) -> str:
             f"{got}, which has a DataLoader inside: make the DataLoader yourself, over the stream that "
             "prunedata.adapters.webdataset.prune returned, and wrap that."
         )
+    if isinstance(getattr(given, "loader", None), DataLoader):
+        return (
+            f"{got}, which has a DataLoader inside: put prune(it.loader, pruner, ahead=n) in the place of it.loader, "
+            "with n=1 if it fetches a batch ahead, and call observe() of that one."
+        )
     if kind.__name__.endswith("Loader"):
-        return f"{got}, of another library: wrap a DataLoader of PyTorch's, or write an adapter for that library."
+        return (
+            f"{got}, of another library: wrap a DataLoader of PyTorch's, or leave out by weight through watch(), if "
+            "its batches have ids in them."
+        )
     return f"{got}: wrap the loader, not its dataset or its iterator."
 
 
 def _refuse_kept_iterator(loader: DataLoader[Any]) -> None:
     """Raise for a loader that has an iterator of its own, as those of libraries that keep their workers."""
-    for name, value in vars(loader).items():
-        if name != "_iterator" and any(kind.__name__ == "_BaseDataLoaderIter" for kind in type(value).__mro__):
-            kind = type(loader)
-            raise PrunedataError(
-                "Expected a DataLoader that makes its iterator when an epoch begins. Got a "
-                f"{kind.__module__}.{kind.__qualname__}, which has one already, in its attribute {name!r}, for all "
-                "epochs: the samples that these keep are not known yet. Wrap a DataLoader(..., num_workers=n, "
-                "persistent_workers=True), whose workers stay as well."
-            )
+    kind = type(loader)
+    kept = [
+        f", in its attribute {name!r},"
+        for name, value in vars(loader).items()
+        if name != "_iterator" and any(each.__name__ == "_BaseDataLoaderIter" for each in type(value).__mro__)
+    ]
+    # Or it will have one: its batches never end, and it is iterated in a way of its own.
+    library = kind.__iter__.__module__.partition(".")[0]
+    if not kept and library not in ("torch", "torchdata") and not hasattr(loader.batch_sampler or (), "__len__"):
+        kept = [""]
+    if kept:
+        raise PrunedataError(
+            f"Expected a DataLoader that makes its iterator when an epoch begins. Got a {kind.__module__}."
+            f"{kind.__qualname__}, which has one{kept[0]} for all epochs: the samples that these keep are not known "
+            "yet. Wrap a DataLoader(..., num_workers=n, persistent_workers=True), whose workers stay as well, or leave "
+            "out by weight through watch()."
+        )
 
 
 def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:

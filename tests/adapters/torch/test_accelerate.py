@@ -35,6 +35,39 @@ def test_a_prepared_loader_delivers_ids_with_their_batches(settings):
     assert [record["pruned"] for record in pruner.history] == [False, True, False, True]
 
 
+@pytest.mark.parametrize("by", [None, "weight"])
+@pytest.mark.parametrize("stop", [3, 9])  # within an epoch on all, and within one that leaves out
+def test_a_run_goes_on_within_an_epoch(stop, by):
+    whole = train(stop=None, by=by)
+    first = train(stop=stop, by=by)
+    rest = train(state=first["state"], by=by)
+    assert first["came"] + rest["came"] == whole["came"]
+    assert rest["counts"] == whole["counts"]
+    assert rest["observed"] == whole["observed"] == [103, 73, 103, 73]
+
+
+def train(stop=None, state=None, by=None):
+    """Train through a prepared loader, hold each mean to one by hand, and leave after so many batches."""
+    data = TensorDataset(torch.arange(SAMPLES).float())
+    pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3, by=by)
+    loader = prune(DataLoader(data, batch_size=16, shuffle=True), pruner, with_ids=True)
+    prepared = Accelerator(cpu=True).prepare(loader)
+    if state is not None:
+        pruner.load_state_dict(state)
+    came = []
+    for epoch in pruner.epochs():
+        for ids, (values,) in prepared:
+            counted = np.ones(len(ids), bool) if epoch.counted is None else epoch.counted[ids]
+            losses = torch.sin(values)
+            mean = loader.observe(losses, ids).item()
+            assert mean == pytest.approx(losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum()))
+            came.append(ids.tolist())
+            if len(came) == stop:
+                return {"came": came, "state": pruner.state_dict()}
+    observed = [record["observed"] for record in pruner.history]
+    return {"came": came, "counts": pruner.counts.tolist(), "observed": observed}
+
+
 def test_what_accelerate_prepared_before_is_refused_with_the_way_to_go():
     data = TensorDataset(torch.arange(SAMPLES).float())
     pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)

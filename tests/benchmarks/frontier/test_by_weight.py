@@ -9,10 +9,14 @@ import torch
 
 from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
-from benchmarks.frontier.by_weight import Counting, measure
+from benchmarks.frontier.__main__ import BY_WEIGHT, RESULTS
+from benchmarks.frontier.by_weight import BEGIN, Counting, measure, table
 from benchmarks.frontier.plan import Plan
+from benchmarks.frontier.report.table import fill
+from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.train import Settings
+from tests.common.programs import ROOT
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 
@@ -59,3 +63,10 @@ def test_the_table_pairs_runs_of_a_seed(tmp_path, capsys):
                      "+1.5 (+1.0 to +2.0)", "1.50", "1.00"]  # fmt: skip
     assert len(read(tmp_path / "by-weight" / "head")) == 10
     assert lines[-1] == "On H, with torch 2."
+
+
+@pytest.mark.docs
+def test_the_page_shows_what_was_recorded():
+    page = ROOT / "docs" / "evidence" / "frontier.md"
+    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / BY_WEIGHT / subject))}
+    assert fill(page, BEGIN, table(results)) == page.read_text(encoding="utf-8")

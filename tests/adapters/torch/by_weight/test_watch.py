@@ -123,6 +123,30 @@ def test_a_pruned_loader_may_be_looked_into(ahead, workers, by):
     assert trained(ahead) == trained(0)
 
 
+class Prefetcher:
+    """Around a DataLoader, as timm's and Apex's."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return looking(self.loader, 1)
+
+
+def test_a_prefetcher_gets_a_pruned_loader_inside():
+    run, prefetcher = make_pruner(), Prefetcher(DataLoader(Items(), BATCH, shuffle=True, num_workers=2))
+    with pytest.raises(PrunedataError, match=r"Prefetcher, which has a DataLoader inside.*ahead=n"):
+        prune(prefetcher, run)
+    prefetcher.loader = loader = prune(prefetcher.loader, run, ahead=1)
+    for epoch in run.epochs():
+        came = []
+        for _, index in prefetcher:
+            loader.observe((index % 7).double())
+            came += index.tolist()
+        assert sorted(came) == np.flatnonzero(epoch.keep).tolist()
+    assert [record["observed"] for record in run.history] == [103, 73, 103, 73, 103]
+
+
 def test_more_than_that_is_an_error():
     run = make_pruner()
     loader = prune(DataLoader(Items(), BATCH), run, ahead=1)

@@ -36,11 +36,31 @@ class Endless(DataLoader):
             yield next(self.iterator)
 
 
+class Lazy(Endless):
+    """As in newer releases of timm: it is made when the loader is iterated first."""
+
+    def __init__(self, *args, **options):
+        DataLoader.__init__(self, *args, **options)
+        object.__setattr__(self, "batch_sampler", Forever(self.batch_sampler))
+        self.iterator = None
+
+    def __iter__(self):
+        self.iterator = DataLoader.__iter__(self) if self.iterator is None else self.iterator
+        return super().__iter__()
+
+
+def test_one_that_is_made_later_is_refused_too():
+    loader = Lazy(Items(), batch_size=BATCH, shuffle=True)
+    assert [len(list(loader)) for _ in range(2)] == [13, 13]
+    with pytest.raises(PrunedataError, match=r"Lazy, which has one for all epochs.*watch\(\)"):
+        prune(Lazy(Items(), batch_size=BATCH, shuffle=True), make_pruner())
+
+
 @WORKERS
 def test_one_iterator_for_all_epochs_is_refused(workers):
     loader = Endless(Items(), batch_size=BATCH, shuffle=True, num_workers=workers)
     assert len(list(loader)) == 13
-    with pytest.raises(PrunedataError, match=r"Endless, which has one already, .*'iterator'.*persistent_workers=True"):
+    with pytest.raises(PrunedataError, match=r"Endless, which has one, in .*'iterator'.*persistent_workers=True"):
         prune(loader, make_pruner())
 
 
