@@ -1,0 +1,79 @@
+"""Trainers as Axolotl's and LLaMA-Factory's: with a ``compute_loss`` that passes on to the Trainer's."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transformers import Trainer, TrainingArguments
+
+from prunedata import Pruner, RunningLoss, Schedule
+from prunedata.adapters.huggingface import prune
+from tests.adapters.huggingface.test_sft import tiny
+
+SAMPLES, LENGTH = 24, 8
+
+
+def rows():
+    """Tokens that follow a rule, of various length; what is asked has no label."""
+    random = np.random.default_rng(0)
+    found = []
+    for number in range(SAMPLES):
+        tokens = torch.from_numpy(random.integers(6, 18, LENGTH))
+        labels = tokens.clone()
+        labels[: 2 + number % 4] = -100
+        found.append({"input_ids": tokens, "labels": labels, "attention_mask": torch.ones(LENGTH, dtype=torch.long)})
+    return found
+
+
+def of_samples(outputs, inputs):
+    """As the page has it."""
+    losses = F.cross_entropy(outputs["logits"][:, :-1].float().mT, inputs["labels"][:, 1:], reduction="none")
+    return losses.sum(1) / (inputs["labels"][:, 1:] != -100).sum(1).clamp(min=1)
+
+
+class Theirs(Trainer):
+    """As Axolotl has it: the tokens are counted on the way."""
+
+    seen = 0
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        self.seen += inputs["labels"].numel()
+        return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
+
+
+class JoinsItself(Theirs):
+    """As it is put in the place of LLaMA-Factory's class."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.run = run_of()
+        prune(self, self.run, sample_losses=of_samples)
+
+
+def run_of():
+    schedule = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
+    return Pruner(SAMPLES, schedule, prune=6, policy=RunningLoss(), by="weight", seed=2)
+
+
+def trained(folder, kind, run=None, **options):
+    torch.manual_seed(0)
+    arguments = TrainingArguments(
+        str(folder), num_train_epochs=3, per_device_train_batch_size=4, learning_rate=0.01, seed=1, use_cpu=True,
+        dataloader_pin_memory=False, disable_tqdm=True, logging_strategy="no", report_to=[], save_strategy="no",
+    )  # fmt: skip
+    trainer = kind(model=tiny(), args=arguments, train_dataset=rows())
+    if run is not None:
+        prune(trainer, run, **options)
+    trainer.train()
+    run = run or trainer.run
+    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()]), run
+
+
+def test_they_train_as_the_plain_trainer_of_the_models_own_loss(tmp_path):
+    weights, plain = trained(tmp_path, Trainer, run_of())
+    assert [record.get("by_weight", 0) for record in plain.history] == [0, 6, 0]
+    for kind, run, options in ((Theirs, run_of(), {"sample_losses": of_samples}), (JoinsItself, None, {})):
+        found, other = trained(tmp_path, kind, run, **options)
+        torch.testing.assert_close(found, weights, rtol=1e-4, atol=1e-5)
+        assert other.visits.tolist() == plain.visits.tolist()
+        for name, array in plain.arrays.items():
+            np.testing.assert_allclose(other.arrays[name], array, rtol=1e-3, atol=1e-4)
