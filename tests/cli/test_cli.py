@@ -279,6 +279,7 @@ FOUND = {
     "saved": {
         "epochs": 12,
         "visits": 11_000,
+        "visits_by_weight": 0,
         "visits_saved": 1000,
         "visits_saved_percent": 100 / 12,
         "batches_saved": 40,
