@@ -54,7 +54,8 @@ class DurableStore(LocalStore):
         folders = self._own_folders()
         files = [file for folder in folders if folder.name == "c" for file in folder.iterdir()]
         for path in (*folders, *files):
-            if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            may = os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+            if not may and path.exists():  # a writer may have put it in another's place meanwhile
                 raise PermissionError(errno.EACCES, "read-only for this user", str(path))
 
     def sync_names(self) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import prunedata.store.durable
+from prunedata.store.durable import DurableStore
 from prunedata.store.run_store import RunStore
 
 
@@ -104,3 +106,25 @@ def test_a_folder_that_somebody_else_made_has_its_name_made_safe_too(tmp_path, m
     RunStore(place).create({})
     assert [str(tmp_path / "deep"), str(tmp_path)] == safe[:2]
     assert str(place) in safe[2:]
+
+
+def test_files_that_a_writer_puts_in_their_place_meanwhile_do_not_make_a_store_read_only(tmp_path):
+    folder, done = tmp_path / "hits-0" / "c", threading.Event()
+    folder.mkdir(parents=True)
+    parts = [folder / f"{number}.partial" for number in range(100)]
+
+    def write():
+        while not done.is_set():
+            for part in parts:
+                part.touch()
+            for part in parts:
+                part.replace(folder / "0")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(200):
+            DurableStore(tmp_path).check_writable()
+    finally:
+        done.set()
+        writer.join()
