@@ -14,8 +14,8 @@ from typing import Any
 
 __all__ = ["Hangs", "Pool"]
 
-LONGEST = 20.0
-"""Seconds after which ranks that wait for each other are an error."""
+LONGEST = 60.0
+"""Seconds after which ranks that wait for each other are an error: long, as a busy machine may start one late."""
 Played = tuple[list[dict[str, Any]], tuple[int, int], Any]
 """What :func:`play` returns."""
 
