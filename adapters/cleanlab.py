@@ -33,9 +33,9 @@ __all__ = ["TrainingDynamics"]
 class TrainingDynamics(IssueManager):  # type: ignore[misc]
     """Samples whose losses stayed high while a network was trained.
 
-    The score of a sample is 1 less the rate of its visits in which its loss was above its batch's mean, or, if the run
-    was given its classes, the mean of this and of the rate of losses above that of a blind guess. It is an issue from a
-    rate of 0.9. Samples with too few visits to tell have the score 1.
+    The score of a sample is ``1 / (1 + exp(x))``, where x says how far its losses lay above the means of their batches,
+    in the mean of its visits up to the turn of a validation figure. It is an issue if it is 0.1 or less. Samples with
+    too few visits to tell have the score 1.
     """
 
     description = "Samples whose losses stayed above those of their batches while a network was trained on them."
@@ -71,13 +71,13 @@ def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
             'Expected the run: find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}). Got none.'
         )
     if isinstance(run, Pruner):
-        hits, visits, high, epochs = run.hits, run.visits, run.arrays.get("high"), len(run.history)
+        hits, visits, arrays, epochs = run.hits, run.visits, run.arrays, len(run.history)
     else:
         state = read_run(run).state
-        hits, visits, high, epochs = state.hits, state.visits, state.high, len(state.history)
+        hits, visits, arrays, epochs = state.hits, state.visits, state.arrays, len(state.history)
     if not visits.any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {epochs} epochs.")
-    return epochs, visits, issue_table(hits, visits, high)
+    return epochs, visits, issue_table(hits, visits, arrays)
 
 
 if not any(TrainingDynamics.issue_name in known for known in REGISTRY.values()):  # not again, if it is reloaded

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers, editors and the reference; below is how 
     from prunedata.policies.dropping_count import DroppingCount
     from prunedata.policies.easy_pruning import EasyPruning
     from prunedata.policies.loss_ranked import LossRanked
+    from prunedata.policies.mean_excess import MeanExcess
     from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
     from prunedata.policies.random import Random
     from prunedata.policies.running_loss import RunningLoss
@@ -56,6 +57,7 @@ else:
         "policies.dropping_count": "DroppingCount",
         "policies.easy_pruning": "EasyPruning",
         "policies.loss_ranked": "LossRanked",
+        "policies.mean_excess": "MeanExcess",
         "policies.protocol": "Known Policy Watcher Weigher",
         "policies.random": "Random",
         "policies.running_loss": "RunningLoss",
@@ -99,6 +101,7 @@ __all__ = [
     "Known",
     "LossError",
     "LossRanked",
+    "MeanExcess",
     "NeverPrunesWarning",
     "NotInEpoch",
     "Policy",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.checks import integer, shown
+from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
 
 __all__ = ["OPTIONS", "Option"]
@@ -56,10 +56,20 @@ def _one_of(*known: str) -> Callable[[str, Any], str | None]:
     return plain
 
 
+def _share(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    share = real(name, value, 0.0, above=True)
+    if share >= 1:
+        raise PrunedataError(f"Expected {name} to be a share of the samples, between 0 and 1. Got {shown(value)}.")
+    return share
+
+
 OPTIONS = (
     Option("seed", _integer(-(1 << 63), (1 << 64) - 1), 0, always=True),
     Option("batch_size", _at_least(1), always=True),
     Option("observe_only", _flag, False),
     Option("classes", _at_least(2)),
     Option("by", _one_of("weight")),
+    Option("aside", _share),
 )

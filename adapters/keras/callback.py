@@ -1,6 +1,6 @@
 """The callback: ``fit`` opens and ends the epochs of a run."""
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -8,6 +8,7 @@ import tensorflow as tf
 from prunedata.adapters.keras.recorders import recorder_for
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.findings.monitor import check_mode, monitored
 from prunedata.run.pruner import Pruner
 
 __all__ = ["PruneCallback"]
@@ -20,6 +21,11 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
     ----------
     pruner : Pruner
         The run. ``fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)`` trains what is left of it.
+    monitor : str, optional
+        The name of the validation figure in Keras's logs, as ``"val_accuracy"``: it is handed to ``pruner.validated``
+        in each epoch that is validated.
+    mode : {"max", "min"}
+        Whether more or less of it is better.
 
     Raises
     ------
@@ -31,8 +37,10 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         left open instead, and the next ``fit`` goes on with it.
     """
 
-    def __init__(self, pruner: Pruner) -> None:
+    def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Literal["max", "min"] = "max") -> None:
         super().__init__()
+        check_mode(mode)
+        self._monitor, self._lower, self._is_validated = monitor, mode == "min", False
         self.pruner, self.recorder, self.batch = pruner, pruner.attach(recorder_for(pruner)), None
         self._gate = pruner.attach(Gate(pruner.samples))
         self._training, self._expected = False, 0
@@ -70,10 +78,14 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_test_begin(self, logs: Any = None) -> None:
         """Stop the clock: validation is no training."""
         self._stop()
+        self._is_validated = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End the epoch."""
         self._stop()
+        validated, self._is_validated = self._is_validated, False
+        if validated and self._monitor is not None:
+            self.pruner.validated(monitored(logs or {}, self._monitor), lower_is_better=self._lower)
         try:
             self.pruner.end_epoch()
         except SkippedSamples:

@@ -1,7 +1,7 @@
 """The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
 
 from functools import partial
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 import torch.distributed as dist
 
@@ -19,6 +19,7 @@ from prunedata.adapters.lightning.steps import counting
 from prunedata.adapters.lightning.trial import Trial
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.findings.monitor import check_mode, monitored
 from prunedata.run.pruner import Pruner
 
 __all__ = ["DataPruning"]
@@ -35,6 +36,11 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     ----------
     pruner : Pruner
         The run. ``Trainer(max_epochs=pruner.schedule.epochs)`` trains all of it.
+    monitor : str, optional
+        The name under which the module logs its validation figure, as ``"val_acc"``: it is handed to
+        ``pruner.validated`` in each epoch that is validated.
+    mode : {"max", "min"}
+        Whether more or less of it is better.
 
     Raises
     ------
@@ -46,8 +52,10 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         the epoch is left open instead.
     """
 
-    def __init__(self, pruner: Pruner) -> None:
+    def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Literal["max", "min"] = "max") -> None:
         super().__init__()
+        check_mode(mode)
+        self._monitor, self._lower, self._is_validated = monitor, mode == "min", False
         self.pruner, self._run = pruner, pruner.attach(TorchRun(pruner))
         self._begun: int | None = None
         self._trial = Trial(pruner)
@@ -133,11 +141,19 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         """Check what is validated on."""
         check_validation(trainer.val_dataloaders)
 
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Know that this epoch was validated: figures of an epoch before stay in ``trainer.callback_metrics``."""
+        self._is_validated = not trainer.sanity_checking
+
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """End the epoch, and let Lightning ask for the length of the next one."""
         if trainer.fast_dev_run:
             return
         self._check_epoch(trainer)
+        validated, self._is_validated = self._is_validated, False
+        if validated and self._monitor is not None:
+            figure = monitored(trainer.callback_metrics, self._monitor)
+            self.pruner.validated(figure, lower_is_better=self._lower)
         try:
             self.pruner.end_epoch()
         except SkippedSamples:

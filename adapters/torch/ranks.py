@@ -64,7 +64,10 @@ class Ranks(Group):
                 f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
             )
-        join(tally, arrays, _add_up if said[:, 2].any() else _unite, _largest)
+        if said[:, 2].any():
+            join(tally, arrays, _add_up, _largest, _total)
+        else:
+            join(tally, arrays, _unite, _largest)
         tally.check()
 
     def meet(
@@ -109,7 +112,7 @@ class Ranks(Group):
         """Merge an epoch's tally and the arrays of policies, in place."""
         met, repeats, self._bits, self._repeats = self._bits, self._repeats, None, False
         if repeats:
-            join(tally, arrays, _add_up, _largest)
+            join(tally, arrays, _add_up, _largest, _total)
         else:
             join(tally, arrays, _unite if met is None else lambda one: one.take(met), _largest)
 
@@ -198,4 +201,11 @@ def _largest(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Of each sample, the largest value on any rank."""
     there = torch.from_numpy(values).to(_device())
     dist.all_reduce(there, op=dist.ReduceOp.MAX)
+    return there.cpu().numpy()
+
+
+def _total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Of each sample, the sum over all ranks."""
+    there = torch.from_numpy(values).to(_device())
+    dist.all_reduce(there)
     return there.cpu().numpy()

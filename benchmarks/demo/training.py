@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 MOMENTUM, WEIGHT_DECAY, RATE_DROP = 0.9, 5e-4, 0.2
+ASIDE = 0.1
+"""Share of the samples that "auto" keeps aside, to see when the network begins to learn wrong labels by heart."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def new_pruner(setting: Setting, policy: Policy | Literal["auto"]) -> Pruner:
         policy=policy,
         seed=setting.seed,
         batch_size=setting.batch_size,
-        classes=setting.data.classes if policy == "auto" else None,
+        aside=ASIDE if policy == "auto" else None,
     )
 
 

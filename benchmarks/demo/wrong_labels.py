@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
-from warnings import catch_warnings, simplefilter
 
 from benchmarks.common.data import Data
 from benchmarks.common.markdown import aligned
 from benchmarks.demo.training import Setting, TrainingRun, interleave, pruned_run, regular_run
-from prunedata import Advice, NeverPrunesWarning, Random, Schedule
+from prunedata import Advice, Random, Schedule
 
 __all__ = ["facts", "sentences", "table", "train"]
 
@@ -28,7 +27,7 @@ def train(setting: Setting, clean: Data, tick: Callable[[object], object]) -> tu
     setting : Setting
         Its schedule gives the epochs, its ``prune`` the most that may be left out.
     clean : Data
-        The same with the labels as they are; "auto" only watches them.
+        The same with the labels as they are.
     tick : callable
         Called after each epoch.
 
@@ -60,17 +59,12 @@ def _steady(setting: Setting, epochs: int) -> Setting:
 
 
 def _advice(setting: Setting, tick: Callable[[object], object]) -> Advice:
-    """What "auto" says of a run on these data when it has watched."""
+    """What "auto" says of a whole run on these data."""
     run = pruned_run(setting, "auto")
-    pruner = run.pruner
-    assert pruner is not None
-    with catch_warnings():
-        simplefilter("ignore", NeverPrunesWarning)  # this is what is to be seen
-        for epoch in run.steps:
-            tick(epoch)
-            if pruner.advice is not None:
-                return pruner.advice
-    raise ValueError(f"Expected epochs enough to judge by. Got {setting.schedule.epochs}: give more.")
+    assert run.pruner is not None
+    for epoch in run.steps:
+        tick(epoch)
+    return run.pruner.advice
 
 
 def facts(setting: Setting, runs: Mapping[str, TrainingRun], clean: Advice) -> dict[str, Any]:
@@ -125,8 +119,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 
 
 def _verdict(advice: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    share = advice["wrong_labels"]
-    seen = "" if share is None else f", as about {100 * share:.0f}% of the labels seem wrong"
     if advice["verdict"] == "prune":
-        return f"it watched, then left {advice['prune']:,} of {result['samples']:,} samples out{seen}."
-    return f"it watched, and would leave nothing out{seen}: there pruning costs accuracy."
+        left_out = f"left {advice['prune']:,} of {result['samples']:,} samples out"
+        return f"it watched until the samples aside got worse, after epoch {advice['turned']}, and then {left_out}."
+    return "it watched to the end, and left nothing out."

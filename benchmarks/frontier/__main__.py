@@ -4,11 +4,10 @@ python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier first-page [--page README.md]
+python -m benchmarks.frontier turn [--page docs/evidence/turn.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
-python -m benchmarks.frontier signs --subject head --data FOLDER --labels NPZ
-python -m benchmarks.frontier advice [--page docs/evidence/advice.md]
 python -m benchmarks.frontier run-by-weight --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier by-weight [--page docs/evidence/frontier.md]
 """
@@ -27,16 +26,15 @@ from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier import by_weight
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
-from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, USUAL
-from benchmarks.frontier.report.advice import BEGIN as BEGIN_ADVICE
-from benchmarks.frontier.report.advice import advice
+from benchmarks.frontier.plan import ARMS, KINDS, SEEDS
 from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, all_tables, fill
-from benchmarks.frontier.signs import WATCHED, tasks, watch
+from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
+from benchmarks.frontier.report.turn import turn
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
@@ -46,8 +44,8 @@ __all__ = ["RESULTS", "main"]
 
 RESULTS = Path(__file__).parent / "results"
 """Where runs are recorded, if nobody says otherwise: a file of JSON lines for each kind of labels."""
-SUSPECTS, SIGNS, BY_WEIGHT = "suspects", "signs", "by-weight"
-"""The folders of the recorded runs that were watched, all along and in the beginning, and of those by weight."""
+SUSPECTS, BY_WEIGHT = "suspects", "by-weight"
+"""The folders of the recorded runs that were watched, and of those by weight."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
@@ -64,9 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
-    warnings.simplefilter("ignore", NeverPrunesWarning)  # of the arm auto: that nothing is pruned is what it found
+    warnings.simplefilter("ignore", NeverPrunesWarning)
     subject, material, kinds = _material(given)
-    todo = plans(kinds, given.seeds, given.arms, subject.lengths)
+    todo = plans(kinds, given.seeds, given.arms, subject.lengths, given.epochs)
     run(todo, material.task, given.results / given.subject, subject.settings)
     return 0
 
@@ -82,18 +80,6 @@ def _watch(given: argparse.Namespace) -> int:
     return 0
 
 
-def _signs(given: argparse.Namespace) -> int:
-    torch.set_num_threads(given.threads)
-    subject, material, kinds = _material(given)
-    folder = given.results / SIGNS / given.subject
-    done = {facts["name"] for facts in read(folder)}
-    todo = [(task, seed) for seed in given.seeds for task in tasks(material, tuple(kinds))]
-    for task, seed in tqdm(todo, unit=" runs"):
-        if f"{task.kind}-seed{seed}" not in done:
-            add(folder, watch(task, subject.settings, seed, USUAL if task.kind in subject.kinds else WATCHED))
-    return 0
-
-
 def _run_by_weight(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
     warnings.simplefilter("ignore", NeverPrunesWarning)
@@ -106,15 +92,6 @@ def _run_by_weight(given: argparse.Namespace) -> int:
 def _by_weight(given: argparse.Namespace) -> int:
     results = {subject: read(given.results / BY_WEIGHT / subject, given.kinds) for subject in SUBJECTS}
     _write(given.page, by_weight.BEGIN, by_weight.table({subject: of for subject, of in results.items() if of}))
-    return 0
-
-
-def _advice(given: argparse.Namespace) -> int:
-    signs, runs = (
-        {subject: read(folder / subject, given.kinds) for subject in SUBJECTS}
-        for folder in (given.results / SIGNS, given.results)
-    )
-    _write(given.page, BEGIN_ADVICE, advice({subject: of for subject, of in signs.items() if of}, runs))
     return 0
 
 
@@ -139,6 +116,11 @@ def _table(given: argparse.Namespace) -> int:
 
 def _summary(given: argparse.Namespace) -> int:
     _write(given.page, BEGIN_SUMMARY, summary(_read(given)))
+    return 0
+
+
+def _turn(given: argparse.Namespace) -> int:
+    _write(given.page, BEGIN_TURN, turn(_read(given)))
     return 0
 
 
@@ -178,23 +160,23 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--kinds", nargs="+", choices=KINDS, help="of labels; default: all")
     run = commands.add_parser("run", parents=[common], help="run what is not recorded yet")
     run.add_argument("--arms", nargs="+", choices=ARMS, help="default: all")
+    run.add_argument("--epochs", nargs="+", type=int, metavar="N", help="lengths; default: those of the subject")
     watched = commands.add_parser("watch", parents=[common], help="see how well wrong labels are found")
-    signs = commands.add_parser("signs", parents=[common], help="record what runs show of wrong labels")
     weighed = commands.add_parser("run-by-weight", parents=[common], help="leave out, and by weight, in turn")
     weighed.add_argument(
         "--arms", nargs="+", choices=by_weight.COMPARED, default=by_weight.COMPARED, help="default: all"
     )
-    for command, do in ((run, _run), (watched, _watch), (signs, _signs), (weighed, _run_by_weight)):
+    for command, do in ((run, _run), (watched, _watch), (weighed, _run_by_weight)):
         _add_material(command)
         command.set_defaults(do=do)
     tables = commands.add_parser("table", parents=[common], help="print the tables")
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
     first = commands.add_parser("first-page", parents=[common], help="print the table of README")
+    turned = commands.add_parser("turn", parents=[common], help="print what the run told nothing brings")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
-    advised = commands.add_parser("advice", parents=[common], help="print what is advised, and what is true")
     beside = commands.add_parser("by-weight", parents=[common], help="print leaving out by weight beside leaving out")
     written = (
-        (tables, _table), (short, _summary), (first, _first_page), (suspects, _suspects), (advised, _advice),
+        (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (suspects, _suspects),
         (beside, _by_weight),
     )  # fmt: skip
     for command, do in written:

@@ -27,7 +27,7 @@ from prunedata import Pruner
 __all__ = ["BEGIN", "COMPARED", "SHORTER", "measure", "run", "table"]
 
 BEGIN = "<!-- python -m benchmarks.frontier by-weight -->"
-COMPARED = ("random", "bounded", "auto", "known-wrong")
+COMPARED = ("random", "bounded", "turn", "known-wrong")
 """Arms that leave out, of which each is run both ways."""
 SHORTER = 20
 """By weight so many epochs take about as long as the usual number that leave out 40 %."""

@@ -20,20 +20,24 @@ from benchmarks.frontier.training.train import Settings, train
 __all__ = ["GROUPS", "measure", "plans", "run"]
 
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
-AUTO = ("auto",)
+TURN = ("turn", "turn-decay", "regular-decay")
+ELR = ("regular-elr", "turn-elr", "regular-elr-decay", "turn-elr-decay")
 DROPOUT = ("regular-dropout", "bounded-dropout")
 REST = ("regular-smoothing", "known-wrong-dropout")
-CONTROLS = ("regular-elr", "bounded-elr", "small-loss", "regular-decay", "seta")
+CONTROLS = ("bounded-elr", "small-loss", "seta")
 SIGNALS = ("margin", "bounded-margin", "bounded-mean")
 AMOUNTS = ("running-loss-half", "running-loss-more")
 STRENGTHS = tuple(arm for arm in ARMS if arm.startswith("regular-") and arm.endswith(("-less", "-more", "-most")))
-PRUNED_TUNED = tuple(arm for arm in ARMS if ARMS[arm].policy and (ARMS[arm].decay != 1 or ARMS[arm].dropout > 0.5))
+PRUNED_TUNED = tuple(
+    name for name, arm in ARMS.items() if arm.policy not in ("", "auto") and (arm.decay != 1 or arm.dropout > 0.5)
+)
 TELLING, OTHERS = KINDS[:2], KINDS[3:]
 GROUPS = (
     ((TELLING, FIRST),),
     ((("clean",), FIRST), (TELLING, DROPOUT)),
-    ((OTHERS, FIRST), (KINDS, AUTO)),
+    ((OTHERS, FIRST), (KINDS, TURN)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
+    ((KINDS, ELR),),
     ((KINDS, CONTROLS), (KINDS, SIGNALS), (KINDS, AMOUNTS)),
     ((KINDS, STRENGTHS), (KINDS, PRUNED_TUNED)),
 )
@@ -45,15 +49,19 @@ def plans(
     seeds: Sequence[int] = SEEDS,
     arms: Iterable[str] | None = None,
     lengths: Lengths = Lengths(),  # noqa: B008, it is frozen
+    epochs: Sequence[int] | None = None,
 ) -> list[Plan]:
-    """Return all runs of some kinds, seeds, arms and lengths, or of all, what decides most first."""
+    """Return all runs of some kinds, seeds, arms and lengths, or of all, what decides most first.
+
+    With ``epochs`` all arms have these lengths, whatever those of the subject are.
+    """
     kinds, arms = set(KINDS if kinds is None else kinds), set(ARMS if arms is None else arms)
     found = []
     for group, seed in product(GROUPS, seeds):
         for kind, arm in ((kind, arm) for of, ways in group for kind, arm in product(of, ways)):
             known = kind == "clean" and ARMS[arm].policy == "known-wrong"
             if kind in kinds and arm in arms and not known:
-                found += [Plan(kind, arm, epochs, seed) for epochs in lengths.of(arm)]
+                found += [Plan(kind, arm, length, seed) for length in epochs or lengths.of(arm)]
     return found
 
 

@@ -11,7 +11,7 @@ SHARES = {
     "worse": 0.4, "random40": 0.4, "clean": 0.2, "aggre": 0.09, "confusable20": 0.2, "random20": 0.2, "pairs20": 0.2,
 }  # fmt: skip
 """Share of the samples that a pruned epoch leaves out: as many as are wrong, and of clean labels a fifth."""
-AUTO_PRUNES = 0.4
+AUTO_PRUNES = 0.45
 """Share of the samples that a pruned epoch leaves out at most where nobody says how many labels are wrong."""
 KINDS = tuple(SHARES)
 """All kinds of labels, what decides most first."""
@@ -27,7 +27,8 @@ class HeadArm:
         What it does, in a few words.
     policy : str
         How samples are chosen, by a name of :func:`benchmarks.frontier.training.policies.policy_of`; "auto" for what
-        the library advises; "seta" for :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
+        the library does told nothing; "counts" for what it did before 0.1.0, of which runs are recorded; "seta" for
+        :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
     dropout : float
         Share of the hidden units that a step leaves out.
     smoothing : float
@@ -70,7 +71,13 @@ ARMS = {
     "random": HeadArm("samples left out at random", "random"),
     "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
     "bounded": HeadArm("`BoundedLoss`: the average of 1 - exp(-loss)", "bounded"),
-    "auto": HeadArm('`policy="auto"`: watches, then prunes as many as seem wrong or are hard, or nothing', "auto"),
+    "turn": HeadArm('`policy="auto"`: leaves out what losses point at once validation falls', "auto"),
+    "turn-decay": HeadArm('`policy="auto"`, ten times the weight decay', "auto", decay=10),
+    "turn-elr": HeadArm('`policy="auto"`, early-learning regularisation', "auto", objective="elr"),
+    "turn-elr-decay": HeadArm(
+        '`policy="auto"`, early-learning, ten times the decay', "auto", objective="elr", decay=10
+    ),
+    "auto": HeadArm('`policy="auto"` before 0.1.0, which went by counts', "counts"),
     "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
     "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),
     "bounded-dropout": HeadArm("the average of 1 - exp(-loss), dropout 0.5", "bounded", dropout=0.5),
@@ -90,6 +97,7 @@ ARMS = {
     "known-wrong-decay-more": HeadArm("the wrong labels, as if known, thirty times the decay", "known-wrong", decay=30),
     "bounded-dropout-more": HeadArm("the average of 1 - exp(-loss), dropout 0.75", "bounded", dropout=0.75),
     "regular-elr": HeadArm("all samples, early-learning regularisation", objective="elr"),
+    "regular-elr-decay": HeadArm("all samples, early-learning, ten times the decay", objective="elr", decay=10),
     "bounded-elr": HeadArm("the average of 1 - exp(-loss), early-learning regularisation", "bounded", objective="elr"),
     "small-loss": HeadArm("all samples are looked at, the smallest losses of each batch count", objective="small-loss"),
     "margin": HeadArm("the averaged margin: the best other score less the label's", "running-loss", signal="margin"),
@@ -157,6 +165,8 @@ class Plan:
             raise ValueError(f"Expected one of the arms {', '.join(ARMS)}. Got {self.arm!r}.")
         if self.epochs < 2:
             raise ValueError(f"Expected at least 2 epochs. Got {self.epochs}.")
+        if ARMS[self.arm].policy == "counts":
+            return  # it is recorded, and no longer there to be run
         if self.kind == "clean" and ARMS[self.arm].policy == "known-wrong":
             raise ValueError(f"Expected wrong labels for {self.arm}. Got clean ones.")
 

@@ -21,7 +21,7 @@ from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.plan import KINDS, USUAL
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.selection import Unpruned
-from benchmarks.frontier.training.train import Settings, fit, scores_of, watched
+from benchmarks.frontier.training.train import Settings, fit, right, scores_of, watched
 from benchmarks.pages.detection import by_cleanlab, found
 from benchmarks.pages.wrong_labels import rankings
 from prunedata.types import Array
@@ -30,6 +30,8 @@ __all__ = ["BEGIN", "judge", "table"]
 
 BEGIN = "<!-- python -m benchmarks.frontier suspects -->"
 FOLDS = 3
+BY_LOSSES = "losses up to the turn"
+"""What ``prunedata suspects`` ranks by."""
 UNSEEN = f"cleanlab, by {FOLDS} more networks that had not seen the samples"
 
 
@@ -45,12 +47,13 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
         raise ValueError(f"Expected a kind of labels of which some are wrong. Got {task.kind}.")
     pruner, network, training = watched(task, settings, seed, epochs)
     for _ in training:
-        pass
+        pruner.validated(right(network, task.held_out))
     labels = task.train.labels.numpy()
     ranked = rankings({
         "scores": scores_of(network, task.train.features).numpy(), "labels": labels,
         "hits": pruner.hits, "visits": pruner.visits, "high": pruner.arrays["high"],
     })  # fmt: skip
+    ranked[BY_LOSSES] = pruner.arrays["mean_excess"].astype(np.float64)
     ranked[UNSEEN] = by_cleanlab(labels, _unseen(task, settings, seed, epochs))
     return {
         "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed,

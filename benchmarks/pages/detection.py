@@ -14,7 +14,7 @@ __all__ = ["Found", "auc", "by_cleanlab", "by_counts", "found", "precision_at"]
 
 
 def by_counts(hits: Array, visits: Array, high: Array | None = None) -> Floats:
-    """What ``prunedata suspects`` ranks by: the rates of a run."""
+    """The rates of a run, by which ``prunedata suspects`` ranked before 0.1.0."""
     return rates(hits, visits, high)
 
 

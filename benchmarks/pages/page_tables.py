@@ -4,7 +4,6 @@ A comment in the page names a table and what it is of.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -110,29 +109,6 @@ def seeds(results: Sequence[Facts], network: str, data: str, samples: str, label
     )
 
 
-def advised(results: Sequence[Facts]) -> str:
-    """What ``policy="auto"`` did."""
-    accuracy = {
-        (row["network"], row["data"], row["labels"]): row
-        for row in table_of_accuracy(results)
-        if row["policy"] == "auto"
-    }
-    groups: dict[tuple[str, str, str], list[Facts]] = defaultdict(list)
-    for facts in results:
-        if facts["policy"] == "auto":
-            groups[facts["network"], facts["data"], facts["noise"]].append(facts)
-    lines = []
-    for (network, data, labels), runs in sorted(groups.items()):
-        verdicts = ", ".join(sorted({facts["advice"]["verdict"] for facts in runs}))
-        wrong = _range(100 * facts["advice"]["wrong_labels"] for facts in runs)
-        pruned = _range(100 * facts["advice"]["prune"] / facts["samples"] for facts in runs)
-        row = accuracy[network, data, labels]
-        line = [f"{network}, {data}", LABELS[labels], str(len(runs)), verdicts, wrong, pruned]
-        lines.append([*line, gain_of(row), f"{row['visits_saved_percent']:.0f} %"])
-    columns = ["network, data", "labels", "seeds", "advice", "labels it took for wrong", "samples pruned", "gain"]
-    return markdown([*columns, "visits saved"], lines)
-
-
 def savings(results: Sequence[Facts], network: str, data: str, samples: str) -> str:
     """Overhead of each policy, and the time it saved over what was predicted."""
     lines = []
@@ -157,5 +133,5 @@ def agreement(_: Sequence[Facts]) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
-    table.__name__: table for table in (gains, controls, seeds, advised, savings, ten_networks, agreement)
+    table.__name__: table for table in (gains, controls, seeds, savings, ten_networks, agreement)
 }

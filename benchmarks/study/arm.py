@@ -19,7 +19,6 @@ Ids = NDArray[np.integer[Any]]
 Group = Literal[
     "paper",  # the paper's rule and its controls: all kinds of labels, 14, 25 and 40 % saved
     "late",  # arms that prune from the first sixth on: 40 % of the labels wrong, 34 % saved
-    "auto",  # all kinds of labels, 34 % saved at most
     "beside late",  # at the setting of "late", but less urgent
     "others",  # other rules: all kinds of labels, 25 % saved
     "others late",  # other rules, at the setting of "late"

@@ -1,7 +1,7 @@
 """The choosers that most arms share: train on all samples, or on what a pruner keeps."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -41,7 +41,7 @@ class AllSamples:
 class Pruned:
     """Train on what a pruner keeps. The images stay on the device that trains: only ids go through the loader."""
 
-    def __init__(self, task: Task, policy: Policy | Literal["auto"]) -> None:
+    def __init__(self, task: Task, policy: Policy) -> None:
         self.pruner = Pruner(
             task.samples,
             task.schedule,
@@ -78,7 +78,7 @@ class Pruned:
         self.pruner.load_state_dict(state)
 
 
-def prune_by(policy: Policy | Literal["auto"]) -> Callable[[Task], Pruned]:
+def prune_by(policy: Policy) -> Callable[[Task], Pruned]:
     """Return what makes the chooser of a run that prunes by `policy`."""
     return lambda task: Pruned(task, policy)
 

@@ -58,17 +58,11 @@ def facts_of(
         "overhead_seconds": round(chooser.overhead, 4),
         "accuracy_best3": round(100 * statistics.mean(sorted(accuracies)[-BEST:]), 3),
         "accuracy_final": round(100 * statistics.mean(accuracies[-LAST:]), 3),
-        "advice": _advice(chooser),
         "recipe": recipe.as_dict(),
         "hardware": hardware,
         "versions": {name: version(name) for name in ("torch", "numpy")},
         "curves": curves,
     }
-
-
-def _advice(chooser: Chooser) -> dict[str, Any] | None:
-    advice = chooser.pruner.advice if chooser.pruner is not None else None
-    return None if advice is None else advice.to_dict()
 
 
 def hardware(device: str, threads: int) -> str:

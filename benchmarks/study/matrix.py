@@ -39,11 +39,7 @@ PARTS: tuple[Part, ...] = (
     (RANDOM40, 0.34, ("late",)),
     (CLEAN, 0.25, ("paper",)),
     (RANDOM20, 0.25, ("paper",)),
-    (RANDOM40, 0.34, ("auto",)),
-    (RANDOM20, 0.34, ("auto",)),
     (CONFUSABLE, 0.25, ("paper",)),
-    (CLEAN, 0.34, ("auto",)),
-    (CONFUSABLE, 0.34, ("auto",)),
     (RANDOM40, 0.25, ("paper",)),
     *((noise, saving, ("paper",)) for noise in (CLEAN, RANDOM20, RANDOM40, CONFUSABLE) for saving in (0.14, 0.40)),
     (RANDOM40, 0.34, ("beside late",)),
@@ -57,14 +53,14 @@ PARTS: tuple[Part, ...] = (
 PEOPLES: tuple[Part, ...] = (
     (LabelNoise("worse"), 0.34, ("late",)),
     (LabelNoise("aggre"), 0.14, ("paper",)),
-    (LabelNoise("worse"), 0.34, ("auto", "beside late")),
+    (LabelNoise("worse"), 0.34, ("beside late",)),
 )
 """With people's labels of CIFAR-10, before all others."""
 DIGITS: tuple[Part, ...] = tuple(
     (noise, 0.3, ("digits", "digits wrong") if noise.share else ("digits",))
     for noise in (RANDOM40, CLEAN, RANDOM20, CONFUSABLE)
 )
-"""On scikit-learn's digits, where a run takes seconds: does the advice hold on data so unlike?"""
+"""On scikit-learn's digits, where a run takes seconds: does it hold on data so unlike?"""
 
 
 def recipes(base: Recipe, seeds: Sequence[int] = SEEDS, parts: Sequence[Part] = PARTS) -> list[Recipe]:

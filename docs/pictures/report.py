@@ -61,7 +61,7 @@ if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         pixels, labels = digits()
         pruner = Pruner(
-            len(labels), Schedule.steady(60), prune="30%", policy="auto", classes=10, store=Path(folder, "run.zarr")
+            len(labels), Schedule.steady(60), prune="30%", policy="auto", aside=0.1, store=Path(folder, "run.zarr")
         )
         train(pruner, pixels, labels)
         report(Path(folder, "run.zarr"), Path(folder, "report.html"))

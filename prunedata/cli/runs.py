@@ -44,7 +44,7 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     two.add_argument("--json", action="store_true", help="print one JSON object")
     ask = commands.add_parser("advise", help="whether pruning will help a run, by what it has seen so far")
     ask.set_defaults(run=_advise)
-    ask.add_argument("store", help="path of the run's store, best of one with observe_only=True and classes=K")
+    ask.add_argument("store", help="path of the run's store, of one that was given its validation figures")
     ask.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -80,8 +80,8 @@ def _suspects(args: argparse.Namespace) -> None:
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     counted = [name for name in ("hits", "high", "visits") if name in rows[0]]
-    head = ["sample", *counted, "rate"]
-    shown = [[*(f"{row[name]:,}" for name in ("id", *counted)), f"{row['rate']:.3f}"] for row in rows]
+    head = ["sample", *counted, "score"]
+    shown = [[*(f"{row[name]:,}" for name in ("id", *counted)), f"{row['score']:.3f}"] for row in rows]
     return [
         f"most suspect of {run.samples:,} samples after {len(run.history):,} epochs",
         *table([head, *shown], left=()),
@@ -107,16 +107,14 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> None:
     from prunedata.findings.compare import compare
-    from prunedata.findings.suspects import rates
+    from prunedata.findings.suspects import scores_of_both
     from prunedata.store.reading import read_run
 
     first, second = (read_run(store).state for store in args.stores)
     if not (first.arrays and second.arrays):
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
-    # Of one kind in both: two runs would differ by what was counted, too.
-    high = first.high is not None and second.high is not None
-    one, other = ((rates(run.hits, run.visits, run.high if high else None), run.visits) for run in (first, second))
-    found = compare(one, other, args.top)
+    of_each = scores_of_both(*((run.hits, run.visits, run.arrays) for run in (first, second)))
+    found = compare((of_each[0], first.visits), (of_each[1], second.visits), args.top)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
 
 
@@ -129,7 +127,7 @@ def _compare_lines(found: Comparison) -> list[str]:
         (
             "rank correlation (Spearman)",
             "-" if correlation is None else f"{correlation:.3f}",
-            "all rates of a run are equal" if correlation is None else "by chance 0",
+            "all scores of a run are equal" if correlation is None else "by chance 0",
         ),
     ]
     return table(rows, left=(0, 2))
@@ -148,26 +146,18 @@ def _advise(args: argparse.Namespace) -> None:
 
 def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
     watch = "watch the next run" if finished else "watch on"
-    rows = [("advice", {"watch": watch, "prune": "prune"}.get(found.verdict, "don't prune"))]
+    rows = [("advice", watch if found.verdict == "watch" else found.verdict)]
     if finished:
         rows.append(("for", "the next run on these data: this one is finished"))
-    if found.wrong_labels is not None and found.wrong_labels_range is not None:
-        low, high = found.wrong_labels_range
-        rows.append(("wrong labels", f"{low:.0%} to {high:.0%}"))
-    if found.wrong_labels is not None and found.wrong_labels_range_at_random is not None:
-        low, high = found.wrong_labels_range_at_random
-        rows.append(("", f"about {found.wrong_labels:.0%} ({low:.0%} to {high:.0%}) if they are wrong at random"))
+    if found.turned is not None:
+        rows += [("turned", f"in epoch {found.turned}"), ("lost since", f"{found.lost:.3g}")]
     if found.schedule is not None:
         rows += [
             ("policy", repr(found.policy)),
             ("prune", f"{found.prune:,} of {samples:,} samples"),
-            ("schedule", f"every epoch from {found.schedule.start} to {found.epochs - 1}"),
+            ("schedule", f"every epoch from {found.schedule.start} to {found.schedule.epochs - 1}"),
+            ("sample visits saved", f"{found.saving_percent:.2f} %"),
         ]
-    if found.verdict == "watch":
-        more = "" if finished else "more "
-        rows.append(("watch", f"{found.watch_epochs:,} {more}epochs of {found.epochs:,}"))
-    else:
-        rows += [("epochs", f"{found.epochs:,}"), ("sample visits saved", f"{found.saving_percent:.2f} %")]
     if found.shorter is not None:
-        rows.append(("or train shorter", f"about {found.shorter} epochs, without pruning"))
+        rows.append(("or train shorter", f"{found.shorter} epochs, without pruning"))
     return [*table(rows, left=(0, 1)), "", "because", *(f"  {sentence}" for sentence in found.evidence)]

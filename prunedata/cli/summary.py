@@ -75,11 +75,10 @@ def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, s
     if advice is None:
         return []
     if advice["verdict"] != "prune":
-        return [("advice", f"prune nothing; save by training {advice['epochs']} epochs")]
-    low, high = advice["wrong_labels_range"]
-    wrong = f"{low:.0%} to {high:.0%} of the labels seem wrong, about {advice['wrong_labels']:.0%} if at random"
-    first = advice["schedule"]["start"]
-    return [("advice", f"prune {advice['prune']:,} of {samples:,} samples from epoch {first}, as {wrong}")]
+        return [("advice", "prune nothing")]
+    first, turned = advice["schedule"]["start"], advice.get("turned")
+    why = "" if turned is None else f": the validation figure turned in epoch {turned}"
+    return [("advice", f"prune {advice['prune']:,} of {samples:,} samples from epoch {first} on{why}")]
 
 
 def _plain(value: object) -> str:

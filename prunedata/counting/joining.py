@@ -9,18 +9,26 @@ from prunedata.checks import shown
 from prunedata.counting.counts import Tally
 from prunedata.counting.sample_arrays import OPEN
 from prunedata.errors import PrunedataError
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays
 
 __all__ = ["join", "joined"]
 
 
-def join(tally: Tally, arrays: Arrays, merge: Callable[[Tally], None], largest: Callable[[Array], Array]) -> None:
+def join(
+    tally: Tally,
+    arrays: Arrays,
+    merge: Callable[[Tally], None],
+    largest: Callable[[Array], Array],
+    total: Callable[[Array], Array] | None = None,
+) -> None:
     """Join an epoch's tally and the policies' arrays with those of other processes, in place.
 
     If each has seen every sample once at most, one that several have seen, as it pads a share, counts once, and is hit
     if one of them hit it. If one has seen a sample more often, as samplers may repeat some, every visit and every hit
-    of all counts, as in one process. Of what policies keep of a sample the largest holds.
+    of all counts, as in one process. Of what policies keep of a sample the largest holds; sums of losses add up where
+    visits do.
 
     Parameters
     ----------
@@ -31,10 +39,15 @@ def join(tally: Tally, arrays: Arrays, merge: Callable[[Tally], None], largest: 
     largest : callable
         Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
         all processes. Called as often and with the same dtypes in each of them.
+    total : callable, optional
+        As `largest`, and returns sums. Given if every visit of all counts.
     """
     seen = tally.packed != 0 if arrays else np.empty(0)
     merge(tally)
-    for array in arrays.values():
+    for name, array in arrays.items():
+        if total is not None and name == MEAN_EXCESS:
+            array[:] = total(array)
+            continue
         np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
 
 
@@ -60,6 +73,7 @@ def joined(states: Iterable[RunState]) -> RunState:
     ranks: list[int] = []
     excused: list[int] = []
     bits, repeats = np.zeros(0, dtype=np.uint8), False
+    sums: Arrays = {}
     for state in states:
         ranks.append(state.rank)
         excused.append(state.excused - state.left_out)
@@ -71,6 +85,8 @@ def joined(states: Iterable[RunState]) -> RunState:
         if state.open:
             tally = _tally(state)
             bits, repeats = tally.bits() if first else bits | tally.bits(), repeats or tally.repeats
+            own = {name: state.arrays[name] for name in (OPEN + MEAN_EXCESS,) if name in state.arrays}
+            sums = {name: sums.get(name, 0) + array for name, array in own.items()}
             joined = joined if first else _with(joined, state)
     if joined is None:
         raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
@@ -86,7 +102,8 @@ def joined(states: Iterable[RunState]) -> RunState:
         tally.check()
     else:
         tally.take(bits)
-    joined = replace(joined, observed=tally.observed, arrays=joined.arrays | {"tally": tally.packed})
+        sums = {}  # who was seen by several counts once
+    joined = replace(joined, observed=tally.observed, arrays=joined.arrays | sums | {"tally": tally.packed})
     # Each loader knows what the loaders of all processes leave out, and each loop only what it excuses itself.
     return replace(joined, rank=0, processes=1, left_out=0, excused=joined.left_out + sum(excused))
 
@@ -130,6 +147,11 @@ def _with(joined: RunState, state: RunState) -> RunState:
         "loss_sum": joined.meter["loss_sum"] + state.meter["loss_sum"],
         "visits": sum(one.meter.get("visits", one.observed) for one in (joined, state)),
     }
+    for name in ("figure_sum", "figures", "aside_right", "aside_seen"):
+        if name in joined.meter or name in state.meter:
+            meter[name] = joined.meter.get(name, 0) + state.meter.get(name, 0)
+    if "figures" in meter:
+        meter["lower_is_better"] = any(one.meter.get("lower_is_better", False) for one in (joined, state))
     return replace(
         joined,
         complete=joined.complete and state.complete,

@@ -1,12 +1,14 @@
-"""Arrays beside the counts, one number for each sample: those that a policy keeps, and ``high``."""
+"""Arrays beside the counts, one number for each sample: ``mean_excess``, ``high``, and those that a policy keeps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from prunedata.counting.batches import Batches
+from prunedata.counting.excess import add_excess, mean_after
 from prunedata.errors import PrunedataError
 from prunedata.policies.high import High
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Watcher
 from prunedata.types import Array, Arrays, Counts, Ids
 
@@ -15,13 +17,13 @@ __all__ = ["OPEN", "SampleArrays"]
 OPEN = "open-"
 """Before the names under which arrays are saved as the open epoch has changed them."""
 
-TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without")
+TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without", MEAN_EXCESS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """What a store can keep: kinds of dtypes, and their bytes."""
 
 
 class SampleArrays:
-    """The arrays of some watchers, as all finished epochs left them.
+    """The arrays of some watchers, and the mean excess of each sample, as all finished epochs left them.
 
     An open epoch changes copies of its own. So one that stopped in the middle can select again what it selected.
 
@@ -30,11 +32,18 @@ class SampleArrays:
     samples : int
     watchers : sequence of Watcher
         Their arrays must differ in name.
+
+    Attributes
+    ----------
+    finished : dict of ndarray, shape (samples,)
+        By name.
+    averages : bool
+        Whether epochs that begin from now on add to the mean excess.
     """
 
     def __init__(self, samples: int, watchers: Sequence[Watcher]) -> None:
         self.finished: Arrays = {}
-        """By name."""
+        self.averages = True
         self._watchers: list[tuple[Watcher, list[str]]] = []
         for watcher in watchers:
             made = watcher.arrays(samples)
@@ -45,6 +54,7 @@ class SampleArrays:
             self.finished |= made
             if made:
                 self._watchers.append((watcher, list(made)))
+        self.finished[MEAN_EXCESS] = np.zeros(samples, dtype=np.float32)
 
     def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -69,14 +79,20 @@ class SampleArrays:
         )
 
     def copies(self) -> Arrays:
-        """Those that an epoch begins with and may change."""
-        return {name: array.copy() for name, array in self.finished.items()}
+        """Those that an epoch begins with and may change; of the mean excess, the sums of this epoch."""
+        return {
+            name: np.zeros_like(array) if name == MEAN_EXCESS else array.copy()
+            for name, array in self.finished.items()
+            if name != MEAN_EXCESS or self.averages
+        }
 
     def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
         """Take batches over into the arrays of an open epoch, in place.
 
         ``visits`` says how often each sample was observed in this epoch, these batches included.
         """
+        if MEAN_EXCESS in arrays:
+            add_excess(arrays[MEAN_EXCESS], batches)
         if not self._watchers:
             return
         ids, of_batch = batches.ids, np.repeat(batches.means, batches.sizes)
@@ -91,18 +107,41 @@ class SampleArrays:
                         "arrays['loss'][ids] = losses. Got other arrays in their place."
                     )
 
-    def wanted(self, *, within: bool) -> dict[str, np.dtype]:
-        """The dtypes of what a state has of them; ``within`` an epoch also of those that it changes."""
-        kinds = {name: array.dtype for name, array in self.finished.items()}
-        return kinds | ({f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {})
+    def end_epoch(self, arrays: Arrays, visits: Counts, visited: Counts) -> None:
+        """Take over the arrays of a finished epoch.
 
-    def saved(self, arrays: Mapping[str, Array]) -> Arrays:
-        """Copies of those in a state."""
-        return {name: arrays[name].copy() for name in self.finished}
+        ``visits`` of the run so far, those of this epoch included, and ``visited`` in it, shape (samples,).
+        """
+        if MEAN_EXCESS in arrays:
+            mean = mean_after(self.finished[MEAN_EXCESS], arrays[MEAN_EXCESS], visits, visited)
+            self.finished = arrays | {MEAN_EXCESS: mean}
+        else:
+            self.finished |= arrays
+
+    def wanted(self, found: Container[str], *, within: bool) -> dict[str, np.dtype]:
+        """The dtypes of what a state must have of them; ``within`` an epoch also of those that it changes.
+
+        ``found`` names what it has: an older one has no mean excess, and an epoch after the turn adds nothing to it.
+        """
+        kinds = {name: array.dtype for name, array in self.finished.items() if name != MEAN_EXCESS or name in found}
+        changed = {f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {}
+        return kinds | {name: kind for name, kind in changed.items() if name != OPEN + MEAN_EXCESS or name in found}
+
+    def restore(self, arrays: Mapping[str, Array], *, needs_excess: bool) -> None:
+        """Take over those in a state.
+
+        An older one may have no mean excess. Then there is none from now on either: it would lack the first epochs,
+        which say most. Or it is 0 so far, where the policy ``needs_excess``.
+        """
+        if MEAN_EXCESS not in arrays and not needs_excess:
+            self.finished.pop(MEAN_EXCESS, None)
+        for name, array in self.finished.items():
+            self.finished[name] = arrays[name].copy() if name in arrays else np.zeros_like(array)
 
     def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
         """Copies of those in a state as its open epoch had changed them."""
-        return {name: arrays[f"{OPEN}{name}"].copy() for name in self.finished}
+        names = (name for name in self.finished if name != MEAN_EXCESS or OPEN + name in arrays)
+        return {name: arrays[f"{OPEN}{name}"].copy() for name in names}
 
 
 def _rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:

@@ -40,8 +40,8 @@ def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | 
 
     Parameters
     ----------
-    first, second : (rates, visits), arrays of shape (samples,)
-        Of each run: from :func:`prunedata.findings.suspects.rates`, of the same counts in both; and the visits.
+    first, second : (scores, visits), arrays of shape (samples,)
+        Of each run: from :func:`prunedata.findings.suspects.scores_of_both`; and the visits.
     top : int or float
         How many samples are a run's top, or what fraction of those compared.
 

@@ -1,4 +1,4 @@
-"""The most suspect samples of a run, by hits over visits, and the classes in which they gather.
+"""The most suspect samples of a run, by their losses or, of older runs, by hits over visits; and where they gather.
 
 Rates are compared as they are, and of equal rates the fewer visits come first: where a run prunes by its counts, the
 worst samples are pruned most and so visited least. A bound that distrusts few visits, as Wilson's, would push just
@@ -6,15 +6,26 @@ these down. LeNet on 10,000 samples of CIFAR-10, 20% wrong at random, a fifth pr
 the top tenth 75% are wrong by plain rates, 53% and 48% by Wilson's bound at one and 1.64 deviations.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.types import Array, Ids
 
-__all__ = ["ClassShare", "check_counts", "concentration", "most_suspect", "rates", "suspicion"]
+__all__ = [
+    "ClassShare",
+    "check_counts",
+    "concentration",
+    "most_suspect",
+    "rates",
+    "scores",
+    "scores_of_both",
+    "suspicion",
+]
 
 FEWEST_VISITS = 5
 """Fewer visits than these say nothing, if any sample has as many: 1 hit in 1 visit is a rate of 1."""
@@ -34,6 +45,38 @@ class ClassShare:
     share: float
     expected: float
     lift: float | None
+
+
+def scores(hits: Array, visits: Array, arrays: Mapping[str, Array]) -> npt.NDArray[np.float64]:
+    """How suspect each sample looks, shape (samples,): the higher, the more.
+
+    The mean over its visits of how far its loss lay above its batch's mean (``mean_excess``); of a run from before
+    0.1.0, which has none, its :func:`rates`.
+
+    Parameters
+    ----------
+    hits, visits : array of int, shape (samples,)
+        Of the whole run.
+    arrays : mapping of str to array, shape (samples,)
+        ``Pruner.arrays``.
+    """
+    found = arrays.get(MEAN_EXCESS)
+    return rates(hits, visits, arrays.get("high")) if found is None else np.asarray(found, dtype=np.float64)
+
+
+def scores_of_both(
+    first: tuple[Array, Array, Mapping[str, Array]], second: tuple[Array, Array, Mapping[str, Array]]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The scores of two runs by what both have: else they would differ by what was counted, too.
+
+    Parameters
+    ----------
+    first, second : (hits, visits, arrays)
+        As :func:`scores` takes them.
+    """
+    both = first[2].keys() & second[2].keys() & {MEAN_EXCESS, "high"}
+    one, other = (scores(hits, visits, {name: of[name] for name in both}) for hits, visits, of in (first, second))
+    return one, other
 
 
 def rates(hits: Array, visits: Array, high: Array | None = None) -> npt.NDArray[np.float64]:
@@ -74,33 +117,33 @@ def check_counts(visits: Array, **counted: Array) -> None:
             )
 
 
-def suspicion(rates: npt.NDArray[np.float64], visits: Array) -> Ids:
+def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
     """Order the samples: the higher, the more suspect.
 
     Parameters
     ----------
-    rates : array of float, shape (samples,)
-        From :func:`rates`.
+    scores : array of float, shape (samples,)
+        From :func:`scores`.
     visits : array of int, shape (samples,)
         Of the whole run.
 
     Returns
     -------
     ndarray of int64, shape (samples,)
-        A place for each sample, equal where rate and visits are equal; -1 where visits are too few to tell.
+        A place for each sample, equal where score and visits are equal; -1 where visits are too few to tell.
     """
     visits = np.asarray(visits, dtype=np.int64)
-    order = np.lexsort((-visits, rates))
-    differs = (np.diff(rates[order]) != 0) | (np.diff(visits[order]) != 0)
-    places = np.empty(rates.size, dtype=np.int64)
-    places[order] = np.concatenate(([0], np.cumsum(differs)))[: rates.size]
+    order = np.lexsort((-visits, scores))
+    differs = (np.diff(scores[order]) != 0) | (np.diff(visits[order]) != 0)
+    places = np.empty(scores.size, dtype=np.int64)
+    places[order] = np.concatenate(([0], np.cumsum(differs)))[: scores.size]
     fewest = max(1, min(FEWEST_VISITS, int(visits.max(initial=0))))
     return np.where(visits >= fewest, places, -1)
 
 
-def most_suspect(rates: npt.NDArray[np.float64], visits: Array, top: int) -> Ids:
+def most_suspect(scores: npt.NDArray[np.float64], visits: Array, top: int) -> Ids:
     """Ids of the `top` most suspect samples, shape (n,), the worst first; fewer if fewer have visits enough."""
-    places = suspicion(rates, visits)
+    places = suspicion(scores, visits)
     order = np.argsort(-places, kind="stable")[: max(0, top)]
     return order[places[order] >= 0]
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import times_pruned
-from prunedata.findings.suspects import most_suspect, rates, suspicion
+from prunedata.findings.suspects import most_suspect, scores, suspicion
 from prunedata.findings.top import count_top
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState
@@ -22,7 +23,7 @@ __all__ = ["WRITERS", "issue_table", "rows_of", "suspect_table", "table_of"]
 ISSUE = "training_dynamics"
 """The name of the issue type in cleanlab's Datalab."""
 CERTAIN = 0.9
-"""The rate from which a sample counts as an issue: suspect in nine of ten visits, as in ``wrong_labels``."""
+"""The rate from which a sample of an older run counts as an issue: suspect in nine of ten visits."""
 
 
 def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
@@ -39,8 +40,8 @@ def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
     -------
     dict of ndarray, shape (n,)
         Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
-        ``rate``, from 0 to 1, by which they are ordered; ``pruned``, the finished epochs that left a sample out; and
-        the arrays of the policy.
+        ``score``, by which they are ordered, see :func:`prunedata.findings.suspects.scores`; ``pruned``, the finished
+        epochs that left a sample out; and the arrays of the policy.
 
     Raises
     ------
@@ -55,26 +56,28 @@ def table_of(run: RunState, top: int | float) -> Arrays:
     top = count_top(top, run.samples)
     if not run.arrays or not run.visits.any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
-    suspect_rates = rates(run.hits, run.visits, run.high)
+    suspicious = scores(run.hits, run.visits, run.arrays)
     visits = run.visits if run.without is None else np.where(run.without, 0, run.visits)  # those are cleaned already
-    ids = most_suspect(suspect_rates, visits, top)
+    ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     pruned = times_pruned(run)
-    named = {*counted, *COUNTING, "high", "tally", "without"}
+    named = {*counted, *COUNTING, MEAN_EXCESS, "high", "tally", "without"}
     others = {name: array for name, array in sorted(run.arrays.items()) if name not in named}
-    columns = counted | {"rate": suspect_rates, "pruned": pruned} | others
+    columns = counted | {"score": suspicious, "pruned": pruned} | others
     return {"id": ids} | {name: array[ids] for name, array in columns.items()}
 
 
-def issue_table(hits: Array, visits: Array, high: Array | None = None) -> Arrays:
+def issue_table(hits: Array, visits: Array, arrays: Mapping[str, Array]) -> Arrays:
     """The columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
 
-    ``is_training_dynamics_issue``: suspect in nine of ten visits. ``training_dynamics_score``: 1 less the rate; 1 where
-    visits are too few to tell.
+    ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; 1 where visits are too few to
+    tell. ``is_training_dynamics_issue``: its loss lay above those of its batches by 2.2 or more, a score of 0.1. Of a
+    run from before 0.1.0 the score is 1 less the rate.
     """
-    found = rates(hits, visits, high)
-    scores = np.where(suspicion(found, visits) < 0, 1.0, 1 - found)
-    return {f"is_{ISSUE}_issue": scores <= 1 - CERTAIN + 1e-9, f"{ISSUE}_score": scores}
+    found = scores(hits, visits, arrays)
+    good = 1 / (1 + np.exp(np.clip(found, -700, 700))) if MEAN_EXCESS in arrays else 1 - found
+    good = np.where(suspicion(found, visits) < 0, 1.0, good)
+    return {f"is_{ISSUE}_issue": good <= 1 - CERTAIN + 1e-9, f"{ISSUE}_score": good}
 
 
 def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:

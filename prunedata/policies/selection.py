@@ -7,7 +7,9 @@ Histograms find the score at which pruning stops; one pass hashes the samples ti
 so that beside the mask itself a billion samples need a few megabytes.
 """
 
+import math
 from collections.abc import Iterator
+from fractions import Fraction
 from operator import index
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy.typing as npt
 from prunedata.errors import PrunedataError
 from prunedata.policies.kth import kth_highest
 
-__all__ = ["keep_mask"]
+__all__ = ["draw_aside", "keep_mask"]
 
 CHUNK = 1 << 16
 _WORD = (1 << 64) - 1
@@ -59,6 +61,12 @@ def keep_mask(counts: npt.ArrayLike, num_pruned: int, *, seed: int, epoch: int) 
     keep = np.empty(scores.size, dtype=np.bool_)
     _prune_ties(keep, scores, threshold, pruned - above, ties, _stream(index(seed), index(epoch)))
     return keep
+
+
+def draw_aside(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Draw a share of the samples, rounded up, by the seed alone: a mask of shape (samples,), True for those drawn."""
+    number = min(samples - 1, math.ceil(samples * Fraction(str(share))))
+    return ~keep_mask(np.zeros(samples, np.uint8), number, seed=seed, epoch=-1)
 
 
 def _checked_scores(counts: npt.ArrayLike) -> npt.NDArray[Any]:

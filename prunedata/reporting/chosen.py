@@ -146,14 +146,18 @@ def _suspects_panel(run: RunFacts, top: int, shown: Previews | None, labels: Arr
             f"{int(run.state.hits[one]):,}",
             *(() if high is None else (f"{int(high[one]):,}",)),
             f"{int(run.state.visits[one]):,}",
-            f"{run.rates[one]:.3f}",
+            f"{run.scores[one]:.3f}",
         )
         for one in ids
     ]
-    head = ("sample", "hits", *(() if high is None else ("high",)), "visits", "rate")
+    head = ("sample", "hits", *(() if high is None else ("high",)), "visits", "score")
     listed = table(f"The {len(ids):,} most suspect", head, rows, text=())
     meaning = "Hits are visits with a loss above the batch's mean"
     meaning += "." if high is None else "; high, visits with a loss above that of a blind guess."
+    if run.state.mean_excess is None:
+        meaning += " The score is the share of such visits."
+    else:
+        meaning += " The score is how far a sample's losses lay above those of its batches, in the mean of its visits."
     classes = None if labels is None else _classes(run, labels)
     if shown is None:
         return join(listed, note(meaning), classes)
@@ -175,7 +179,7 @@ def _card(run: RunFacts, sample: int, seen: Preview) -> Markup:
         Markup(tag("img", src=seen.image, alt=alt, width=96, height=96).removesuffix("</img>")) if seen.image else None,
         tag("q", data(seen.text, 280)) if seen.text is not None else None,
         join(tag("div", label) if label else None, tag("div", named) if named else None),
-        tag("div", f"sample {sample:,}, rate {run.rates[sample]:.2f}", class_="note"),
+        tag("div", f"sample {sample:,}, score {run.scores[sample]:.2f}", class_="note"),
     )
 
 

@@ -11,7 +11,7 @@ from prunedata.reporting.citation import PAPER, bibtex, reference
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
 from prunedata.reporting.drawing.parts import Section, panels, paragraph, split, table
 from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.training import losses
+from prunedata.reporting.training import figures, losses
 from prunedata.reporting.wording import few, percent, plural
 
 __all__ = ["advised", "citing", "epochs", "verdict"]
@@ -21,9 +21,9 @@ ENDS = 60
 
 
 def verdict(runs: Sequence[RunFacts]) -> Section:
-    """What to do and why, beside the losses."""
-    curve = losses(runs)
-    return Section("verdict", "What to do", panels(runs, lambda run: _beside(run, curve(run))))
+    """What to do and why, beside the validation figure, or the losses where none was given."""
+    by_loss, by_figure = losses(runs), figures(runs)
+    return Section("verdict", "What to do", panels(runs, lambda run: _beside(run, by_figure(run) or by_loss(run))))
 
 
 def _beside(run: RunFacts, curve: Markup | None) -> Markup:
@@ -57,13 +57,11 @@ def _verdict(found: Advice, run: RunFacts) -> str:
 
 
 def _amount(found: Advice, run: RunFacts) -> Markup:
-    if found.verdict == "watch":
-        return join(f" {plural(found.watch_epochs, 'epoch')} of {found.epochs:,} before anything is decided.")
+    if found.schedule is None:
+        return join("")
     saving = f", which saves {percent(found.saving_percent / 100)} of the sample visits"
-    if found.schedule is not None:
-        amount = f" {plural(found.prune, 'sample')} of {run.samples:,}, in every epoch from {found.schedule.start} on"
-        return join(amount, saving, ", by ", tag("code", data(repr(found.policy))), ".")
-    return join(f" To save time, train {plural(found.epochs, 'epoch')} instead of {run.total:,}{saving}.")
+    amount = f" {plural(found.prune, 'sample')} of {run.samples:,}, in every epoch from {found.schedule.start} on"
+    return join(amount, saving, ", by ", tag("code", data(repr(found.policy))), ".")
 
 
 def epochs(runs: Sequence[RunFacts]) -> Section | None:

@@ -14,7 +14,8 @@ from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
 from prunedata.findings.advice_now import advise_now, changed
 from prunedata.findings.inspection import histogram, times_pruned
-from prunedata.findings.suspects import most_suspect, rates
+from prunedata.findings.suspects import most_suspect, scores
+from prunedata.findings.turn import Figures, find_turn
 from prunedata.plan.cost import count_kept
 from prunedata.plan.savings import savings, seconds_of_whole_epoch
 from prunedata.plan.schedule import Schedule
@@ -94,6 +95,16 @@ class RunFacts:
     def agreement(self) -> Floats:
         """Share of those left out that the pruned epoch before left out too, shape (epochs,); NaN if not known."""
         return self._column("agreement")
+
+    @cached_property
+    def validation(self) -> Floats:
+        """The validation figure of each finished epoch, shape (epochs,); NaN if none was given."""
+        return self._column("validation")
+
+    @cached_property
+    def figures(self) -> Figures:
+        """Whether they have turned."""
+        return find_turn(self.history)
 
     @cached_property
     def agreement_by_chance(self) -> Floats:
@@ -210,13 +221,13 @@ class RunFacts:
         return histogram(self.state.counted("counts"))
 
     @cached_property
-    def rates(self) -> Floats:
+    def scores(self) -> Floats:
         """How suspect each sample looks, shape (samples,)."""
-        return rates(self.state.hits, self.state.visits, self.state.high)
+        return scores(self.state.hits, self.state.visits, self.state.arrays)
 
     def suspects(self, top: int) -> Ids:
         """Ids of the most suspect samples, the worst first."""
-        return most_suspect(self.rates, self.state.visits, top)
+        return most_suspect(self.scores, self.state.visits, top)
 
     @cached_property
     def advice(self) -> tuple[Advice | None, str]:

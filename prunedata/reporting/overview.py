@@ -8,7 +8,7 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare
-from prunedata.findings.suspects import rates
+from prunedata.findings.suspects import scores_of_both
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
 from prunedata.reporting.drawing.parts import Section, facts, note, panels, paragraph, table
 from prunedata.reporting.facts import RunFacts
@@ -107,14 +107,9 @@ def _last_loss(run: RunFacts) -> str:
 
 
 def _suspicions(first: RunFacts, second: RunFacts) -> list[Markup]:
-    # Of one kind in both: two runs would differ by what was counted, too.
-    high = first.state.high is not None and second.state.high is not None
     try:
-        one, other = (
-            (rates(run.state.hits, run.state.visits, run.state.high if high else None), run.state.visits)
-            for run in (first, second)
-        )
-        found = compare(one, other)
+        one, other = scores_of_both(*((run.state.hits, run.state.visits, run.state.arrays) for run in (first, second)))
+        found = compare((one, first.state.visits), (other, second.state.visits))
     except PrunedataError as error:
         return [note(f"Whether they suspect the same samples cannot be said. {error}")]
     correlation = "" if found.rank_correlation is None else f" Their ranks correlate by {found.rank_correlation:.2f}."

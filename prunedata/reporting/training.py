@@ -14,7 +14,7 @@ from prunedata.reporting.facts import RunFacts
 from prunedata.reporting.wording import duration, few, percent, plural, ticks
 from prunedata.types import Floats
 
-__all__ = ["loss_panel", "losses", "schedule", "schedule_panel", "times"]
+__all__ = ["figures", "loss_panel", "losses", "schedule", "schedule_panel", "times"]
 
 
 def schedule(shown: Sequence[RunFacts]) -> Section | None:
@@ -28,7 +28,7 @@ def schedule_panel(run: RunFacts) -> Markup:
     if run.observe_only:
         told = "This run only watches: no epoch is pruned."
     elif run.auto and run.verdict is None:
-        told = "This run watches first. Whether it prunes, and which epochs, is decided when it has seen enough."
+        told = "This run watches first. It prunes once its validation figure has turned."
     elif run.verdict not in (None, "prune"):
         told = "This run was advised not to prune."
     elif not pruned:
@@ -62,6 +62,30 @@ def loss_panel(run: RunFacts, known: Floats, epochs: int) -> Markup:
     marks = legend(("curve", "mean loss of the epoch"), *([("shade", "pruned epoch")] if run.pruned.any() else []))
     lower = note("A pruned epoch's mean is over the samples that it kept.") if run.pruned.any() else None
     return join(paragraph(told), marks, figure(drawn), lower)
+
+
+def figures(shown: Sequence[RunFacts]) -> Callable[[RunFacts], Markup | None]:
+    """What draws the validation figure of each epoch of a run, with the turn marked; of two runs by one scale."""
+    known = np.concatenate([run.validation[np.isfinite(run.validation)] for run in shown])
+    epochs = max(run.done for run in shown)
+    return lambda run: _figure_panel(run, known, epochs) if np.isfinite(run.validation).any() else None
+
+
+def _figure_panel(run: RunFacts, known: Floats, epochs: int) -> Markup:
+    least, most = float(known.min()), float(known.max())
+    turned, own = run.figures.turned, run.validation
+    best = "" if run.figures.best is None else f" The mean of three was highest in epoch {run.figures.best:,}."
+    told = "It has not turned." if turned is None else f"It turned in epoch {turned:,}: from there on it fell."
+    up = ticks(least, most)
+    chart = Chart("Validation figure of each epoch", told + best, (0, max(1, epochs)), up, centred=0.5)
+    across, values = binned(own)
+    inside = [columns(chart, runs(run.pruned), "shade"), line(chart, across, values, "curve", joined=True)]
+    marks = [("curve", "validation figure"), *([("shade", "pruned epoch")] if run.pruned.any() else [])]
+    if turned is not None:
+        ends = np.array([float(up[0]), float(up[-1])])
+        inside.append(line(chart, np.full(2, turned + 0.5), ends, "hint"))
+        marks.append(("hint", "the turn"))
+    return join(paragraph(told + best), legend(*marks), figure(chart.draw(*inside)))
 
 
 def times(shown: Sequence[RunFacts]) -> Section | None:

@@ -1,7 +1,6 @@
 """What was asked of a run: checked once, frozen, and described as the store records it."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -15,12 +14,14 @@ from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.high import High
+from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, Watcher, describe
+from prunedata.policies.selection import draw_aside
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
 from prunedata.types import Mask
 
-__all__ = ["Asked", "warn_of_advice", "warn_of_small_prune"]
+__all__ = ["Asked", "warn_of_no_figure", "warn_of_small_prune"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Asked:
     observe_only: bool
     classes: int | None
     by: Literal["weight"] | None
+    aside: float | None = None
     without: Any = None
 
     def __post_init__(self) -> None:
@@ -65,14 +67,7 @@ class Asked:
             return self.policy
         if self.policy != "auto":
             raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {self.policy!r}.')
-        if self.classes is None:
-            raise PrunedataError(
-                'Expected classes, the number of classes, with policy="auto". Got none: without '
-                "them a run cannot tell wrong labels from hard samples, and would never prune."
-            )
-        from prunedata.findings.advice import ADVISED_POLICY  # noqa: PLC0415 (only where a run is to be advised)
-
-        return ADVISED_POLICY
+        return MeanExcess()
 
     def pruning(self) -> Pruning:
         """When and how much the run prunes, before its first epoch."""
@@ -80,13 +75,15 @@ class Asked:
             self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, observe_only=self.observe_only
         )
         pruning.by_weight = self.by == "weight"
+        if self.aside is not None:
+            pruning.keep_aside(draw_aside(self.samples, self.aside, self.seed))
         pruning.leave_out(self.without)
         return pruning
 
-    def ledger(self, longest_window: int) -> Ledger:
-        """The empty records of the run."""
+    def ledger(self, longest_window: int, policy: Policy) -> Ledger:
+        """The empty records of the run, by the policy that it follows."""
         watchers: list[Watcher] = [] if self.classes is None else [High(self.classes, self.schedule.epochs)]
-        watchers += [self.chosen] if isinstance(self.chosen, Watcher) else []
+        watchers += [policy] if isinstance(policy, Watcher) else []
         return Ledger(self.samples, longest_window, self.schedule.epochs, watchers)
 
     @cached_property
@@ -135,10 +132,11 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
         )
 
 
-def warn_of_advice(evidence: Sequence[str]) -> None:
-    """Warn that nothing will be pruned because the run was advised not to."""
+def warn_of_no_figure() -> None:
+    """Warn that a run with ``policy="auto"`` has nothing to decide by."""
     warnings.warn(
-        f"Expected a run that gains by pruning. Got one that saves better by fewer epochs: {' '.join(evidence)}",
+        'Expected a validation figure in each epoch of a run with policy="auto". Got none in two epochs, and so it '
+        "will never prune: call pruner.validated(accuracy) once an epoch, or give the Pruner aside=0.05.",
         NeverPrunesWarning,
-        stacklevel=4,
+        stacklevel=3,
     )

@@ -15,8 +15,11 @@ from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.findings.turn import Figures, check_figure, figure_of, find_turn
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.agreement import note_left_out
+from prunedata.policies.mean_excess import MEAN_EXCESS, MeanExcess
+from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.asked import Asked
 from prunedata.run.epoch import Epoch, deliver_all, read_only, select
@@ -29,6 +32,7 @@ from prunedata.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
+    from prunedata.run.ledger import Ledger
     from prunedata.store.run_store import RunStore
 
 __all__ = ["Engine"]
@@ -48,6 +52,8 @@ class Engine:
         When the run prunes and how much, as it stands.
     ledger : Ledger
         What is known after all epochs that have ended.
+    figures : Figures
+        Whether its validation figures have turned.
     opened : OpenEpoch or None
         The epoch that is open.
     meter : Meter
@@ -62,9 +68,10 @@ class Engine:
     """
 
     def __init__(self, asked: Asked) -> None:
-        self.asked, self.policy = asked, asked.chosen
+        self.asked = asked
         self.pruning = asked.pruning()
-        self.ledger = asked.ledger(self.pruning.longest_window)
+        self.ledger = self.ledger_by(None)
+        self.figures = Figures()
         self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(asked.samples)
@@ -74,6 +81,17 @@ class Engine:
         """Whether a step failed in its middle."""
         self._thread: int | None = None
         """The thread that trains, as ``threading.get_ident``."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, or with ``auto`` the one that was advised: a run from before 0.1.0 may have another."""
+        advice = self.pruning.advice
+        return self.asked.chosen if advice is None or advice.policy is None else advice.policy
+
+    def ledger_by(self, advice: Advice | None) -> Ledger:
+        """Empty records for a run with this advice."""
+        policy = self.asked.chosen if advice is None or advice.policy is None else advice.policy
+        return self.asked.ledger(self.pruning.longest_window, policy)
 
     @property
     def current(self) -> Epoch:
@@ -141,7 +159,7 @@ class Engine:
             raise NotInEpoch(
                 f"Expected one of {epochs} epochs to begin. Got none: all are done. To go on, give the schedule more."
             )
-        opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter)
+        opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter, self.pruning.aside)
         self.meter.begin()
         return opened
 
@@ -149,19 +167,24 @@ class Engine:
         """The epoch that is next, with the samples that it keeps."""
         pruning, number = self.pruning, self.ledger.next_epoch
         pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
-        keep: Mask | None = pruning.included
+        keep: Mask | None = pruning.trains
         weights: Weights | None = None
         if pruned and num_pruned:
             known = self.ledger.knowledge(num_pruned)
-            keep, weights = select(self.policy, known, seed=self.asked.seed, epoch=number, among=pruning.included)
+            keep, weights = select(self.policy, known, seed=self.asked.seed, epoch=number, among=pruning.trains)
         elif keep is None:
             keep = read_only(np.ones(self.asked.samples, dtype=np.bool_))
         kept = pruning.trainable - num_pruned if pruned else pruning.trainable
         epoch = Epoch(number, pruned, keep, kept, keep, self.asked.seed, weights)
-        return deliver_all(epoch, pruning.included) if pruning.by_weight and kept < pruning.trainable else epoch
+        if pruning.by_weight and kept < pruning.delivered:
+            return deliver_all(epoch, pruning.included)
+        aside = pruning.aside
+        if aside is None:
+            return epoch
+        return deliver_all(epoch, read_only(keep | (aside if pruning.included is None else aside & pruning.included)))
 
-    def end(self, *, commit: bool = True) -> bool:
-        """Close the open epoch and commit it; return whether advice has come with it.
+    def end(self, *, commit: bool = True) -> None:
+        """Close the open epoch and commit it.
 
         Raises
         ------
@@ -178,7 +201,7 @@ class Engine:
             opened.count_once(self.group)
             said, needs_losses = self._said(), self.policy.needs_losses
             unseen = opened.unseen(said, needs_losses=needs_losses) if self.group.processes > 1 else 0
-            own = Met(opened.excused, unseen, said.delivered or 0, self.meter.loss_sum, self.meter.visits)
+            own = self._own(opened.excused, unseen, said)
             waiting = opened.waiting
             to_merge, shared = (opened.tally, None) if waiting is None else (None, waiting.shared)
             met = Met(*self.group.meet(own, failure, to_merge, shared))
@@ -199,18 +222,80 @@ class Engine:
                 raise
             # It ends.
             tally = opened.of_counted(tally)
+            validation = met.validation
             with self.uninterrupted:
-                record = self._new_record(epoch, tally, delivery, met.mean_loss)
+                record = self._new_record(epoch, tally, delivery, met.mean_loss) | validation
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
                 self._close()
-                advised = self.pruning.ask(ledger.counts, ledger.arrays.finished.get("high"), ledger.history)
-                ledger.counts = ledger.counts.widened(self.pruning.longest_window)
+                self._look()
             if commit:
                 self.commit()
         record["overhead"] = self.meter.overhead.seconds
         for adapter in self.adapters:
             adapter.epoch_ended(record)
-        return advised
+
+    def _own(self, excused: int, unseen: int, said: Delivery) -> Met:
+        """What this process tells the others at the end of an epoch."""
+        meter = self.meter
+        figure = (meter.figure_sum, meter.figures, meter.figures * meter.lower_is_better)
+        aside = (meter.aside_right, meter.aside_seen)
+        return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
+
+    def _look(self) -> None:
+        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
+        ledger, pruning = self.ledger, self.pruning
+        figure = figure_of(ledger.history[-1])
+        if figure is not None:
+            self.figures.add(ledger.history[-1]["number"], figure)
+        ledger.arrays.averages = self.figures.turned is None
+        if self.figures.turned is not None and pruning.auto and pruning.advice is None:
+            advice = pruning.advise(ledger.history, ledger.arrays.finished.get(MEAN_EXCESS))
+            pruning.go_on(advice.schedule or pruning.schedule, advice)
+        ledger.counts = ledger.counts.widened(pruning.longest_window)
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether the epoch that is open, or else the one that has just ended, has its figure."""
+        if self.opened is not None:
+            return self.meter.figures > 0
+        return bool(self.ledger.history) and "validation" in self.ledger.history[-1]
+
+    @property
+    def lacks_figures(self) -> bool:
+        """Whether a run with ``auto`` has just ended its second epoch, and nothing is known of how validation goes."""
+        history = self.ledger.history
+        return self.pruning.auto and len(history) == 2 and not any("validation" in record for record in history)
+
+    def validated(self, figure: object, *, lower_is_better: bool, agreed: bool) -> None:
+        """Take the validation figure of the open epoch, or of the one that has just ended."""
+        self._refuse_failed()
+        history, meter = self.ledger.history, self.meter
+        if self.is_validated:
+            raise PrunedataError(
+                f"Expected one validation figure for epoch {self.ledger.next_epoch - (self.opened is None)}. Got a "
+                "second one: call validated() once an epoch."
+            )
+        if self.pruning.aside is not None:
+            raise PrunedataError(
+                "Expected no validation figure in a run that keeps samples aside. Got one: build the Pruner without "
+                "aside, or don't call validated()."
+            )
+        value = check_figure(figure, lower_is_better, history)
+        if self.opened is not None:
+            meter.figure_sum, meter.figures, meter.lower_is_better = value, 1, lower_is_better
+            return
+        if not history:
+            raise NotInEpoch("Expected the validation figure of an epoch. Got one before the first began.")
+        if self.group.processes > 1 and not agreed:
+            raise NotInEpoch(
+                "Expected each rank to give its validation figure before the epoch ends, as the ranks meet there. Got "
+                f"one after epoch {history[-1]['number']} had ended: call validated() before end_epoch(), or within "
+                "the loop over epochs(); or, with the same figure on all ranks, pass agreed=True."
+            )
+        with self.uninterrupted:
+            history[-1] |= {"validation": value} | ({"lower_is_better": True} if lower_is_better else {})
+            self._look()
+        self.commit()
 
     def _flush_failure(self) -> PrunedataError | None:
         try:
@@ -249,10 +334,13 @@ class Engine:
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
             trained = epoch.keep if epoch.counted is None else epoch.counted
-            chosen = trained if pruning.included is None else trained | ~pruning.included
+            chosen = trained if pruning.trains is None else trained | ~pruning.trains
             record |= note_left_out(chosen, self.ledger.history)
-        if epoch.trained_on < epoch.kept:
-            record["by_weight"] = epoch.kept - epoch.trained_on
+        aside = pruning.delivered - pruning.trainable
+        if epoch.trained_on + aside < epoch.kept:
+            record["by_weight"] = epoch.kept - epoch.trained_on - aside
+        if aside:
+            record["aside"] = aside
         if pruning.num_without:
             record["without"] = pruning.num_without
         return record
@@ -430,10 +518,15 @@ class Engine:
         tally, arrays = None, self.ledger.saved | self.pruning.saved
         if opened is not None:
             rank, processes, left_out = self.group.rank, self.group.processes, delivery.left_out
-            tally = opened.own(self.group)
+            tally, own = opened.own(self.group), opened.own_arrays(self.group)
             if opened.restored is not None:  # restored and not gone on with: it is still what it was
-                rank, processes, tally = opened.restored.rank, opened.restored.processes, opened.tally
-            arrays |= opened.saved(tally)
+                rank, processes, tally, own = (
+                    opened.restored.rank,
+                    opened.restored.processes,
+                    opened.tally,
+                    opened.arrays,
+                )
+            arrays |= opened.saved(tally, own)
         waiting = None if opened is None else opened.waiting
         unseen = None
         if opened is not None and processes > 1 and delivery.given is not None:
@@ -469,11 +562,14 @@ class Engine:
             self._failed = False
             self.pruning.go_on(schedule, advice)
             self.pruning.leave_out(state.without)
-            self.ledger.restore(state)
+            self.figures = find_turn(state.history)
+            self.ledger = self.ledger_by(advice)
+            self.ledger.restore(state, needs_excess=isinstance(self.policy, MeanExcess))
+            self.ledger.arrays.averages = self.figures.turned is None
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter, state.observed)
             if state.open:
-                opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter)
+                opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter, self.pruning.aside)
                 opened.restore(state)
                 if state.processes == 1:
                     opened.settle(self.policy.tolerance)

@@ -1,10 +1,11 @@
 """The processes that train one run together. A framework's adapter says how they talk, in one class."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
+from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats
 
@@ -20,6 +21,16 @@ class Met(NamedTuple):
     """Those that loaders gave and that the process has not observed, see ``OpenEpoch.unseen``."""
     delivered: float
     """Samples that its loaders delivered."""
+    figure_sum: float
+    """The validation figure that it was given, 0 for none."""
+    figures: float
+    """Whether it was given one."""
+    lower_is_better: float
+    """Whether that is one of which lower is better."""
+    aside_right: float
+    """Samples kept aside whose label was believed."""
+    aside_seen: float
+    """Samples kept aside that it observed."""
     loss_sum: float
     visits: float
 
@@ -27,6 +38,27 @@ class Met(NamedTuple):
     def mean_loss(self) -> float | None:
         """Of all visits."""
         return self.loss_sum / self.visits if self.visits else None
+
+    @property
+    def validation(self) -> dict[str, Any]:
+        """What the record of the epoch says of its validation figure: the mean over the processes that gave one.
+
+        Raises
+        ------
+        PrunedataError
+            If of some lower is better and of others higher.
+        """
+        if self.aside_seen:
+            return {"validation": self.aside_right / self.aside_seen}
+        if not self.figures:
+            return {}
+        if 0 < self.lower_is_better < self.figures:
+            raise PrunedataError(
+                "Expected validation figures of one kind from all processes. Got some of which lower is better, and "
+                "others of which higher is: give the same metric on all ranks."
+            )
+        lower = {"lower_is_better": True} if self.lower_is_better else {}
+        return {"validation": self.figure_sum / self.figures} | lower
 
 
 class Group:

@@ -81,12 +81,12 @@ def standing(engine: Engine) -> dict[str, Any]:
 def restore(engine: Engine, state: RunState) -> None:
     """Let a run go on from a state. One that is refused changes nothing."""
     schedule = _schedule_of(engine, state)
-    engine.ledger.check(state)
     advice = None
     if state.advice is not None:
         from prunedata.findings.advice import Advice  # noqa: PLC0415 (only where a run was advised)
 
         advice = Advice.from_dict(state.advice)
+    engine.ledger_by(advice).check(state)
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
     integer("the state's excused samples", state.excused, 0)

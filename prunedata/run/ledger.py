@@ -47,7 +47,7 @@ class Ledger:
             after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.arrays.finished))
             record["high"] = after - before
         self.counts = self.counts.after(tally, reset=reset)
-        self.arrays.finished = arrays
+        self.arrays.end_epoch(arrays, self.counts.visits, tally.visits)
         self.history.append(record)
         self.next_epoch += 1
 
@@ -66,13 +66,13 @@ class Ledger:
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if a run of these records could not go on from a state."""
         waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
-        state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
+        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting)
         if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
             raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
 
-    def restore(self, state: RunState) -> None:
-        """Go on from a checked state."""
+    def restore(self, state: RunState, *, needs_excess: bool) -> None:
+        """Go on from a checked state; ``needs_excess`` says whether the policy goes by the mean excess."""
         self.counts = SampleCounts(**{name: state.arrays[name].copy() for name in COUNTING})
-        self.arrays.finished = self.arrays.saved(state.arrays)
+        self.arrays.restore(state.arrays, needs_excess=needs_excess)
         self.history = [dict(record) for record in state.history]
         self.next_epoch = state.epoch

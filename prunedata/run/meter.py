@@ -1,4 +1,4 @@
-"""What an epoch costs: training seconds, seconds spent in this library, and the sum of the losses."""
+"""What an epoch costs and shows: seconds of training and of this library, the sum of losses, the validation figure."""
 
 from collections.abc import Mapping
 from time import perf_counter
@@ -43,7 +43,19 @@ class Overhead:
 
 
 class Meter:
-    """Running sums of one epoch. Training seconds go on between :meth:`start` and :meth:`stop`."""
+    """Running sums of one epoch. Training seconds go on between :meth:`start` and :meth:`stop`.
+
+    Attributes
+    ----------
+    loss_sum, visits : float, int
+        Of what counts in the epoch.
+    figure_sum, figures : float, int
+        The validation figure that it was given, and 1; 0 and 0 before.
+    lower_is_better : bool
+        Of that figure.
+    aside_right, aside_seen : int
+        Of the samples that are kept aside, how many were seen and their label believed.
+    """
 
     def __init__(self) -> None:
         self.overhead = Overhead()
@@ -53,12 +65,22 @@ class Meter:
         """Begin an epoch."""
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
+        self.figure_sum, self.figures, self.lower_is_better = 0.0, 0, False
+        self.aside_right, self.aside_seen = 0, 0
         self.overhead.seconds = 0.0
+
+    def count_elsewhere(self) -> None:
+        """What was added up so far counts on another process."""
+        self.loss_sum, self.visits, self.figure_sum, self.figures = 0.0, 0, 0.0, 0
+        self.aside_right, self.aside_seen = 0, 0
 
     def restore(self, sums: Mapping[str, Any], observed: int) -> None:
         """Go on with an epoch from what :meth:`to_dict` gave; ``observed`` is how many visits it has."""
         self._seconds, self._since = sums["seconds"], None
         self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
+        self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
+        self.lower_is_better = sums.get("lower_is_better", False)
+        self.aside_right, self.aside_seen = sums.get("aside_right", 0), sums.get("aside_seen", 0)
         self.overhead.seconds = sums["overhead"]
 
     _since: float | None
@@ -78,4 +100,10 @@ class Meter:
 
     def to_dict(self, until: float | None = None) -> dict[str, Any]:
         """The sums so far, from which another meter can go on."""
-        return {"seconds": self.seconds(until), "overhead": self.overhead.elapsed, "loss_sum": self.loss_sum}
+        sums: dict[str, Any] = {"seconds": self.seconds(until), "overhead": self.overhead.elapsed}
+        sums["loss_sum"] = self.loss_sum
+        if self.figures:
+            sums |= {"figure_sum": self.figure_sum, "figures": self.figures, "lower_is_better": self.lower_is_better}
+        if self.aside_seen:
+            sums |= {"aside_right": self.aside_right, "aside_seen": self.aside_seen}
+        return sums

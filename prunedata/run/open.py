@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,14 +13,18 @@ from prunedata.counting.counts import CHUNK, Tally, find_hits
 from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, read_only
 from prunedata.run.group import Group, Met
 from prunedata.run.meter import Meter
 from prunedata.store.state import RunState
-from prunedata.types import Arrays, Floats, Mask
+from prunedata.types import Array, Arrays, Floats, Mask
 
 __all__ = ["OpenEpoch", "Restored"]
+
+BELIEVED = math.log(2)
+"""The cross-entropy below which the label has more than half of the probability, and so is the network's answer."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class OpenEpoch:
         As the finished epochs left them. Not changed.
     meter : Meter
         Adds up its losses.
+    aside : ndarray of bool, shape (samples,), or None
+        The samples that are kept aside.
 
     Attributes
     ----------
@@ -65,23 +72,26 @@ class OpenEpoch:
         Kept samples that need not be observed, beside those that loaders leave out.
     known : Tally or None
         Of what was observed, the part that all processes know. It counts on the first of them.
+    known_excess : ndarray of float32, shape (samples,), or None
+        The sums of losses that belong to it.
     restored : Restored or None
         What it was saved with, if it was and has not gone on since.
     """
 
-    def __init__(self, epoch: Epoch, watched: SampleArrays, meter: Meter) -> None:
+    def __init__(self, epoch: Epoch, watched: SampleArrays, meter: Meter, aside: Mask | None = None) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
         self.waiting: WaitingLosses | None = None
         self.excused = 0
         self.known: Tally | None = None
+        self.known_excess: Array | None = None
         self.restored: Restored | None = None
         self._sharing_known = False
         """Whether a loader has begun since the epoch did, so that others must share batches as it does."""
         self._losses_known = False
         """Whether the losses so far are those of all processes."""
-        self._watched, self._meter = watched, meter
+        self._watched, self._meter, self._aside = watched, meter, aside
 
     def rejoin(self, group: Group, tolerance: float) -> None:
         """Go on with what all processes have observed, of a state that was restored or of an epoch that was left."""
@@ -89,12 +99,12 @@ class OpenEpoch:
         part = here if self.restored is None else (self.restored.rank, self.restored.processes)
         self.count_once(group)
         if group.processes > 1:
-            self.tally = self.own(group)
+            self.tally, self.arrays = self.own(group), self.own_arrays(group)
         waiting = {} if self.waiting is None else self.waiting.arrays
         group.rejoin(part, self.tally, self.arrays | waiting)
         self.settle(tolerance)
         if group.processes > 1:
-            self.known = self.tally.copy()
+            self._remember()
 
     def go_on(self) -> None:
         """Go on with what remains."""
@@ -109,10 +119,21 @@ class OpenEpoch:
             own.observed -= self.known.observed
         return own
 
+    def own_arrays(self, group: Group) -> Arrays:
+        """The arrays, with the sums that count on this process."""
+        if self.known_excess is None or not group.rank:
+            return self.arrays
+        return self.arrays | {MEAN_EXCESS: self.arrays[MEAN_EXCESS] - self.known_excess}
+
+    def _remember(self) -> None:
+        """What has been observed so far, all processes know."""
+        self.known, sums = self.tally.copy(), self.arrays.get(MEAN_EXCESS)
+        self.known_excess = None if sums is None else sums.copy()
+
     def count_once(self, group: Group) -> None:
         """Let losses that are those of all processes count on the first of them."""
         if self._losses_known and group.rank:
-            self._meter.loss_sum, self._meter.visits = 0.0, 0
+            self._meter.count_elsewhere()
         self._losses_known = self._losses_known and group.processes == 1
 
     # -- losses
@@ -120,6 +141,10 @@ class OpenEpoch:
     def add(self, batches: Batches, tolerance: float) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
         all_ids, which = batches.ids, None if self.epoch.counted is None else self.epoch.counted[batches.ids]
+        if self._aside is not None:
+            losses = batches.losses[self._aside[all_ids]]
+            self._meter.aside_right += int(np.count_nonzero(losses < BELIEVED))
+            self._meter.aside_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
         hits = np.zeros(ids.size, np.bool_) if waits or not ids.size else find_hits(losses, sizes, means, tolerance)
@@ -184,7 +209,7 @@ class OpenEpoch:
         if self.waiting is not None:
             tally, arrays = self._settled(tolerance, group.add_up)
         else:
-            tally, arrays = self.own(group), {name: array.copy() for name, array in self.arrays.items()}
+            tally, arrays = self.own(group), {name: array.copy() for name, array in self.own_arrays(group).items()}
         group.merge(tally, arrays)
         return tally, arrays
 
@@ -310,9 +335,12 @@ class OpenEpoch:
 
     # -- its state
 
-    def saved(self, tally: Tally) -> Arrays:
-        """What is saved of it, by the names under which it is, with the tally that counts here; not copies."""
-        own = {"tally": tally.packed} | {f"{OPEN}{name}": array for name, array in self.arrays.items()}
+    def saved(self, tally: Tally, arrays: Arrays) -> Arrays:
+        """What is saved of it, by the names under which it is, with the tally and arrays that count here; not copies.
+
+        ``arrays`` are those of :meth:`own_arrays`.
+        """
+        own = {"tally": tally.packed} | {f"{OPEN}{name}": array for name, array in arrays.items()}
         return own if self.waiting is None else own | self.waiting.arrays
 
     def restore(self, state: RunState) -> None:
@@ -325,7 +353,7 @@ class OpenEpoch:
         self.restored = self._restored(state)
         self._losses_known = state.processes == 1
         if state.processes == 1:
-            self.known = self.tally.copy()
+            self._remember()
 
     def _restored(self, state: RunState) -> Restored:
         said = Delivery(state.epoch, left_out=state.excused, ended=0.0 if state.complete else None)

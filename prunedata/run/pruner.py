@@ -19,7 +19,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapter
-from prunedata.run.asked import Asked, warn_of_advice
+from prunedata.run.asked import Asked, warn_of_no_figure
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
@@ -50,10 +50,10 @@ class Pruner:
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``.
     policy : Policy or "auto"
-        Which samples to prune. ``"auto"`` prunes nothing while it watches the first sixth of the run, and then does
-        what :func:`prunedata.advise` says: prune from there on, by the policy, amount and schedule that it names, but
-        never more than ``prune``; or prune nothing, if that is the better way. See :attr:`advice`. It needs
-        ``classes``.
+        Which samples to prune. ``"auto"`` prunes nothing before the validation figure has turned, as
+        :meth:`validated` is given it or ``aside`` makes it. From there on every epoch leaves out the samples whose
+        losses lay highest until then, as :func:`prunedata.advise` says, but never more than ``prune``. Where the figure
+        does not turn, as with clean labels, it never prunes. See :attr:`advice`.
     store : path, URL or zarr store, optional
         Where the run is kept. Without it the run lives in memory.
     seed : int
@@ -74,6 +74,10 @@ class Pruner:
         every epoch delivers all samples, and those that are left out count nothing: what is trained on is the mean
         over the others. Their losses are to be observed, and leave no trace in counts, visits or policies. So the run
         leaves out the same samples, and no visits are saved. For whatever cannot change the length of an epoch.
+    aside : float, optional
+        Keep that share of the samples aside, drawn by ``seed``: every epoch delivers them with the weight 0, so that
+        nothing is learnt from them, and the share of them that the network believes is its validation figure. For runs
+        that have no validation set. Losses must be cross-entropies: a label is believed if its loss is below ln 2.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
         Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong; or a file
         of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies
@@ -88,8 +92,8 @@ class Pruner:
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything, and nobody said ``observe_only``; with ``policy="auto"`` also
-        when the advice turns out to be not to prune. Also if ``prune`` is an integer that looks like a percentage.
+        If schedule and amount never prune anything, and nobody said ``observe_only``; with ``policy="auto"`` if two
+        epochs have no validation figure. Also if ``prune`` is an integer that looks like a percentage.
 
     Examples
     --------
@@ -117,9 +121,10 @@ class Pruner:
         observe_only: bool = False,
         classes: int | None = None,
         by: Literal["weight"] | None = None,
+        aside: float | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
     ) -> None:
-        asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, by, without)
+        asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, by, aside, without)
         self.samples, self.seed, self.batch_size, self.classes = (
             asked.samples,
             asked.seed,
@@ -127,7 +132,7 @@ class Pruner:
             asked.classes,
         )
         self.prune: int = asked.prune
-        self.observe_only, self.policy, self.by = asked.observe_only, asked.chosen, asked.by
+        self.observe_only, self.by, self.aside = asked.observe_only, asked.by, asked.aside
         self._engine = Engine(asked)
         keep(self._engine, store, resume=resume)
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
@@ -140,9 +145,21 @@ class Pruner:
         return self._engine.pruning.schedule
 
     @property
-    def advice(self) -> Advice | None:
-        """With ``policy="auto"`` what was advised once enough had been watched, and why; None before."""
-        return self._engine.pruning.advice
+    def policy(self) -> Policy:
+        """Which samples are pruned; with ``"auto"``, once the validation figure has turned."""
+        return self._engine.policy
+
+    @property
+    def advice(self) -> Advice:
+        """What to do, by all that the finished epochs have shown: whether the validation figure has turned, and why.
+
+        With ``policy="auto"`` a run that was advised to prune does so, and keeps this advice.
+        """
+        engine = self._engine
+        decided = engine.pruning.advice
+        if decided is not None:
+            return decided
+        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished.get("mean_excess"))
 
     @property
     def without(self) -> Mask:
@@ -167,7 +184,8 @@ class Pruner:
         ``would_prune``, the samples that would have been pruned. From the second on, pruned epochs have
         ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
         epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``; with
-        ``by="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``.
+        ``by="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``, as are those kept
+        ``aside``. ``validation``, and ``lower_is_better`` where it is, as :meth:`validated` was told.
         """  # noqa: D205 (the keys are the summary)
         return self._engine.ledger.history
 
@@ -194,7 +212,9 @@ class Pruner:
     def arrays(self) -> Arrays:
         """What else is kept of each sample, after all finished epochs: arrays of shape (samples,) by name. Copies.
 
-        Those of the policy, as ``loss``, and with ``classes`` the array ``high``: visits with a high loss.
+        ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, in the mean of its
+        visits, up to the turn of the validation figure. With ``classes`` the array ``high``: visits with a high loss.
+        And those of the policy, as ``loss``.
         """
         return {name: array.copy() for name, array in self._engine.ledger.arrays.finished.items()}
 
@@ -304,9 +324,41 @@ class Pruner:
         SkippedSamples
             If kept samples were not observed. The epoch stays open: observe them, or correct the loop.
         """
-        advised = self._engine.end()
-        if advised and self.advice is not None and self.advice.verdict != "prune":
-            warn_of_advice(self.advice.evidence)
+        self._engine.end()
+        if self._engine.lacks_figures:
+            warn_of_no_figure()
+
+    def validated(self, figure: float, *, lower_is_better: bool = False, agreed: bool = False) -> None:
+        """Say how validation went, once an epoch: ``policy="auto"`` and advice go by it.
+
+        It belongs to the epoch that is open, or else to the one that has just ended. Epochs may have none, as where a
+        run is validated every other epoch.
+
+        Parameters
+        ----------
+        figure : float
+            Any number of which more is better, as accuracy, on samples that are not trained on. Their labels may be as
+            noisy as all others.
+        lower_is_better : bool
+            It is one of which less is better, as a loss.
+        agreed : bool
+            All ranks give this figure, one and the same. Then it may also come after the epoch has ended. Otherwise
+            each rank gives its own before the epoch ends, or some do, and the mean of those holds.
+
+        Raises
+        ------
+        PrunedataError
+            If the epoch has a figure already, if this one is not finite, or if it is of another direction or scale
+            than those before.
+        NotInEpoch
+            If no epoch has begun; or if it comes too late for the other ranks.
+        """
+        self._engine.validated(figure, lower_is_better=lower_is_better, agreed=agreed)
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether the epoch that is open, or else the one that has just ended, has its validation figure."""
+        return self._engine.is_validated
 
     def excuse(self, samples: int) -> None:
         """Say how many more kept samples of the open epoch will not be observed, beside what an adapter leaves out.
@@ -329,10 +381,12 @@ class Pruner:
         Adapters are called in the order in which they were attached. If an epoch is open, the adapter's
         ``begin_epoch`` is called at once.
         """
-        if self.by == "weight" and isinstance(adapter, Adapter) and not adapter.by_weight:
+        option = 'by="weight"' if self.by == "weight" else "aside"
+        weighs = self.by == "weight" or self._engine.pruning.aside is not None
+        if weighs and isinstance(adapter, Adapter) and not adapter.by_weight:
             raise PrunedataError(
                 f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "
-                'build the Pruner without by="weight", or train by an adapter that can, as that of PyTorch.'
+                f"build the Pruner without {option}, or train by an adapter that can, as that of PyTorch."
             )
         attached = self._engine.adapters.attach(adapter)
         if attached is adapter and self._engine.is_recording:

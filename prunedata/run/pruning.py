@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prunedata.counting.counts import SampleCounts
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
@@ -23,7 +22,7 @@ __all__ = ["Pruning"]
 
 
 class Pruning:
-    """When a run prunes and how much; with ``auto``, as it was advised once enough had been watched.
+    """When a run prunes and how much; with ``auto``, as it was advised once its validation figure had turned.
 
     Parameters
     ----------
@@ -50,7 +49,11 @@ class Pruning:
         self.by_weight = False
         """Whether what a pruned epoch leaves out is delivered all the same, with the weight 0."""
         self.included: Mask | None = None
-        """The samples that epochs may train on; None if none was left out for good. Read-only."""
+        """The samples that epochs may deliver; None if none was left out for good. Read-only."""
+        self.aside: Mask | None = None
+        """The samples that are delivered in every epoch and never trained on; None if there are none. Read-only."""
+        self._trains: Mask | None = None
+        """The samples that epochs may train on; None for all."""
         if not (observe_only or auto):
             self._warn_if_idle()
 
@@ -61,21 +64,31 @@ class Pruning:
         return self.trainable - count_kept(self.trainable, prune, self._batch_size)
 
     @property
+    def trains(self) -> Mask | None:
+        """The samples that epochs may train on, shape (samples,); None for all. Read-only."""
+        return self._trains
+
+    @property
     def trainable(self) -> int:
         """How many samples an epoch that isn't pruned trains on."""
+        return self._samples if self._trains is None else int(np.count_nonzero(self._trains))
+
+    @property
+    def delivered(self) -> int:
+        """How many samples an epoch that isn't pruned delivers: those kept aside, too."""
         return self._samples if self.included is None else int(np.count_nonzero(self.included))
 
     @property
     def num_without(self) -> int:
         """How many samples were left out for good."""
-        return self._samples - self.trainable
+        return self._samples - self.delivered
 
     def included_without(self, more: Mask | None) -> Mask | None:
         """The samples that epochs may train on if more are left out for good; None for all. Read-only."""
         if more is None or not more.any():
             return self.included
         included = read_only(~more if self.included is None else self.included & ~more)
-        rest = int(np.count_nonzero(included))
+        rest = int(np.count_nonzero(included if self.aside is None else included & ~self.aside))
         if rest <= self._prune:
             raise PrunedataError(
                 f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
@@ -86,6 +99,21 @@ class Pruning:
     def leave_out(self, more: Mask | None) -> None:
         """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
         self.included = self.included_without(more)
+        if self.aside is None:
+            self._trains = self.included
+        else:
+            self._trains = read_only(~self.aside if self.included is None else self.included & ~self.aside)
+
+    def keep_aside(self, which: Mask) -> None:
+        """Deliver some samples in every epoch, and never train on them: before the first epoch."""
+        rest = which.size - int(np.count_nonzero(which))
+        if rest <= self._prune:
+            raise PrunedataError(
+                f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
+                "kept aside: keep fewer aside, or prune less."
+            )
+        self.aside = read_only(which)
+        self.leave_out(None)
 
     @property
     def saved(self) -> Arrays:
@@ -109,25 +137,14 @@ class Pruning:
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` delivers."""
         shortened = self.prunes(epoch) and not self.by_weight
-        return self.trainable - self.num_pruned if shortened else self.trainable
+        return self.delivered - self.num_pruned if shortened else self.delivered
 
-    def ask(self, known: SampleCounts, high: Array | None, history: Sequence[Mapping[str, Any]]) -> bool:
-        """With ``auto``, ask for advice on what the finished epochs have shown; return whether it has come just now."""
-        if not self.auto or self.advice is not None:
-            return False
+    def advise(self, history: Sequence[Mapping[str, Any]], mean_excess: Array | None) -> Advice:
+        """What the finished epochs advise; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
-        seen = slice(None) if self.included is None else self.included
-        high = None if high is None else high[seen]
-        told = known.hits[seen], known.visits[seen], high, len(history)
-        advice = advise(*told, self.given, self.trainable, prune=self._prune, history=history)
-        if advice.verdict == "watch":
-            return False
-        if 0 < self._prune < advice.prune:  # the run may not leave out as many
-            saving = advice.saving_percent * self._prune / advice.prune
-            advice = replace(advice, prune=self._prune, saving_percent=saving)
-        self.go_on(advice.schedule or self.schedule, advice)
-        return True
+        among = mean_excess if mean_excess is None or self._trains is None else mean_excess[self._trains]
+        return advise(history, self.given, among, prune=self._prune if self.auto or among is None else None)
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
         """Go on by this schedule, and this advice."""

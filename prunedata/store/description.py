@@ -4,6 +4,7 @@ It may come from anybody. After these checks every part is of its type and in it
 """
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -75,16 +76,23 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     samples, epochs = _check_run(state["run"], state["schedule"])
     done = integer("the state's epoch", state["epoch"], 0, epochs - state["open"])
     _check_history(state["history"], done, samples)
-    for name in ("seconds", "overhead", "loss_sum"):
-        value = state["meter"].get(name)
-        if not (_is_number(value) or (name == "loss_sum" and isinstance(value, float))):  # losses may be of any size
-            raise PrunedataError(f"Expected a number for {name} in the state's meter. Got {shown(state['meter'])}.")
-    integer("the visits in the state's meter", state["meter"].get("visits", 0), 0)
+    _check_meter(state["meter"])
     for name in state.keys() - {"history"}:
         _check_depth(name, state[name], DEEPEST)
     if arrays or done or state["open"]:
         _check_arrays(arrays, samples, open=state["open"])
     return state
+
+
+def _check_meter(meter: dict[str, Any]) -> None:
+    for name in ("seconds", "overhead", "loss_sum"):
+        value = meter.get(name)
+        if not (_is_number(value) or (name == "loss_sum" and isinstance(value, float))):  # losses may be of any size
+            raise PrunedataError(f"Expected a number for {name} in the state's meter. Got {shown(meter)}.")
+    for name in ("visits", "figures", "aside_right", "aside_seen"):
+        integer(f"{name} in the state's meter", meter.get(name, 0), 0)
+    if not (_is_figure(meter.get("figure_sum", 0.0)) and isinstance(meter.get("lower_is_better", False), bool)):
+        raise PrunedataError(f"Expected a validation figure in the state's meter. Got {shown(meter)}.")
 
 
 def _check_run(run: dict[str, Any], in_force: object) -> tuple[int, int]:
@@ -134,6 +142,9 @@ def _is_record(record: dict[str, Any], number: int, samples: int) -> bool:
         and _is_count(record.get("by_weight", 0), samples)
         and _is_count(record.get("observed", 0), 1 << 53)
         and _is_count(record.get("high", 0), 1 << 53)
+        and _is_count(record.get("aside", 0), samples)
+        and _is_figure(record.get("validation", 0))
+        and isinstance(record.get("lower_is_better", False), bool)
         and _is_number(record.get("seconds"))
         and _is_number(record.get("overhead"))
         and (mean is None or isinstance(mean, float) or _is_number(mean))
@@ -148,6 +159,10 @@ def _is_count(value: object, most: int) -> bool:
 def _is_number(value: object) -> bool:
     """Whether it is a number that can be added to others, and told as a time."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -(2.0**64) <= value <= 2.0**64
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _check_depth(name: str, value: object, left: int) -> None:

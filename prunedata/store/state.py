@@ -165,6 +165,11 @@ class RunState:
         return self.arrays.get("high")
 
     @property
+    def mean_excess(self) -> Array | None:
+        """How far the losses of each sample lay above those of their batches; None of a run from before 0.1.0."""
+        return self.arrays.get("mean_excess")
+
+    @property
     def without(self) -> Mask | None:
         """The samples that were left out for good, shape (samples,); None if there are none."""
         left_out = self.arrays.get("without")

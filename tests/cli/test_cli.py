@@ -279,9 +279,9 @@ FOUND = {
     "saved": {
         "epochs": 12,
         "visits": 11_000,
-        "visits_by_weight": 0,
         "visits_saved": 1000,
         "visits_saved_percent": 100 / 12,
+        "visits_by_weight": 0,
         "batches_saved": 40,
         "seconds": 64.0,
         "seconds_saved": 2.5,

@@ -8,6 +8,7 @@ import pytest
 
 from prunedata import Pruner, RunningLoss, Schedule
 from prunedata.findings.table import suspect_table
+from prunedata.store.run_store import RunStore
 
 SAMPLES = 40
 
@@ -43,7 +44,7 @@ def test_every_form_holds_what_the_run_knows_of_each_sample(say, store, tmp_path
     assert (status, err) == (0, "")
     assert out.splitlines()[-1] == f"10 samples -> {path}"
     table, rows = suspect_table(store, top=10), read(path)
-    assert list(table) == ["id", "hits", "high", "visits", "rate", "pruned", "excess"]
+    assert list(table) == ["id", "hits", "high", "visits", "score", "pruned", "excess"]
     assert {name: [type(value)(row[name]) for row, value in zip(rows, column.tolist(), strict=True)]
             for name, column in table.items()} == {name: column.tolist() for name, column in table.items()}  # fmt: skip
     assert sorted(table["id"].tolist()) == list(range(0, SAMPLES, 4))
@@ -66,7 +67,8 @@ def test_for_cleanlab_every_sample_has_a_score(say, store, tmp_path):
     rows = read_csv(tmp_path / "issues.csv")
     assert [int(row["id"]) for row in rows] == list(range(SAMPLES))
     assert [row["is_training_dynamics_issue"] for row in rows] == [str(i % 4 == 0) for i in range(SAMPLES)]
-    assert [float(row["training_dynamics_score"]) for row in rows] == [float(i % 4 != 0) for i in range(SAMPLES)]
+    excess = RunStore(store, mode="r").read()[1]["mean_excess"]
+    assert [float(row["training_dynamics_score"]) for row in rows] == pytest.approx(1 / (1 + np.exp(excess)))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
+from prunedata.findings.table import suspect_table
 from tests.reporting.reading import read
 from tests.reporting.runs import KINDS, SAMPLES
 
@@ -60,7 +61,7 @@ def test_with_a_data_set(say, store, module, name, tmp_path):
     status, _, err = say(f"report {store} -o page.html --dataset {module}:{name} --top 3")
     assert (status, err) == (0, "")
     page = read((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert "text 18 <script>" in page.text
+    assert f"text {suspect_table(store, top=1)['id'][0]} <script>" in page.text
     assert "label <b>good" in page.text
     assert "Where they gather" in page.text
 

@@ -8,19 +8,37 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner, Schedule, report
+from prunedata.store.run_store import RunStore
 from tests.store.stored_runs import contents
 
 SAMPLES, EPOCHS = 120, 12
 SCHEDULE = Schedule(60, 30, 12, 5, 4)
+TURN = 6
+"""The epoch from which the validation figure falls."""
 
 
-def watch(place, wrong=range(0, SAMPLES, 4), epochs=EPOCHS, samples=SAMPLES, **options):
-    """A run in which the samples in `wrong` never get better than a guess; the others do, in time."""
+def expected_score():
+    """How far the losses of :func:`watch` that stay high lie above their batches' means, in the mean of all epochs."""
+    rest = np.array([i for i in range(SAMPLES) if i % 4])
+    means = [(4.0 * 30 + (2.5 / (1 + epoch) + 0.001 * np.sin(rest)).sum()) / SAMPLES for epoch in range(EPOCHS)]
+    return float(np.mean([4.0 - mean for mean in means]))
+
+
+SCORE = expected_score()
+
+
+def watch(place, wrong=range(0, SAMPLES, 4), epochs=EPOCHS, samples=SAMPLES, turn=None, **options):
+    """A run in which the samples in `wrong` never get better than a guess; the others do, in time.
+
+    If a `turn` is given, so are validation figures, which fall from there on; with 0 they rise to the end.
+    """
     pruner = Pruner(samples, SCHEDULE, prune=30, store=place, observe_only=True, **options)
     ids = np.arange(samples)
     for number in range(epochs):
         pruner.begin_epoch()
         pruner.observe(ids, np.where(np.isin(ids, list(wrong)), 4.0, 2.5 / (1 + number) + 0.001 * np.sin(ids)))
+        if turn is not None:
+            pruner.validated(50 + number - 4 * max(0, number - turn) * bool(turn))
         pruner.end_epoch()
     return place
 
@@ -43,17 +61,18 @@ def test_suspects_as_a_table(say, store):
     lines = out.splitlines()
     assert lines[0] == "most suspect of 120 samples after 12 epochs"
     assert table(lines[1:]) == [
-        ["sample", "hits", "high", "visits", "rate"],
-        *([str(i), "12", "12", "12", "1.000"] for i in range(0, 28, 4)),
+        ["sample", "hits", "high", "visits", "score"],
+        *([str(i), "12", "12", "12", f"{SCORE:.3f}"] for i in range(0, 28, 4)),
     ]
     assert contents(store) == before
 
 
 def test_suspects_of_a_run_that_was_not_told_its_classes(say, tmp_path):
     _, out, _ = say(f"suspects {watch(tmp_path / 'run.zarr')} --top 2")
-    assert out.splitlines()[1].split() == ["sample", "hits", "visits", "rate"]
+    assert out.splitlines()[1].split() == ["sample", "hits", "visits", "score"]
     _, out, _ = say(f"suspects {tmp_path / 'run.zarr'} --json")
-    assert json.loads(out)["suspects"][0] == {"id": 0, "hits": 12, "visits": 12, "rate": 1.0, "pruned": 0}
+    first = {"id": 0, "hits": 12, "visits": 12, "score": pytest.approx(SCORE), "pruned": 0}
+    assert json.loads(out)["suspects"][0] == first
 
 
 def test_suspects_in_json_with_classes(say, store, tmp_path):
@@ -63,7 +82,7 @@ def test_suspects_in_json_with_classes(say, store, tmp_path):
     _, out, _ = say(f"{command} --json")
     found = json.loads(out)
     assert (found["samples"], found["epochs"], len(found["suspects"])) == (120, 12, 30)
-    first = {"id": 0, "hits": 12, "high": 12, "visits": 12, "rate": 1.0, "pruned": 0}
+    first = {"id": 0, "hits": 12, "high": 12, "visits": 12, "score": pytest.approx(SCORE), "pruned": 0}
     assert found["suspects"][0] == first
     assert [(one["label"], one["suspects"], one["lift"]) for one in found["classes"][:3]] == [
         (0, 15, 4.0),
@@ -95,9 +114,10 @@ def test_suspects_are_written(say, store, tmp_path):
     assert (tmp_path / "ids.txt").read_text() == "0\n4\n8\n"
     assert out.splitlines()[-1] == f"3 samples -> {tmp_path / 'ids.txt'}"
     say(f"suspects {store} --top 2 --out {tmp_path / 'some.csv'} --json")
-    assert (
-        tmp_path / "some.csv"
-    ).read_text() == "id,hits,high,visits,rate,pruned\n0,12,12,12,1.0,0\n4,12,12,12,1.0,0\n"
+    head, *rows = (tmp_path / "some.csv").read_text().splitlines()
+    assert head == "id,hits,high,visits,score,pruned"
+    for row, sample in zip(rows, (0, 4), strict=True):
+        assert [float(cell) for cell in row.split(",")] == pytest.approx([sample, 12, 12, 12, SCORE, 0])
 
 
 def test_compare_of_runs(say, store, tmp_path):
@@ -124,114 +144,99 @@ def test_compare_of_runs_that_know_nothing(say, tmp_path):
     for name in ("a", "b"):
         watch(tmp_path / name, wrong=range(SAMPLES))
     _, out, _ = say(f"compare {tmp_path / 'a'} {tmp_path / 'b'}")
-    assert "rank correlation (Spearman)      -  all rates of a run are equal" in out.splitlines()
+    assert "rank correlation (Spearman)      -  all scores of a run are equal" in out.splitlines()
 
 
-def test_advice_to_prune(say, store):
-    status, out, err = say(f"advise {store}")
+def test_advice_to_prune(say, tmp_path):
+    place = watch(tmp_path / "run.zarr", turn=TURN)
+    status, out, err = say(f"advise {place}")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     facts = {line[:19].strip(): line[19:].strip() for line in lines[: lines.index("")]}
-    assert facts["advice"] == "prune"
-    assert facts["policy"] == "RunningLoss(decay=0.8)"
-    assert facts["schedule"] == "every epoch from 10 to 59"
-    assert lines[lines.index("") + 1] == "because"
-    assert "Seen after 12 of 60 epochs." in out
-    _, out, _ = say(f"advise {store} --json")
+    _, out, _ = say(f"advise {place} --json")
     found = json.loads(out)
-    assert facts["prune"] == f"{found['prune']} of 120 samples"
-    assert found["verdict"] == "prune"
-    assert found["wrong_labels_range"][0] <= found["wrong_labels"] <= found["wrong_labels_range"][1]
-    assert Schedule.from_dict(found["schedule"]) == Schedule(60, 60, 10, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "epochs", "advice", "told"),
-    [
-        ({"classes": 10}, 4, "watch on", "Watch for 6 more epochs"),
-        ({}, EPOCHS, "don't prune", "classes=K"),
-        ({"classes": 10, "wrong": ()}, EPOCHS, "don't prune", "Train 52 epochs instead of 60"),
-    ],
-)
-def test_advice_not_to_prune(say, tmp_path, options, epochs, advice, told):
-    place = watch(tmp_path / "run.zarr", epochs=epochs, **options)
-    _, out, _ = say(f"advise {place}")
-    assert out.splitlines()[0].split(maxsplit=1) == ["advice", advice]
-    assert told in out
+    assert facts == {
+        "advice": "prune",
+        "turned": f"in epoch {found['turned']}",
+        "lost since": f"{found['lost']:.3g}",
+        "policy": "MeanExcess()",
+        "prune": "30 of 120 samples",
+        "schedule": f"every epoch from {found['turned'] + 1} to 59",
+        "sample visits saved": f"{found['saving_percent']:.2f} %",
+        "or train shorter": f"{found['shorter']} epochs, without pruning",
+    }
+    assert lines[lines.index("") + 1] == "because"
+    assert "  Of 120 samples 30 had a mean loss above 0.75 of the mean of all up to the turn: leave these out." in lines
+    assert (found["verdict"], found["prune"]) == ("prune", 30)
+    assert TURN < found["turned"] < EPOCHS
+    assert Schedule.from_dict(found["schedule"]) == Schedule.steady(60, found["turned"] + 1)
 
 
 @pytest.mark.parametrize(
     ("options", "advice", "told"),
     [
-        ({}, "prune", "Seen after 60 of 60 epochs."),
-        ({"wrong": ()}, "don't prune", "Train 52 epochs instead of 60"),
+        ({}, "watch on", "call pruner.validated(accuracy) in each epoch"),
+        ({"turn": 0}, "watch on", "12 of 12 epochs have a validation figure, and it has not turned so far."),
+        ({"turn": 0, "epochs": 60}, "don't prune", "60 of 60 epochs have a validation figure, and it has not turned:"),
+        ({"epochs": 60}, "watch the next run", "call pruner.validated(accuracy) in each epoch"),
     ],
 )
-def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path, options, advice, told):
-    place = watch(tmp_path / "run.zarr", epochs=60, classes=10, **options)
+def test_advice_not_to_prune(say, tmp_path, options, advice, told):
+    place = watch(tmp_path / "run.zarr", **options)
+    _, out, _ = say(f"advise {place}")
+    assert out.splitlines()[0].split(maxsplit=1) == ["advice", advice]
+    assert told in out
+
+
+def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path):
+    place = watch(tmp_path / "run.zarr", epochs=60, turn=TURN)
     status, out, err = say(f"advise {place}")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split(maxsplit=1) == ["advice", advice]
+    assert lines[0].split(maxsplit=1) == ["advice", "prune"]
     assert lines[1].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
-    assert told in out
+
+
+def advised_by_counts(place):
+    """A run that an older version advised by its counts to prune, and that has no validation figure."""
+    watch(place)
+    stored = RunStore(place)
+    plain, arrays = stored.read()
+    plain["advice"] = {
+        "verdict": "prune", "policy": {"name": "RunningLoss", "decay": 0.8}, "prune": 30, "saving_percent": 20.0,
+        "schedule": Schedule.steady(60, 10).to_dict(), "wrong_labels": 0.25, "wrong_labels_range": [0.2, 0.3],
+        "epochs": 60, "watch_epochs": 0, "evidence": ["Seen after 10 of 60 epochs."],
+    }  # fmt: skip
+    stored.write(plain, arrays)
+    stored.release()
+    return place
 
 
 def test_a_run_that_is_advised_otherwise_than_before_is_told_why(say, tmp_path):
-    """A fifth of the labels looks wrong at first, and is then learnt by heart."""
-    place = tmp_path / "run.zarr"
-    pruner = Pruner(500, Schedule.steady(36), prune="2%", policy="auto", classes=10, store=place)
-    for epoch in pruner.epochs():
-        for ids in epoch.batches(50):
-            losses = np.random.default_rng([epoch.number, ids[0]]).random(ids.size) * 0.2
-            pruner.observe(ids, losses + 5 * ((ids < 100) & (epoch.number < 6)))
-    assert pruner.advice.verdict == "prune"
-    told = (
-        "The run itself was advised to prune 10 samples, as about 24% of the labels seem wrong, and does so. "
-        "Seen after 6 of 36 epochs. By all 36 finished epochs the advice is not to prune, as about 0% of the labels "
-        "seem wrong. Both go by counts: "
-    )
+    place = advised_by_counts(tmp_path / "run.zarr")
+    told = "The run itself was advised to prune 30 samples, and does so. It was advised by its counts"
     _, out, _ = say(f"advise {place}")
-    assert out.splitlines()[0].split(maxsplit=1) == ["advice", "don't prune"]
+    assert out.splitlines()[0].split(maxsplit=1) == ["advice", "watch on"]
     assert told in out
-    found = json.loads(say(f"advise {place} --json")[1])
-    assert found["evidence"][0].startswith(told)
-    assert "The run itself was advised to prune 10 samples" in report(place).html
+    assert json.loads(say(f"advise {place} --json")[1])["evidence"][0].startswith(told)
+    assert told in report(place).html
 
 
 def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):
     place = tmp_path / "run.zarr"
-    pruner = Pruner(500, Schedule.steady(36), prune="20%", policy="auto", classes=10, store=place)
+    pruner = Pruner(500, Schedule.steady(36), prune="20%", policy="auto", store=place)
     for epoch in pruner.epochs():
         for ids in epoch.batches(50):
             pruner.observe(ids, np.where(ids < 100, 5.0, 0.1))
+        pruner.validated(50 + epoch.number - 4 * max(0, epoch.number - TURN))
+    assert pruner.advice.verdict == "prune"
     assert "advised" not in say(f"advise {place}")[1]
     assert "The run itself was advised" not in report(place).html
 
 
-def test_a_finished_run_that_shows_too_little_says_what_to_do_in_the_next(say, tmp_path):
-    """It pruned the same samples all along, and never knew them well."""
-    place = tmp_path / "run.zarr"
-    pruner = Pruner(SAMPLES, Schedule(12, 12, 1, 1, 1), prune=60, store=place, classes=10)
-    for epoch in pruner.epochs():
-        kept = np.flatnonzero(epoch.keep)
-        pruner.observe(kept, np.where(kept < 60, 4.0, 0.1))
-    status, out, err = say(f"advise {place}")
-    assert (status, err) == (0, "")
-    facts = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in out.splitlines()[:3]}
-    assert facts == {
-        "advice": "watch the next run",
-        "for": "the next run on these data: this one is finished",
-        "watch": "5 epochs of 12",
-    }
-    assert "All 12 epochs are done" in out
-    assert "Watch the first 5 epochs of the next run" in out
-    assert "more" not in out.replace("or more", "")
-
-
 def test_a_run_that_has_just_begun(say, tmp_path):
     place = watch(tmp_path / "run.zarr", epochs=0, classes=10)
-    assert json.loads(say(f"advise {place} --json")[1])["watch_epochs"] == 10
+    assert json.loads(say(f"advise {place} --json")[1])["verdict"] == "watch"
     for command in (f"suspects {place}", f"compare {place} {place}"):
         status, out, err = say(command)
         assert (status, out) == (2, "")

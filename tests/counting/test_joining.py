@@ -103,12 +103,31 @@ def test_policies_keep_what_each_process_had_seen():
     whole.load_state_dict([run.state_dict() for run in runs])
     whole.begin_epoch()
     whole.end_epoch()
-    (name,) = whole.arrays
+    assert len(whole.arrays) == 2
     for rank, run in enumerate(runs):
         run.excuse(SAMPLES)
         run.end_epoch()
-        assert np.array_equal(whole.arrays[name][rank::3], run.arrays[name][rank::3])
-    assert (whole.arrays[name] < 0).any()  # of a sample that a rank has not seen, its zero would be the larger
+        for name, array in whole.arrays.items():
+            assert np.array_equal(array[rank::3], run.arrays[name][rank::3])
+    for array in whole.arrays.values():
+        assert (array < 0).any()  # of a sample that a rank has not seen, its zero would be the larger
+
+
+def test_where_every_visit_counts_sums_of_losses_add_up():
+    """A sample that came twice on one rank and once on another has the mean of its three visits."""
+    losses = np.linspace(-1, 2, SAMPLES)
+    given = [np.array([0, 1, 0, 2]), np.array([0, 3, 4])]
+    whole = make()
+    whole.load_state_dict([part(rank, 2, ids, losses).state_dict() for rank, ids in enumerate(given)])
+    whole.excuse(SAMPLES)
+    whole.begin_epoch()
+    whole.excuse(SAMPLES)
+    whole.end_epoch()
+    excess = [losses[ids] - losses[ids].mean() for ids in given]
+    expected = (excess[0][0] + excess[0][2] + excess[1][0]) / 3
+    assert whole.visits[:5].tolist() == [3, 1, 1, 1, 1]
+    assert whole.arrays["mean_excess"][0] == pytest.approx(expected, rel=1e-6)
+    assert whole.arrays["mean_excess"][3] == pytest.approx(excess[1][1], rel=1e-6)
 
 
 def test_the_joined_state_can_be_saved_again_and_joined_again():

@@ -63,7 +63,7 @@ def test_an_open_epoch_leaves_the_arrays_alone():
     assert (run.arrays["loss"].tolist(), run.arrays["high"].tolist()) == ([0.0, 1.0, 2.0, 3.0], [0, 1, 1, 1])
     run.arrays["loss"][:] = 7
     assert run.arrays["loss"].tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert Pruner(4, SCHEDULE, prune=2).arrays == {}
+    assert list(Pruner(4, SCHEDULE, prune=2).arrays) == ["mean_excess"]
 
 
 @given(st.integers(1, 30), st.integers(2, 1000), SEEDS)
@@ -156,7 +156,7 @@ def test_arrays_of_numbers_are_taken_as_they_are(kind):
     assert SampleArrays(20, [watching(lambda samples: {"mine": array})]).finished["mine"] is array
 
 
-@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "waiting", "without", "high"])
+@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "waiting", "without", "high", "mean_excess"])
 @pytest.mark.parametrize("classes", [None, 10])
 def test_a_name_that_is_taken_is_refused(name, classes):
     with pytest.raises(PrunedataError, match=f"Got '{name}', which is taken"):
@@ -177,18 +177,67 @@ def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_change
         return {name: (array.dtype, array.tolist()) for name, array in arrays.items()}
 
     run, kind = one(), np.dtype(np.float32)
-    assert run.wanted(within=False) == {"mine": kind}
-    assert run.wanted(within=True) == {"mine": kind, "open-mine": kind}
+    names = ("mine", "mean_excess")
+    everything = {*names, *(f"open-{name}" for name in names)}
+    assert run.wanted(everything, within=False) == dict.fromkeys(names, kind)
+    assert run.wanted(everything, within=True) == dict.fromkeys(everything, kind)
+    assert run.wanted({"mine"}, within=True) == {"mine": kind, "open-mine": kind}  # of an older version
+    assert run.wanted(everything - {"open-mean_excess"}, within=True).keys() == everything - {"open-mean_excess"}
     opened = run.copies()
-    run.add(opened, Batches(np.array([1]), np.array([3.0]), np.array([1]), np.array([3.0])), np.array([0, 1]))
-    assert told(run.finished) == {"mine": (kind, [0, 0])}
-    assert told(opened) == {"mine": (kind, [0, 3])}
-    state = run.finished | {"open-mine": opened["mine"]}
+    run.add(opened, Batches(np.array([1, 1]), np.array([3.0, 4]), np.array([2]), np.array([2.5])), np.array([0, 2]))
+    assert told(run.finished) == {"mine": (kind, [0, 0]), "mean_excess": (kind, [0, 0])}
+    assert told(opened) == {"mine": (kind, [0, 13]), "mean_excess": (kind, [0, 2])}
+    state = run.finished | {f"open-{name}": array for name, array in opened.items()}
     again = one()
-    for loaded, values in ((again.saved(state), [0, 0]), (again.saved_open(state), [0, 3])):
-        assert told(loaded) == {"mine": (kind, values)}
-        loaded["mine"][:] = 7
-    assert (told(run.finished), told(opened)) == ({"mine": (kind, [0, 0])}, {"mine": (kind, [0, 3])})
+    again.restore(state, needs_excess=False)
+    assert told(again.finished) == told(run.finished)
+    loaded = again.saved_open(state)
+    assert told(loaded) == told(opened)
+    for arrays in (loaded, again.finished):
+        arrays["mine"][:] = 7
+    assert (told(run.finished)["mine"], told(opened)["mine"]) == ((kind, [0, 0]), (kind, [0, 13]))
+    run.end_epoch(opened, np.array([1, 2], np.uint8), np.array([0, 2], np.uint8))
+    assert told(run.finished) == {"mine": (kind, [0, 13]), "mean_excess": (kind, [0, 1])}
+
+
+def test_a_state_of_an_older_version_has_no_mean_excess_and_needs_none():
+    old = {"mine": np.ones(2, np.float32)}
+    for needed in (False, True):
+        arrays = SampleArrays(2, [watching(lambda n: {"mine": np.zeros(n, np.float32)})])
+        arrays.restore(old, needs_excess=needed)
+        assert arrays.finished.keys() == ({"mine", "mean_excess"} if needed else {"mine"})
+        assert arrays.copies().keys() == arrays.finished.keys()
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.floats(-1e3, 1e3, width=32)), max_size=30), max_size=6))
+def test_the_mean_excess_is_that_of_all_visits(epochs):
+    arrays, plain = SampleArrays(6, []), [[] for _ in range(6)]
+    visits = np.zeros(6, np.uint32)
+    for epoch in epochs:
+        opened, visited = arrays.copies(), np.zeros(6, np.uint32)
+        for first in range(0, len(epoch), 4):
+            ids = np.array([sample for sample, _ in epoch[first : first + 4]])
+            losses = np.array([loss for _, loss in epoch[first : first + 4]], np.float32)
+            mean = losses.astype(np.float64).mean()
+            np.add.at(visited, ids, 1)
+            arrays.add(opened, Batches(ids, losses, np.array([ids.size]), np.array([mean])), visited)
+            for sample, loss in zip(ids, losses, strict=True):
+                plain[sample].append(loss - mean)
+        visits += visited
+        arrays.end_epoch(opened, visits, visited)
+    expected = [np.mean(one) if one else 0.0 for one in plain]
+    assert arrays.finished["mean_excess"] == pytest.approx(expected, rel=1e-3, abs=1e-2)
+
+
+def test_losses_of_any_size_leave_finite_means():
+    arrays = SampleArrays(2, [])
+    for size in (1e300, -1e300, 3e38):
+        opened = arrays.copies()
+        kind = np.float32 if abs(size) < 1e39 else np.float64
+        losses = np.array([size, 0.0], kind)
+        arrays.add(opened, Batches(np.arange(2), losses, np.array([2]), np.array([float(size) / 2])), np.ones(2, int))
+        arrays.end_epoch(opened, np.full(2, 9, np.uint8), np.ones(2, np.uint8))
+        assert np.isfinite(arrays.finished["mean_excess"]).all()
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())

@@ -5,13 +5,22 @@ import json
 import pytest
 
 import prunedata
-from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
+from prunedata import (
+    BoundedLoss,
+    DroppingCount,
+    EasyPruning,
+    LossRanked,
+    MeanExcess,
+    PrunedataError,
+    Random,
+    RunningLoss,
+)
 from prunedata.policies.built_in import BUILT_IN, from_description
 from prunedata.policies.protocol import describe
 
 POLICIES = [
-    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), Random(),
-    RunningLoss(0.5),
+    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), MeanExcess(),
+    Random(), RunningLoss(0.5),
 ]  # fmt: skip
 
 

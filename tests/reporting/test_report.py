@@ -10,6 +10,7 @@ import zarr
 
 import prunedata
 from prunedata import NeverPrunesWarning, PrunedataError, Pruner, Random, Schedule
+from prunedata.findings.table import suspect_table
 from prunedata.reporting import facts
 from prunedata.reporting.facts import facts_of
 from prunedata.store.reading import read_run
@@ -26,7 +27,6 @@ LEFT_OUT = {
     "one_epoch": {"schedule"} | NOTHING_PRUNED,
     "auto_before_advice": NOTHING_PRUNED,
     "never_pruned": NOTHING_PRUNED,
-    "auto": NOTHING_PRUNED,
     "all_pruned_but_one": set(),
 }
 """Sections that have nothing to say of a kind of run."""
@@ -95,7 +95,7 @@ def test_every_kind_of_run_has_a_page(kind, tmp_path):
         ("finished", ["20 epochs of 24 are pruned.", "By the batches left out, pruning should save", "agreement with"]),
         ("unfinished", ["14 of 30 epochs are done.", "Pale: still ahead", "planned in all"]),
         ("within_an_epoch", ["Epoch 7 of 24 is open; 7 are done."]),
-        ("auto", ["policy auto", "What this run was advised, and does:"]),
+        ("auto", ["policy auto", "What this run was advised, and does:", "It turned in epoch 1", "the turn"]),
         ("auto_before_advice", ["This run watches first", "Watch on."]),
         ("never_pruned", ["3 of 24 epochs are done.", "all of it on all samples"]),
     ],
@@ -137,7 +137,9 @@ def test_the_suspects_are_shown_with_their_classes(tmp_path):
     sheet = Sheet()
     sheet.classes = [f"class {number}" for number in range(len(HOSTILE))]
     page = check(prunedata.report(pruner, dataset=sheet, top=5).html)
-    assert [one["alt"] for one in page.all("img")] == [f"Sample {i}, labelled class {i % 11}" for i in range(0, 45, 9)]
+    assert [one["alt"] for one in page.all("img")] == [
+        f"Sample {i}, labelled class {i % 11}" for i in suspect_table(tmp_path / "run.zarr", top=5)["id"]
+    ]
     assert "Where they gather" in page.text
     assert "class 10" in page.text
 

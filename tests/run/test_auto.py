@@ -1,91 +1,104 @@
-"""policy="auto": a run that watches, is advised by what it saw, follows the advice, and remembers why."""
+"""policy="auto": a run that is told its validation figures, prunes once they have turned, and remembers why."""
 
 import json
+import math
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import ForeignStore, NeverPrunesWarning, PrunedataError, Pruner, Schedule, advise
+from prunedata import ForeignStore, MeanExcess, NeverPrunesWarning, NotInEpoch, PrunedataError, Pruner, Schedule, advise
 from prunedata.cli.main import main
-from prunedata.findings.advice import ADVISED_POLICY
 from prunedata.findings.inspection import inspect
+from prunedata.findings.turn import find_turn
 from tests.common.marks import FEWER
 
-SAMPLES, CLASSES = 400, 10
-SCHEDULE = Schedule(60, 60, 20, 5, 4)
-FIRST = 10
-"""Epochs that are watched: a sixth of the run."""
+SAMPLES = 400
+SCHEDULE = Schedule(24, 24, 20, 5, 4)
 
 
 def losses(ids, epoch, wrong):
-    """Those of the first `wrong` samples stay above a blind guess; all others fall below it."""
+    """Those of the first `wrong` samples stay high; all others fall."""
     return np.where(ids < wrong, 3.0, 1.0 / (1 + epoch)) + 0.001 * np.cos(ids + epoch)
 
 
-def run_with(wrong=120, *, epochs=None, run=None, quiet=True, **options):
+def figure(epoch, turn):
+    """Rises, and falls from `turn` on; it never falls if `turn` is None."""
+    rising = 80 * (1 - math.exp(-(epoch + 1) / 3))
+    return rising if turn is None else rising - 3 * max(0, epoch - turn)
+
+
+def run_with(wrong=120, *, turn=6, epochs=None, run=None, late=False, **options):
     if run is None:
-        run = Pruner(SAMPLES, SCHEDULE, policy="auto", classes=CLASSES, **{"prune": 0.5, **options})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore" if quiet else "default", NeverPrunesWarning)
-        for epoch in run.epochs():
-            for ids in epoch.batches(50):
-                run.observe(ids, losses(ids, epoch.number, wrong))
-            if epoch.number + 1 == epochs:
-                run.end_epoch()
-                break
+        run = Pruner(SAMPLES, SCHEDULE, policy="auto", **{"prune": 0.5, **options})
+    while not run._engine.is_finished:
+        epoch = run.begin_epoch()
+        for ids in epoch.batches(50):
+            run.observe(ids, losses(ids, epoch.number, wrong))
+        if late:
+            run.end_epoch()
+        run.validated(figure(epoch.number, turn))
+        if not late:
+            run.end_epoch()
+        if epoch.number + 1 == epochs:
+            break
     return run
 
 
+TURNED = find_turn([{"number": at, "validation": figure(at, 6)} for at in range(24)]).turned
+
+
 @FEWER
-@given(st.integers(0, SAMPLES // 2), st.sampled_from([0, 0.1, 0.5]))
-def test_it_does_what_the_advice_says_but_never_more_than_it_may(wrong, most):
-    run = run_with(wrong, prune=most) if most else run_with(wrong, prune=0, observe_only=True)
-    watched = run_with(wrong, epochs=FIRST, prune=most, observe_only=True)
-    advice = advise(watched.hits, watched.visits, watched.arrays["high"], FIRST, SCHEDULE, SAMPLES, prune=run.prune)
-    if 0 < run.prune < advice.prune:
-        saving = advice.saving_percent * run.prune / advice.prune
-        assert run.advice == replace(advice, prune=run.prune, saving_percent=saving)
-        assert run.saved["visits_saved_percent"] == pytest.approx(saving)
-    else:
-        assert run.advice == advice
-    assert advice.verdict == ("prune" if advice.prune else "fewer epochs")
-    pruned = SAMPLES - min(advice.prune, run.prune)
-    kept = [record["kept"] for record in run.history]
-    assert kept[:FIRST] == [SAMPLES] * FIRST
-    assert kept[FIRST:] == [pruned if most else SAMPLES] * (SCHEDULE.epochs - FIRST)
+@given(st.integers(40, SAMPLES // 2), st.sampled_from([0.1, 0.5]), st.integers(4, 16))
+def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, most, turn):
+    run = run_with(wrong, prune=most, turn=turn)
+    watched = run_with(wrong, turn=turn, prune=0.5, epochs=run.advice.turned + 1)
+    expected = advise(watched.history, SCHEDULE, watched.arrays["mean_excess"], prune=run.prune)
+    assert run.advice == expected
+    start = run.advice.turned + 1
+    assert start == find_turn(run.history).turned + 1
+    assert [record["kept"] for record in run.history] == [SAMPLES] * start + [SAMPLES - expected.prune] * (24 - start)
+    assert expected.prune == min(wrong, run.prune)
+    assert np.array_equal(run.arrays["mean_excess"], watched.arrays["mean_excess"])  # it goes up to the turn
+    left_out = run.visits < 24
+    assert set(np.flatnonzero(left_out)) <= set(range(wrong))
+    assert run.policy == MeanExcess()
 
 
-def test_labels_wrong_at_random_are_what_it_leaves_out():
-    run = run_with(120)
-    assert run.advice.verdict == "prune"
-    assert run.advice.policy == ADVISED_POLICY == run.policy
-    left_out = np.argsort(run.visits, kind="stable")[: run.advice.prune]
-    assert set(range(120)) <= set(left_out.tolist())
+def test_where_nothing_turns_it_never_prunes():
+    run = run_with(turn=None)
+    assert run.advice.verdict == "don't prune"
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 24
 
 
-def test_where_it_would_not_help_it_prunes_nothing_and_says_so_once():
-    run = Pruner(SAMPLES, SCHEDULE, prune=0.3, policy="auto", classes=CLASSES)
-    with pytest.warns(NeverPrunesWarning, match=r"saves better by fewer epochs: Seen after 10 of 60") as told:
-        run_with(0, run=run, quiet=False)
-    assert len(told) == 1
-    assert run.advice.verdict == "fewer epochs"
+def test_until_the_turn_it_says_to_watch():
+    assert run_with(epochs=3).advice.verdict == "watch"
+
+
+def test_without_a_figure_it_warns_once_and_never_starts():
+    run = Pruner(SAMPLES, SCHEDULE, policy="auto", prune=0.5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for epoch in run.epochs():
+            for ids in epoch.batches(50):
+                run.observe(ids, losses(ids, epoch.number, 120))
+    assert [one.category for one in told] == [NeverPrunesWarning]
+    assert "Got none in two epochs" in str(told[0].message)
     assert not any(record["pruned"] for record in run.history)
 
 
 @FEWER
-@given(stop=st.integers(1, SCHEDULE.epochs - 1), batches=st.integers(0, 3), seed=st.integers(0, 5))
-def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, seed):
-    whole, begun = run_with(seed=seed), run_with(seed=seed, epochs=stop)
+@given(stop=st.integers(1, 23), batches=st.integers(0, 3), seed=st.integers(0, 5), late=st.booleans())
+def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, seed, late):
+    whole, begun = run_with(seed=seed), run_with(seed=seed, epochs=stop, late=late)
     epoch = begun.begin_epoch()
     for ids in list(epoch.batches(50))[:batches]:
         begun.observe(ids, losses(ids, epoch.number, 120))
-    other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto", classes=CLASSES, seed=seed)
+    other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto", seed=seed)
     other.load_state_dict(json.loads(json.dumps(begun.state_dict(), default=list), object_hook=_bytes))
-    run_with(run=other)
+    run_with(run=other, late=late)
     assert other.advice == whole.advice
     assert other.schedule == whole.schedule
     for name in ("counts", "hits", "visits"):
@@ -98,37 +111,97 @@ def _bytes(found):
     return found | {"data": bytes(found["data"])} if isinstance(found.get("data"), list) else found
 
 
-def test_a_state_from_before_the_advice_takes_it_back():
-    run = run_with(epochs=FIRST - 1)
+def test_a_figure_of_the_open_epoch_is_in_its_checkpoint():
+    run = run_with(epochs=3)
+    run.begin_epoch()
+    run.validated(70.0)
+    other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto")
+    other.load_state_dict(run.state_dict())
+    with pytest.raises(PrunedataError, match=r"Expected one validation figure for epoch 3. Got a second one"):
+        other.validated(71.0)
+    epoch = other.begin_epoch()
+    for ids in epoch.batches(50):
+        other.observe(ids, losses(ids, 3, 120))
+    other.end_epoch()
+    assert other.history[3]["validation"] == 70.0
+
+
+def test_a_figure_after_the_epoch_is_kept_in_the_store(tmp_path):
+    run = run_with(epochs=TURNED, store=tmp_path / "run.zarr")
+    epoch = run.begin_epoch()
+    for ids in epoch.batches(50):
+        run.observe(ids, losses(ids, epoch.number, 120))
+    run.end_epoch()
+    assert run.advice.verdict == "watch"
+    run.validated(figure(TURNED, 6))
+    assert run.advice.verdict == "prune"
+    with pytest.raises(PrunedataError, match=f"Expected one validation figure for epoch {TURNED}"):
+        run.validated(1.0)
+    del run
+    other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto", store=tmp_path / "run.zarr", resume=True)
+    assert other.advice.turned == TURNED
+    assert run_with(run=other).visits.tolist() == run_with().visits.tolist()
+
+
+def test_figures_that_make_no_sense_are_refused_and_change_nothing():
+    run = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto")
+    with pytest.raises(NotInEpoch, match="Got one before the first began"):
+        run.validated(0.5)
+    run = run_with(epochs=4)
+    run.begin_epoch()
+    for wrong in (math.nan, "high", 0.7):
+        with pytest.raises(PrunedataError, match="Expected"):
+            run.validated(wrong)
+    with pytest.raises(PrunedataError, match="Got one of which lower is better after others"):
+        run.validated(70.0, lower_is_better=True)
+    run.validated(70.0)
+
+
+def test_a_loss_turns_when_it_rises():
+    run, other = run_with(), Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto")
+    for epoch in other.epochs():
+        for ids in epoch.batches(50):
+            other.observe(ids, losses(ids, epoch.number, 120))
+        other.validated(100 - figure(epoch.number, 6), lower_is_better=True)
+    assert other.advice.turned == run.advice.turned
+    assert np.array_equal(other.visits, run.visits)
+    assert other.history[0]["lower_is_better"] is True
+
+
+def test_any_policy_keeps_the_figures_and_its_losses_up_to_the_turn():
+    run = Pruner(SAMPLES, Schedule.steady(24), prune=0.1)
+    run_with(run=run)
+    assert [record["validation"] for record in run.history] == [figure(epoch, 6) for epoch in range(24)]
+    assert run.advice.verdict == "prune"
+    assert run.advice.turned == TURNED
+    early = Pruner(SAMPLES, Schedule.steady(24), prune=0.1)
+    run_with(run=early, epochs=TURNED + 1)
+    assert np.array_equal(run.arrays["mean_excess"], early.arrays["mean_excess"])
+
+
+def test_a_state_from_before_the_turn_takes_it_back():
+    run = run_with(epochs=5)
     early = run.state_dict()
-    run_with(run=run, epochs=FIRST + 2)
-    assert run.advice is not None
+    run_with(run=run, epochs=TURNED + 3)
+    assert run.advice.verdict == "prune"
     run.load_state_dict(early)
-    assert run.advice is None
-    assert run.kept_in(SCHEDULE.epochs - 1) == SAMPLES
+    assert run.advice.verdict == "watch"
+    assert run.kept_in(23) == SAMPLES
     run_with(run=run)
     assert np.array_equal(run.visits, run_with().visits)
 
 
 def test_the_store_says_why_and_inspect_shows_it(tmp_path, capsys):
-    run = run_with(epochs=FIRST + 1, store=tmp_path / "run.zarr")
+    run = run_with(epochs=TURNED + 2, store=tmp_path / "run.zarr")
     assert inspect(tmp_path / "run.zarr")["advice"] == json.loads(json.dumps(run.advice.to_dict()))
     assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
-    shown = capsys.readouterr().out
-    assert f"prune {run.advice.prune:,} of {SAMPLES:,} samples from epoch {FIRST}" in " ".join(shown.split())
-    resumed = Pruner(
-        SAMPLES, SCHEDULE, prune=0.5, policy="auto", classes=CLASSES, store=tmp_path / "run.zarr", resume=True
-    )
-    assert resumed.advice == run.advice
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"prune {run.advice.prune:,} of {SAMPLES:,} samples from epoch {TURNED + 1} on" in shown
+    assert main(["advise", str(tmp_path / "run.zarr")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"turned in epoch {TURNED}" in shown
     with pytest.raises(ForeignStore, match="policy"):
-        Pruner(SAMPLES, SCHEDULE, prune=0.5, classes=CLASSES, store=tmp_path / "run.zarr", resume=True)
-
-
-def test_it_needs_the_number_of_classes_and_no_other_word():
-    with pytest.raises(PrunedataError, match='Expected classes, the number of classes, with policy="auto"'):
-        Pruner(10, SCHEDULE, prune=0.5, policy="auto")
-    with pytest.raises(PrunedataError, match=r"Expected a policy such as DroppingCount\(\), or \"auto\". Got 'best'"):
-        Pruner(10, SCHEDULE, prune=0.5, policy="best")
+        Pruner(SAMPLES, SCHEDULE, prune=0.5, store=tmp_path / "run.zarr", resume=True)
 
 
 def test_watching_only_it_says_what_it_would_have_done():
@@ -136,15 +209,27 @@ def test_watching_only_it_says_what_it_would_have_done():
     assert run.advice.verdict == "prune"
     assert not any(record["pruned"] for record in run.history)
     would = [record["would_prune"] for record in run.history]
-    assert would == [0] * FIRST + [run.advice.prune] * (SCHEDULE.epochs - FIRST)
+    assert would == [0] * (TURNED + 1) + [run.advice.prune] * (23 - TURNED)
+
+
+def test_another_word_is_refused():
+    with pytest.raises(PrunedataError, match=r"Expected a policy such as DroppingCount\(\), or \"auto\". Got 'best'"):
+        Pruner(10, SCHEDULE, prune=0.5, policy="best")
 
 
 @pytest.mark.parametrize("advice", [{}, {"verdict": "prune"}, ["prune"], "prune", 3])
 def test_a_state_whose_advice_is_damaged_is_refused_and_changes_nothing(advice):
-    run = run_with(epochs=FIRST + 1)
+    run = run_with(epochs=TURNED + 2)
     state, before = run.state_dict(), run.visits
     state["state"]["advice"] = advice
     with pytest.raises(PrunedataError, match=r"Expected advice as|Expected the state of a run, advice being a dict"):
         run.load_state_dict(state)
     assert run.advice.verdict == "prune"
     assert np.array_equal(run.visits, before)
+
+
+def test_with_samples_left_out_for_good_advice_knows_the_others_only():
+    without = np.arange(60)
+    run = run_with(without=without)
+    assert run.advice.prune == 60  # of 120 wrong ones, half are left out for good
+    assert run.visits[:60].max() == 0

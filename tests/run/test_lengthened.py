@@ -36,8 +36,8 @@ def start(schedule=SHORT, place=None, **more):
         return Pruner(SAMPLES, schedule, **{"prune": 0.3, "store": place, "resume": place is not None, **more})
 
 
-def train(run, until=None, batches=None):
-    """Train up to an epoch, and so many batches of it; return the masks of all."""
+def train(run, until=None, batches=None, turn=None):
+    """Train up to an epoch, and so many batches of it; return the masks of all. A figure falls from ``turn`` on."""
     seen = {}
     last = run.schedule.epochs if until is None else until
     with warnings.catch_warnings():
@@ -50,6 +50,8 @@ def train(run, until=None, batches=None):
                 run.observe(ids, np.where(ids < 18, 3.0, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3))))
             if stops:
                 break
+            if turn is not None:
+                run.validated(50 + min(epoch.number, turn) - 3 * max(0, epoch.number - turn))
             run.end_epoch()
     return seen
 
@@ -71,7 +73,7 @@ def from_a_checkpoint(run, schedule, place, **more):
     return longer
 
 
-AUTO = {"policy": "auto", "classes": 10, "prune": 0.5}
+AUTO = {"policy": "auto", "prune": 0.5}
 WAYS = [from_its_store, from_a_checkpoint]
 TUPLES = [
     (Schedule(8, (3, 5), 1, 2, 1, 2), Schedule(13, (3, 5, 4, 9), 1, 2, 1, 2)),
@@ -186,40 +188,40 @@ class TestRewindowed:
 
 
 class TestAuto:
-    """With policy="auto" the advice stands, if it has come; otherwise the longer run is watched for longer."""
+    """With policy="auto" the advice stands, if it has come; otherwise the longer run watches on."""
 
     SHORT, LONG = Schedule(60, 60, 20, 5, 4), Schedule(90, 60, 20, 5, 4)
 
     def test_before_advice_it_is_the_longer_run(self, tmp_path):
         run, whole = start(self.SHORT, tmp_path, **AUTO), start(self.LONG, **AUTO)
-        train(run, 7, 2)
+        train(run, 7, 2, turn=8)
         longer = from_its_store(run, self.LONG, tmp_path, **AUTO)
-        train(longer, 20)
-        train(whole, 20)
+        train(longer, 20, turn=8)
+        train(whole, 20, turn=8)
         assert longer.advice == whole.advice
-        assert longer.advice.schedule.start == 15  # a sixth of 90
+        assert longer.advice.schedule.epochs == 90
         assert outcome(longer) == outcome(whole)
 
     @pytest.mark.parametrize("way", WAYS)
     def test_after_it_the_run_prunes_to_its_new_end(self, tmp_path, way):
         run = start(self.SHORT, tmp_path, **AUTO)
-        train(run, 12)
+        train(run, 14, turn=8)
         longer = way(run, self.LONG, tmp_path, **AUTO)
         assert longer.advice == run.advice
         assert longer.advice.verdict == "prune"
-        assert longer.schedule.pruned_epochs == tuple(range(10, 90))
+        first = longer.advice.turned + 1
+        assert longer.schedule.pruned_epochs == tuple(range(first, 90))
         assert longer.schedule.windows == ((0, 90),)
         train(longer)
-        assert [record["pruned"] for record in longer.history] == [False] * 10 + [True] * 80
+        assert [record["pruned"] for record in longer.history] == [False] * first + [True] * (90 - first)
 
-    def test_advised_not_to_prune_it_goes_on_so(self, tmp_path):
-        options = AUTO | {"classes": 1000}  # a loss of 3 is none above a blind guess
-        train(start(self.SHORT, tmp_path, **options))
-        longer = start(self.LONG, tmp_path, **options)
-        assert longer.advice.verdict == "fewer epochs"
-        train(longer)
-        assert len(longer.history) == 90
-        assert not any(record["pruned"] for record in longer.history)
+    def test_what_did_not_turn_before_may_turn_now(self, tmp_path):
+        train(start(self.SHORT, tmp_path, **AUTO), turn=70)
+        longer = start(self.LONG, tmp_path, **AUTO)
+        assert longer.advice.verdict == "watch"
+        train(longer, turn=70)
+        assert longer.advice.verdict == "prune"
+        assert any(record["pruned"] for record in longer.history)
 
 
 class TestAnnealing:

@@ -124,4 +124,6 @@ def test_the_share_of_samples_that_are_nearly_always_high_can_be_read_from_a_sto
         run.observe(np.arange(10), np.where(np.arange(10) < 3, 9.0, 0.1 if epoch.number else 9.0))
     _, arrays = RunStore(tmp_path, mode="r").read()
     assert np.mean(arrays["high"] / arrays["visits"] >= 0.9) == 0.3
-    assert {array["name"] for array in inspect(tmp_path)["arrays"]} == {"counts", "hits", "visits", "high"}
+    assert {array["name"] for array in inspect(tmp_path)["arrays"]} == {
+        "counts", "hits", "visits", "high", "mean_excess",
+    }  # fmt: skip

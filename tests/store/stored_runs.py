@@ -13,7 +13,7 @@ from prunedata.findings.inspection import inspect
 
 SAMPLES = 300
 SCHEDULE = Schedule(8, window=4, start=1, block=2, pruned_per_block=1)
-ARRAYS = ("counts", "hits", "visits", "tally")
+ARRAYS = ("counts", "hits", "visits", "mean_excess", "tally", "open-mean_excess")
 
 
 def start(store, **changes):

@@ -104,7 +104,7 @@ class TestFiles:
             {"shape": [10**15]},
             {"data_type": "int8"},
             {"data_type": "int16"},
-            {"data_type": "float32"},
+            {"data_type": "float16"},
             {"data_type": "none"},
             {"zarr_format": 2},
             {"zarr_format": 4},

@@ -121,9 +121,13 @@ def test_arrays_may_come_in_any_kind_of_bytes(saved):
 
 
 ADVICE = advise(
-    np.full(100, 5, np.uint8), np.full(100, 20, np.uint8), np.repeat(np.array([20, 2], np.uint8), [30, 70]), 20,
-    Schedule(60, 60, 20, 5, 4), 100,
-).to_dict()  # fmt: skip
+    [
+        {"number": at, "kept": 100, "observed": 100, "mean_loss": 2.0, "validation": figure}
+        for at, figure in enumerate([20.0, 40, 60, 70, 74, 75, 70, 62, 55])
+    ],
+    Schedule(60, 60, 20, 5, 4),
+    np.linspace(-1, 1, 100),
+).to_dict()
 
 
 @pytest.mark.parametrize("field", ADVICE)

@@ -37,18 +37,19 @@ def first_page(results: Mapping[str, Sequence[Facts]]) -> str:
     for subject, kind, told in ROWS:
         runs = results.get(subject, ())
         arms = curves(runs, SUBJECTS[subject].lengths).get(kind, {})
-        if not {"regular", "auto"} <= arms.keys():
+        of_auto = [run["accuracy"] for run in runs if (run["kind"], run["arm"], run["epochs"]) == (kind, "turn", USUAL)]
+        if "regular" not in arms or not of_auto:
             continue
         wrong = next(run["wrong_percent"] for run in runs if run["kind"] == kind)
-        lines.append([told.format(f"{wrong:.0f} %"), *_row(arms)])
+        lines.append([told.format(f"{wrong:.0f} %"), *_row(arms, of_auto)])
     return markdown(HEADS, lines) + "\n"
 
 
-def _row(arms: Mapping[str, Curve]) -> list[str]:
+def _row(arms: Mapping[str, Curve], of_auto: Sequence[float]) -> list[str]:
     regular = arms["regular"]
     best = best_of(arms, ["regular", *tuned(arms, "regular")])
     known = arms.get(KNOWN, regular)  # where no label is wrong, all is known already
-    return [_usual(regular), _highest(regular), _highest(arms[best]), _usual(arms["auto"]), _highest(known)]
+    return [_usual(regular), _highest(regular), _highest(arms[best]), _mean(of_auto), _highest(known)]
 
 
 def _highest(curve: Curve) -> str:
@@ -58,6 +59,10 @@ def _highest(curve: Curve) -> str:
 def _usual(curve: Curve) -> str:
     """Mean accuracy at the usual length, and of how many seeds if they are not as many as of others."""
     return f"{curve.mean[curve.epochs.index(USUAL)]:.1f}{_of(len(curve.seeds))}"
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{sum(values) / len(values):.1f}{_of(len(values))}"
 
 
 def _of(number: int) -> str:

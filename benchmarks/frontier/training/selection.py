@@ -38,6 +38,10 @@ class Selection(Protocol):
         """Take a batch's ids and signals, which are losses if nothing else is said."""
         ...
 
+    def validated(self, right: float) -> None:
+        """Take how many percent of the labels held out are right, after an epoch."""
+        ...
+
 
 class Unpruned:
     """All of them, in an order of its own for each epoch."""
@@ -53,6 +57,9 @@ class Unpruned:
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
         """Nothing is kept."""
+
+    def validated(self, right: float) -> None:
+        """Nothing goes by it."""
 
 
 class ByPruner:
@@ -70,6 +77,9 @@ class ByPruner:
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
         self.pruner.observe(ids, signals)
+
+    def validated(self, right: float) -> None:
+        self.pruner.validated(right)
 
 
 class ByWindow:
@@ -90,6 +100,9 @@ class ByWindow:
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
         self._window.observe(ids, signals)
 
+    def validated(self, right: float) -> None:
+        """Nothing goes by it."""
+
 
 def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weight"] | None = None) -> Selection:
     """Return the selection of a run; ``by`` is the Pruner's."""
@@ -98,6 +111,8 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weigh
         return Unpruned(plan.seed, plan.epochs, samples, batch_size)
     if policy == "seta":
         return ByWindow(SlidingWindow(samples, plan.epochs, plan.seed), batch_size)
+    if policy == "counts":
+        raise ValueError(f"Expected an arm that can be run. Got {plan.arm}, of which runs are recorded.")
     auto = policy == "auto"
     schedule = Schedule(plan.epochs, window=plan.epochs, start=plan.start, block=1, pruned_per_block=1)
     pruner = Pruner(
@@ -107,7 +122,6 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weigh
         policy="auto" if auto else policy_of(policy, task.wrong),
         seed=plan.seed,
         batch_size=batch_size,
-        classes=task.classes if auto else None,
         by=by,
     )
     return ByPruner(pruner, batch_size)

@@ -16,7 +16,7 @@ from benchmarks.frontier.training.policies import SIGNALS, Signal
 from benchmarks.frontier.training.selection import ByPruner, Selection, selection_of
 from prunedata import Pruner, Schedule
 
-__all__ = ["Epoch", "Settings", "fit", "scores_of", "train", "watched"]
+__all__ = ["Epoch", "Settings", "fit", "right", "scores_of", "train", "watched"]
 
 AT_ONCE = 1000
 """Samples that are looked at together where nothing is learnt."""
@@ -96,7 +96,9 @@ def train(
     for visits in fit(network, task.train, selection, plan.epochs, decayed, aim, SIGNALS[arm.signal]):
         left_out = selection.left_out
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
-        yield Epoch(visits, _right(network, task.test), _right(network, task.held_out), wrong)
+        validation = right(network, task.held_out)
+        selection.validated(validation)
+        yield Epoch(visits, right(network, task.test), validation, wrong)
 
 
 def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple[Pruner, nn.Module, Iterator[int]]:
@@ -143,6 +145,6 @@ def scores_of(network: nn.Module, features: Tensor) -> Tensor:
     return torch.cat([network(some) for some in features.split(AT_ONCE)])
 
 
-def _right(network: nn.Module, part: Part) -> float:
+def right(network: nn.Module, part: Part) -> float:
     """Return how many percent of the labels the network says."""
     return round(100 * float((scores_of(network, part.features).argmax(1) == part.labels).float().mean()), 2)

@@ -76,13 +76,28 @@ class Noisy(Rows):
         self.labels[::4] = 1 - self.labels[::4]
 
 
-@pytest.mark.filterwarnings("ignore:Expected a run that prunes:prunedata.NeverPrunesWarning")
+class Validated(TrainerCallback):
+    """Gives a figure in each epoch, which falls from the sixth on."""
+
+    def __init__(self, pruner):
+        self.pruner = pruner
+
+    def on_epoch_end(self, args, state, control, **others):
+        epoch = len(self.pruner.history)
+        if not self.pruner.is_validated:
+            self.pruner.validated(50 + epoch - 4 * max(0, epoch - 6))
+
+
 def test_a_run_that_is_advised_on_its_way_ends_with_a_rate_of_zero_resumed_or_not(tmp_path):
     def run(folder, resume=None, stop=None):
-        pruner = Pruner(SAMPLES, Schedule.steady(epochs=18), prune=0.4, policy="auto", classes=2)
+        pruner = Pruner(SAMPLES, Schedule.steady(epochs=18), prune=0.4, policy="auto")
         options = {"dataset": Noisy(), "learning_rate": 0.3, "save_strategy": "steps", "save_steps": 5}
         trainer, watcher = build(
-            pruner, tmp_path / folder, callbacks=[Stop(stop)], gradient_accumulation_steps=2, **options
+            pruner,
+            tmp_path / folder,
+            callbacks=[Stop(stop), Validated(pruner)],
+            gradient_accumulation_steps=2,
+            **options,
         )
         trainer.train(resume_from_checkpoint=resume)
         return trainer, watcher, pruner

@@ -313,3 +313,25 @@ def test_a_model_may_be_fitted_again_pruned_or_not(tmp_path, reference):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras", custom_objects={"Model": Model})
     np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), model.predict(IMAGES, verbose=0))
+
+
+def test_the_monitored_figure_is_handed_over_in_each_epoch_that_is_validated() -> None:
+    pruner = make_pruner(SAMPLES)
+    model, seen = make_model(metrics=["accuracy"]), []
+    model.fit(
+        data(pruner),
+        epochs=5,
+        verbose=0,
+        validation_data=(IMAGES[:64], DIGITS[:64]),
+        validation_freq=2,
+        callbacks=[
+            PruneCallback(pruner, monitor="val_accuracy"),
+            keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs.get("val_accuracy"))),
+        ],
+    )
+    assert [record.get("validation") for record in pruner.history] == seen
+    assert [figure is None for figure in seen] == [True, False, True, False, True]
+    callback = PruneCallback(make_pruner(SAMPLES), monitor="val_acc")
+    callback.on_test_begin()
+    with pytest.raises(PrunedataError, match="Expected 'val_acc' among what is logged, as monitor says"):
+        callback.on_epoch_end(0, {"val_accuracy": 0.5})

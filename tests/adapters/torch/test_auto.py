@@ -1,4 +1,4 @@
-"""policy="auto" behind a DataLoader: its length and what it delivers follow the advice from the epoch on."""
+"""policy="auto" behind a DataLoader: its length and what it delivers follow the turn from the next epoch on."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import prune
 
-SAMPLES, WRONG, WATCHED = 120, 36, 5
+SAMPLES, WRONG, EPOCHS = 120, 36, 14
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -20,7 +20,7 @@ class Numbers(torch.utils.data.Dataset):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_loader_follows_the_advice(workers):
-    pruner = Pruner(SAMPLES, Schedule(8, 8, 7, 1, 0), prune=0.5, policy="auto", classes=10)
+    pruner = Pruner(SAMPLES, Schedule.steady(EPOCHS), prune=0.5, policy="auto")
     persistent = {"persistent_workers": True} if workers else {}
     loader = prune(DataLoader(Numbers(), batch_size=10, shuffle=True, num_workers=workers, **persistent), pruner)
     delivered, lengths = [], []
@@ -31,9 +31,12 @@ def test_the_loader_follows_the_advice(workers):
             seen += ids.tolist()
             loader.observe(torch.where(ids < WRONG, 3.0, 1.0 / (1 + epoch.number)) + 0.001 * ids)
         delivered.append(sorted(seen))
-    pruned = pruner.advice.prune
+        pruner.validated(50 + epoch.number - 4 * max(0, epoch.number - 5))
     assert pruner.advice.verdict == "prune"
-    assert [len(ids) for ids in delivered] == [SAMPLES] * WATCHED + [SAMPLES - pruned] * 3
-    assert lengths == [12] * WATCHED + [-(-(SAMPLES - pruned) // 10)] * 3
+    pruned, watched = pruner.advice.prune, pruner.advice.turned + 1
+    rest = EPOCHS - watched
+    assert rest > 2
+    assert [len(ids) for ids in delivered] == [SAMPLES] * watched + [SAMPLES - pruned] * rest
+    assert lengths == [12] * watched + [-(-(SAMPLES - pruned) // 10)] * rest
     assert all(len(set(ids)) == len(ids) for ids in delivered)
     assert not set(delivered[-1]) & set(range(WRONG))

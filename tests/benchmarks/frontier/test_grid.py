@@ -1,7 +1,6 @@
 """The frontier's runs: the rule that is tried, one run, and a grid of them that goes on where it stood."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from benchmarks.frontier.training.policies import SIGNALS, policy_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
 from prunedata import Known
+from prunedata.findings.turn import find_turn
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 
@@ -194,13 +194,16 @@ def test_what_would_be_learnt_by_heart_hurts_and_leaving_it_out_helps(task):
     assert ends["bounded"].found > 60
 
 
-def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_it_has_watched(task):
-    plan = Plan("clean", "auto", 20)
-    assert plan.prune == Plan("random40", "auto", 20).prune == 0.4
-    epochs = list(train(plan, task, replace(SETTINGS, rate=0.004)))
-    assert [epoch.visits for epoch in epochs[:5]] == [500] * 5
-    assert {300 <= epoch.visits < 450 for epoch in epochs[5:]} == {True}
-    assert np.mean([epoch.found for epoch in epochs[5:]]) > 45
+def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_validation_has_turned(task):
+    plan = Plan("clean", "turn", 60)
+    assert plan.prune == Plan("random40", "turn", 60).prune == 0.45
+    epochs = list(train(plan, task, SETTINGS))
+    turned = find_turn([{"number": at, "validation": one.validation} for at, one in enumerate(epochs)]).turned
+    pruned = [epoch.found is not None for epoch in epochs]
+    first = len(epochs) if turned is None else turned + 1
+    assert pruned == [False] * first + [True] * (len(epochs) - first)
+    with pytest.raises(ValueError, match="Got auto, of which runs are recorded"):
+        next(train(Plan("random40", "auto", 20), task, SETTINGS))
 
 
 def test_an_arm_may_leave_out_fewer_or_more_than_are_wrong():
@@ -228,7 +231,7 @@ def test_what_decides_most_comes_first_and_nothing_twice():
     assert [plan.seed for plan in found[:198:66]] == [0, 1, 2]
     assert not [plan for plan in found if plan.kind == "clean" and "known" in plan.arm]
     assert {(plan.kind, plan.arm) for plan in found} == {
-        (kind, arm) for kind in KINDS for arm in ARMS if kind != "clean" or "known" not in arm
+        (kind, arm) for kind in KINDS for arm in ARMS if arm != "auto" and (kind != "clean" or "known" not in arm)
     }
     few = plans(["worse"], [0], ["regular", "bounded"], Lengths((3, 30), (5,)))
     assert [(plan.arm, plan.epochs) for plan in few] == [("regular", 3), ("regular", 30), ("bounded", 5)]

@@ -12,7 +12,7 @@ from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
-from benchmarks.frontier.suspects import BEGIN, UNSEEN, judge, table
+from benchmarks.frontier.suspects import BEGIN, BY_LOSSES, UNSEEN, judge, table
 from benchmarks.frontier.training.train import Settings
 from tests.common.programs import ROOT
 
@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "evidence" / "suspects.md"
 def test_each_way_to_rank_is_judged_on_one_run(task):
     facts = judge(task, SETTINGS, seed=1, epochs=12)
     assert set(facts["found"]) == {
-        "hits over visits", "hits and high over visits", "loss of the final network", "cleanlab", UNSEEN
+        "hits over visits", "hits and high over visits", "loss of the final network", "cleanlab", BY_LOSSES, UNSEEN
     }  # fmt: skip
     # Chance is .5; the tenth most suspect would hold 40 % wrong ones.
     assert facts["found"]["hits and high over visits"]["auc"] > 0.7

@@ -237,7 +237,7 @@ def test_no_runs_are_explained(command, tmp_path, capsys):
 
 
 def test_the_first_page_says_what_to_expect_beside_its_controls(recorded):
-    auto = [facts("auto", length, seed, 61.0 + seed) for length in Lengths().pruned for seed in (0, 1, 2)]
+    auto = [facts("turn", length, seed, 61.0 + seed) for length in Lengths().pruned for seed in (0, 1, 2)]
     decays = [
         facts(f"regular-decay{more}", length, 0, 61.0 + points)
         for more, points in (("", 2), ("-more", 1))
@@ -245,7 +245,7 @@ def test_the_first_page_says_what_to_expect_beside_its_controls(recorded):
     ]
     clean = [
         facts(arm, length, seed, accuracy, kind="clean") | {"wrong_percent": 0.0}
-        for arm, accuracy in (("regular", 70.0), ("auto", 69.0))
+        for arm, accuracy in (("regular", 70.0), ("turn", 69.0))
         for length in (Lengths().regular if arm == "regular" else Lengths().pruned)
         for seed in (0, 1, 2)
     ]

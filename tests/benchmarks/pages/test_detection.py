@@ -10,7 +10,6 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.common.data import with_wrong_labels
 from benchmarks.pages.detection import auc, by_cleanlab, by_counts, found, precision_at
 from prunedata import Pruner, Schedule
-from prunedata.findings.advice import advise
 
 JUDGED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=50)
 
@@ -89,17 +88,6 @@ def test_every_way_to_score_finds_planted_wrong_labels():
     judged = {name: found(scores, wrong) for name, scores in ways.items()}
     assert all(one.auc > 0.9 and one.precision_at_tenth > 0.7 for one in judged.values()), judged
     assert judged["hits and high"].precision_at_tenth > judged["hits"].precision_at_tenth
-    advice = advise(pruner.hits, pruner.visits, pruner.arrays["high"], 12, Schedule(60, 20, 4, 5, 4), len(labels))
-    assert advice.verdict == "prune"
-    assert 0.15 <= advice.wrong_labels <= 0.25
-
-
-def test_a_clean_set_is_not_advised_to_prune():
-    digits = load_digits()
-    pruner, _ = watched(digits.data / 16, digits.target)
-    advice = advise(pruner.hits, pruner.visits, pruner.arrays["high"], 12, Schedule(60, 20, 4, 5, 4), 1797)
-    assert advice.verdict == "fewer epochs"
-    assert advice.wrong_labels < 0.1
 
 
 @pytest.mark.parametrize(

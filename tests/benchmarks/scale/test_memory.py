@@ -21,8 +21,9 @@ def traced():
 
 @pytest.mark.parametrize(
     ("policy", "within", "most"),
-    # Counts, hits, visits and mask: a byte each. The tally of the epoch: four. At its end new counts beside the old.
-    [(DroppingCount(), 8, 11), (RunningLoss(), 16, 19)],
+    # Counts, hits, visits and mask: a byte each. The tally of the epoch: four; the mean excess four, and in the epoch
+    # four more. At its end new counts beside the old.
+    [(DroppingCount(), 16, 19), (RunningLoss(), 24, 27)],
 )
 def test_a_run_takes_so_many_bytes_a_sample(traced, policy, within, most):
     ids, losses = np.arange(SAMPLES), np.random.default_rng(0).random(SAMPLES, dtype=np.float32)

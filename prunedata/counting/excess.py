@@ -1,0 +1,45 @@
+"""How far the losses of each sample lay above those of their batches, in the mean of its visits.
+
+Suspects are ranked by it, and what is left out once a validation figure has turned. Of a label that is wrong the loss
+stays above those of its batches, until the network has learnt it by heart: so a run whose figure turns adds nothing to
+it from there on (docs/evidence/turn.md).
+"""
+
+import numpy as np
+
+from prunedata.counting.batches import Batches
+from prunedata.counting.counts import CHUNK
+from prunedata.types import Array, Counts
+
+__all__ = ["add_excess", "mean_after"]
+
+LARGEST = 1e30
+"""What a loss counts for at most: as many as an epoch may have of one sample add up within float32."""
+
+
+def add_excess(sums: Array, batches: Batches) -> None:
+    """Add up how far losses lie above the means of their batches, in place: one visit after the other, in float32."""
+    excess = batches.losses - np.repeat(batches.means, batches.sizes).astype(batches.losses.dtype, copy=False)
+    np.clip(excess, -LARGEST, LARGEST, out=excess)
+    np.add.at(sums, batches.ids, excess.astype(np.float32, copy=False))
+
+
+def mean_after(mean: Array, sums: Array, visits: Counts, visited: Counts) -> Array:
+    """The means after an epoch, float32, shape (samples,), in the place of the sums.
+
+    Parameters
+    ----------
+    mean : ndarray of float32, shape (samples,)
+        Before it.
+    sums : ndarray of float32, shape (samples,)
+        As :func:`add_excess` made them in it.
+    visits : ndarray of unsigned int, shape (samples,)
+        Of the run so far, those of this epoch included.
+    visited : ndarray of unsigned int, shape (samples,)
+        In this epoch.
+    """
+    for first in range(0, mean.size, CHUNK):  # in place: between would be as much memory again
+        part = slice(first, first + CHUNK)
+        number = np.maximum(visits[part], 1).astype(np.float32)
+        sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number
+    return sums

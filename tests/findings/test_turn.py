@@ -1,0 +1,123 @@
+"""The turn of a validation figure: found by a plain rule, in constant time, and never by chance alone."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import PrunedataError
+from prunedata.findings.turn import Figures, check_figure, figure_of, find_turn
+from tests.common.marks import FEWER
+
+FINITE = st.floats(-1e6, 1e6)
+
+
+def plain_turn(figures):
+    """The rule over the whole list at once: the first figure whose mean of three has fallen far enough."""
+    for end in range(3, len(figures) + 1):
+        given_so_far = figures[:end]
+        means = [np.mean(given_so_far[at - 3 : at]) for at in range(3, end + 1)]
+        steps = np.diff(given_so_far)[-6:]
+        least = max(2 * np.std(steps) / math.sqrt(3), 0.05 * (max(means) - figures[0]))
+        fall = max(means) - means[-1]
+        if fall > least * (1 + 1e-9) + 1e-9:
+            return end - 1
+        if fall > least * (1 - 1e-9) - 1e-9:
+            return None  # rounding decides
+    return -1
+
+
+@FEWER
+@given(st.lists(FINITE, max_size=40))
+def test_it_is_the_plain_rule_over_all_figures(figures):
+    expected = plain_turn(figures)
+    found = Figures()
+    for epoch, figure in enumerate(figures):
+        found.add(epoch, figure)
+    if expected is not None:
+        assert (-1 if found.turned is None else found.turned) == expected
+    assert found.number == len(figures)
+
+
+@FEWER
+@given(st.lists(FINITE, min_size=1, max_size=40), st.integers(-8, 8))
+def test_another_scale_or_direction_turns_in_the_same_epoch(figures, power):
+    history = [{"number": at, "validation": figure} for at, figure in enumerate(figures)]
+    scaled = [record | {"validation": record["validation"] * 2.0**power} for record in history]
+    lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
+    turned = find_turn(history).turned
+    assert find_turn(scaled).turned == turned
+    assert find_turn(lower).turned == turned
+
+
+@FEWER
+@given(st.lists(st.floats(0, 1), max_size=60))
+def test_what_only_rises_never_turns(steps):
+    history = [{"number": at, "validation": float(figure)} for at, figure in enumerate(np.cumsum(steps))]
+    assert find_turn(history).turned is None
+
+
+def test_epochs_without_a_figure_are_passed_over():
+    curve = [10.0, 40, 60, 70, 75, 78, 79, 78, 74, 68, 60, 52]
+    history = [{"number": 2 * at + 1, "validation": figure} for at, figure in enumerate(curve)]
+    history += [{"number": 2 * at} for at in range(len(curve))]
+    history.sort(key=lambda record: record["number"])
+    by_themselves = find_turn([{"number": at, "validation": figure} for at, figure in enumerate(curve)])
+    found = find_turn(history)
+    assert found.turned == 2 * by_themselves.turned + 1
+    assert found.best == 2 * by_themselves.best + 1 == 2 * 7 + 1
+    assert found.lost == pytest.approx((78 + 79 + 78) / 3 - (68 + 60 + 52) / 3)
+
+
+def test_an_unsteady_rise_is_no_turn():
+    """Five points from epoch to epoch, as at a high learning rate. By a fall of 0.7 points nearly all would start."""
+    rng, started, by_points = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        curve = 30 + 40 * (1 - np.exp(-np.arange(30) / 8)) + rng.normal(size=30) * np.linspace(5, 0.5, 30)
+        started += find_turn([{"number": at, "validation": one} for at, one in enumerate(curve)]).turned is not None
+        means = np.convolve(curve, np.ones(3) / 3, "valid")
+        by_points += (np.maximum.accumulate(means) - means > 0.7).any()
+    assert by_points > 180
+    assert started < 40
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf, "0.5", None, True, [0.5, 0.6], 10**400])
+def test_what_is_no_finite_number_is_refused(figure):
+    with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
+        check_figure(figure, False, [])
+
+
+def test_numbers_of_all_kinds_are_taken():
+    for figure in (1, 0.5, np.float32(0.5), np.array(0.5)):
+        assert check_figure(figure, False, []) == float(figure)
+
+
+@pytest.mark.parametrize(("before", "now"), [([0.5, 0.61], 62.0), ([0.03], 3.1), ([50.0, 61], 0.62), ([88.0], 0.9)])
+def test_fractions_after_percentages_are_refused_and_the_reverse(before, now):
+    history = [{"validation": figure} for figure in before]
+    with pytest.raises(PrunedataError, match=r"on one scale. Got .*: give fractions or percentages, not both"):
+        check_figure(now, False, history)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lower"),
+    [([0.01], 0.6, False), ([1.5, 3], 25.0, False), ([-3.0], 40, False), ([2.3, 0.01], 5.0, True), ([12.0], 0.1, True)],
+)
+def test_what_a_metric_may_do_is_taken(before, now, lower):
+    history = [{"validation": figure, "lower_is_better": lower} for figure in before]
+    assert check_figure(now, lower, history) == now
+
+
+def test_another_direction_halfway_is_refused():
+    with pytest.raises(PrunedataError, match=r"of the same kind in every epoch. Got one of which lower is better"):
+        check_figure(0.5, True, [{"number": 3, "validation": 0.6}])
+    with pytest.raises(PrunedataError, match="Expected lower_is_better to be True or False"):
+        check_figure(0.5, "no", [])
+
+
+def test_a_figure_counts_upwards():
+    assert figure_of({}) is None
+    assert figure_of({"validation": 0.5}) == 0.5
+    assert figure_of({"validation": 0.5, "lower_is_better": True}) == -0.5

@@ -1,0 +1,138 @@
+"""Samples kept aside: delivered in every epoch, never trained on, and what makes the figure of a run without one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata import Adapter, PrunedataError, Pruner, Schedule, SkippedSamples
+from prunedata.policies.selection import draw_aside
+from tests.common.marks import FEWER
+
+SAMPLES, EPOCHS = 200, 20
+SCHEDULE = Schedule.steady(EPOCHS, 4)
+
+
+def losses(ids, epoch, turn):
+    """Wrong labels, each third, are learnt by heart after the turn; all others are believed more and more till then."""
+    aside_right = 40 + 10 * min(epoch, 2 * turn - epoch)
+    believed = ids * 37 % SAMPLES < aside_right
+    return np.where(ids % 3 == 0, 3.0, np.where(believed, 0.1, 1.0))
+
+
+def start(**options):
+    return Pruner(SAMPLES, SCHEDULE, **{"policy": "auto", "prune": 0.4, "aside": 0.2, **options})
+
+
+def train(run, turn=6, until=None):
+    for epoch in run.epochs():
+        for ids in epoch.batches(32):
+            run.observe(ids, losses(ids, epoch.number, turn))
+        if epoch.number + 1 == until:
+            run.end_epoch()
+            break
+    return run
+
+
+@FEWER
+@given(st.integers(2, 500), st.floats(0.001, 0.999), st.integers(0, 2**40))
+def test_what_is_drawn_is_a_share_rounded_up_and_the_same_for_a_seed(samples, share, seed):
+    aside = draw_aside(samples, share, seed)
+    assert aside.sum() == min(samples - 1, math.ceil(round(samples * share, 9)))
+    assert np.array_equal(aside, draw_aside(samples, share, seed))
+
+
+def test_they_are_delivered_in_every_epoch_with_no_weight_and_leave_no_trace():
+    run = train(start())
+    aside = draw_aside(SAMPLES, 0.2, 0)
+    assert run.visits[aside].max() == 0
+    assert run.arrays["mean_excess"][aside].tolist() == [0.0] * 40
+    assert run.visits[~aside].max() == EPOCHS
+    assert {record["aside"] for record in run.history} == {40}
+    assert not any("by_weight" in record for record in run.history)
+    epoch = start().begin_epoch()
+    assert (epoch.kept, epoch.trained_on) == (SAMPLES, 160)
+    assert np.array_equal(epoch.factors(np.flatnonzero(aside)), np.zeros(40, np.float32))
+    mixed = np.append(np.flatnonzero(aside)[:2], np.flatnonzero(~aside)[:6])
+    assert epoch.factors(mixed).mean() == pytest.approx(1.0)  # the mean is over those that count
+
+
+def test_their_believed_share_is_the_figure_and_its_turn_begins_the_pruning():
+    run = train(start())
+    aside = np.flatnonzero(draw_aside(SAMPLES, 0.2, 0))
+    right = [float(np.mean(losses(aside, epoch, 6) < math.log(2))) for epoch in range(EPOCHS)]
+    assert [record["validation"] for record in run.history] == right
+    assert run.advice.verdict == "prune"
+    kept = [record["kept"] for record in run.history]
+    pruned = [record["pruned"] for record in run.history]
+    assert kept == [SAMPLES - run.advice.prune * one for one in pruned]
+    assert [run.kept_in(epoch) for epoch in range(EPOCHS)] == kept
+    assert 0 < run.advice.prune <= 80  # prune=0.4 of all
+
+
+@FEWER
+@given(st.integers(1, EPOCHS - 1), st.integers(0, 6), st.sampled_from([None, "weight"]))
+def test_resumed_within_an_epoch_it_is_the_same_run(stop, batches, by):
+    whole, begun = train(start(by=by)), train(start(by=by), until=stop)
+    epoch = begun.begin_epoch()
+    for ids in list(epoch.batches(32))[:batches]:
+        begun.observe(ids, losses(ids, epoch.number, 6))
+    other = start(by=by)
+    other.load_state_dict(begun.state_dict())
+    train(other)
+    assert [record["validation"] for record in other.history] == [record["validation"] for record in whole.history]
+    assert other.advice == whole.advice
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(other, name), getattr(whole, name))
+
+
+def test_by_weight_all_are_delivered_and_the_run_counts_the_same():
+    out, weighed = train(start()), train(start(by="weight"))
+    assert {record["kept"] for record in weighed.history} == {SAMPLES}
+    assert weighed.history[-1]["by_weight"] == weighed.advice.prune
+    assert np.array_equal(out.visits, weighed.visits)
+
+
+def test_it_is_kept_with_the_run(tmp_path):
+    train(start(store=tmp_path / "run.zarr"), until=3)
+    with pytest.raises(PrunedataError, match=r"aside: expected None, got 0\.2"):
+        start(store=tmp_path / "run.zarr", resume=True, aside=None)
+    assert np.array_equal(train(start(store=tmp_path / "run.zarr", resume=True)).visits, train(start()).visits)
+
+
+def test_with_samples_left_out_for_good():
+    without = np.arange(50)
+    run = train(start(without=without, prune=0.2))
+    aside = draw_aside(SAMPLES, 0.2, 0)
+    assert run.visits[:50].max() == 0
+    assert run.history[0]["kept"] == 150
+    assert run.history[0]["aside"] == aside[50:].sum()
+    assert run.history[0]["without"] == 50
+
+
+def test_they_have_to_be_observed():
+    run = start()
+    epoch = run.begin_epoch()
+    ids = np.flatnonzero(epoch.counted)
+    run.observe(ids, np.ones(ids.size))
+    with pytest.raises(SkippedSamples, match="Got 40 that were not"):
+        run.end_epoch()
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, "5%", math.nan, True])
+def test_what_is_no_share_is_refused(share):
+    with pytest.raises(PrunedataError, match="Expected aside to be a"):
+        start(aside=share)
+
+
+def test_what_makes_no_sense_beside_it_is_refused():
+    with pytest.raises(PrunedataError, match="Got 40 that are not kept aside: keep fewer aside, or prune less"):
+        start(aside=0.8)
+    run = start()
+    run.begin_epoch()
+    with pytest.raises(PrunedataError, match="Expected no validation figure in a run that keeps samples aside"):
+        run.validated(0.5)
+    with pytest.raises(PrunedataError, match="build the Pruner without aside"):
+        run.attach(Adapter())
