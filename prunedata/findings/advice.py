@@ -12,8 +12,8 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
-from prunedata.findings.turn import Figures, find_turn
 from prunedata.plan.schedule import Schedule
+from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.built_in import from_description
 from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, describe

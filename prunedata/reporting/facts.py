@@ -15,10 +15,10 @@ from prunedata.findings.advice import Advice
 from prunedata.findings.advice_now import advise_now, changed
 from prunedata.findings.inspection import histogram, times_pruned
 from prunedata.findings.suspects import most_suspect, scores
-from prunedata.findings.turn import Figures, find_turn
 from prunedata.plan.cost import count_kept
 from prunedata.plan.savings import savings, seconds_of_whole_epoch
 from prunedata.plan.schedule import Schedule
+from prunedata.plan.turn import Figures, find_turn
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState

@@ -15,8 +15,8 @@ from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
-from prunedata.findings.turn import Figures, check_figure, figure_of, find_turn
 from prunedata.plan.schedule import Schedule
+from prunedata.plan.turn import Figures, check_figure, figure_of, find_turn
 from prunedata.policies.agreement import note_left_out
 from prunedata.policies.mean_excess import MEAN_EXCESS, MeanExcess
 from prunedata.policies.protocol import Policy

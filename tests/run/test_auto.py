@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prunedata import ForeignStore, MeanExcess, NeverPrunesWarning, NotInEpoch, PrunedataError, Pruner, Schedule, advise
 from prunedata.cli.main import main
 from prunedata.findings.inspection import inspect
-from prunedata.findings.turn import find_turn
+from prunedata.plan.turn import find_turn
 from tests.common.marks import FEWER
 
 SAMPLES = 400

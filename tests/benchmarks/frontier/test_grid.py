@@ -23,7 +23,7 @@ from benchmarks.frontier.training.policies import SIGNALS, policy_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
 from prunedata import Known
-from prunedata.findings.turn import find_turn
+from prunedata.plan.turn import find_turn
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import PrunedataError
-from prunedata.findings.turn import Figures, check_figure, figure_of, find_turn
+from prunedata.plan.turn import Figures, check_figure, figure_of, find_turn
 from tests.common.marks import FEWER
 
 FINITE = st.floats(-1e6, 1e6)
