@@ -44,10 +44,10 @@ class PrunedLoader:
     """How many batches the loop fetches before it trains on one."""
     _delivered: int
     """Samples delivered in the epoch that is iterated, or was last."""
-    _pass: tuple[int, int]
-    """Which begin of an epoch the pass is of, see :class:`TorchRun`, and batches observed in earlier passes of it."""
+    _pass: int
+    """Which begin of an epoch the pass is of, see :class:`TorchRun`."""
     _observed: list[int]
-    """Batches observed in this pass."""
+    """Batches observed in this pass, and in earlier ones of the same begin."""
     _running: int | None
     """The number of the epoch that is iterated."""
     _restored: int | None
@@ -73,7 +73,7 @@ class PrunedLoader:
             self._run.seeds.add(self._seeds)
         self._pending = deque()
         self._delivered, self._running, self._restored = 0, None, None
-        self._pass, self._observed = (-1, 0), [0]
+        self._pass, self._observed = -1, [0, 0]
 
     def __copy__(self) -> Any:
         twin = object.__new__(type(self))
@@ -122,17 +122,18 @@ class PrunedLoader:
             ids = self._pending.popleft()  # also of a bad batch: a loop that leaves it out goes on with the next
         else:
             self._pending.clear()
-        if self._pass[1]:
+        passes = self._observed
+        if passes[1]:
             raise LossError(self._twice())
-        self._observed[0] += 1
+        passes[0] += 1
         if self._order.splits:
             scale = self._record_part(ids, losses)
         else:
             self._recorder.add(ids, losses)
-        epoch = self._run.epoch
+        epoch = self._run.weighed
         counting = None if epoch is None or epoch.counted is None else self._order.counting(ids)
         charge.seconds = perf_counter() - began
-        if scale is None and (epoch is None or epoch.weights is None):
+        if epoch is None and scale is None:
             try:
                 return losses.mean()
             except RuntimeError:  # of a dtype that has no mean: an integer, or float8
@@ -150,7 +151,7 @@ class PrunedLoader:
 
     def _twice(self) -> str:
         return (
-            f"Expected one pass over the loader in epoch {self._running}. Got a second one after {self._pass[1]} "
+            f"Expected one pass over the loader in epoch {self._running}. Got a second one after {self._observed[1]} "
             "batches of the first had been observed, which would count twice. To go on where a loop was left, begin "
             "the epoch again, by begin_epoch() or pruner.epochs(): the loader then delivers what remains."
         )
@@ -236,9 +237,9 @@ class PrunedLoader:
         self._order.begin(epoch, whole=restored)
         self._pending.clear()
         self._running = epoch.number
-        begins, earlier = self._pass
-        self._pass = self._run.begins, earlier + self._observed[0] if begins == self._run.begins else 0
-        self._observed = [0]  # in a list: setting an attribute of a DataLoader costs as much as all else here
+        earlier = sum(self._observed) if self._pass == self._run.begins else 0
+        # In a list: setting an attribute of a DataLoader costs as much as all else in observe().
+        self._pass, self._observed = self._run.begins, [0, earlier]
         if self._seeds is not None:  # again, as another pass may have drawn from it
             self._seeds.begin(epoch)
             if not restored and self._order.whole:

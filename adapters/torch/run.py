@@ -27,8 +27,8 @@ class TorchRun(Adapter):
     Attributes
     ----------
     recorder : Recorder
-    epoch : Epoch or None
-        The one that was begun or gone on with last.
+    weighed : Epoch or None
+        The one that was begun or gone on with last, if its samples have weights or some are left out by weight.
     delivery : Delivery or None
         Of the loader that began last.
     place : tuple of int
@@ -48,7 +48,7 @@ class TorchRun(Adapter):
 
     def __init__(self, pruner: Pruner) -> None:
         self._pruner, self.recorder = pruner, Recorder(pruner)
-        self.epoch: Epoch | None = None
+        self.weighed: Epoch | None = None
         self.place = (0, 1)
         self.positioned: object | None = None
         self.leader: Callable[[], None] | None = None
@@ -139,7 +139,8 @@ class TorchRun(Adapter):
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the loader begins anew."""
         self.join()  # the processes may have met after the loader was wrapped
-        self.epoch, self.begins = epoch, self.begins + 1
+        self.weighed = epoch if epoch.weights is not None or epoch.counted is not None else None
+        self.begins += 1
         self._begun, self.delivery, self._said = epoch.number, None, {}
         for each in self.seeds:
             each.begin(epoch)
