@@ -9,6 +9,7 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher, describe
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch
@@ -56,8 +57,8 @@ def check_policy(policy: Policy, *, samples: int = 40, seed: int = 0) -> None:
     described = _check_fields(policy)
     _check_arrays(policy, samples, seed)
     _check_update(policy, samples, seed)
-    none = np.zeros(samples, np.uint8)
-    _check_choice(policy, Known(none, none.copy(), none.copy(), _arrays(policy, samples), samples // 3))
+    none, arrays = np.zeros(samples, np.uint8), {MEAN_EXCESS: np.zeros(samples, np.float32)} | _arrays(policy, samples)
+    _check_choice(policy, Known(none, none.copy(), none.copy(), arrays, samples // 3))
 
     expected = list(_epochs(_Trial(policy, samples, seed)))
     if expected[-1].described != described:

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from prunedata import NeverPrunesWarning, PrunedataError, Pruner
@@ -43,17 +43,14 @@ def test_stores_hold_their_runs(stored):
     assert np.array_equal(again.counts, pruner.counts)
 
 
-def test_runs_are_drawn_at_every_place():
-    places = set()
-
-    @given(strategies.runs())
-    def look(pruner):
+@pytest.mark.parametrize("place", ["before", "between", "within", "done"])
+def test_runs_are_drawn_at_every_place(place):
+    def is_there(pruner):
         done, epochs = len(pruner.history), pruner.schedule.epochs
         open_ = done < epochs and pruner.next_epoch == done and pruner.state_dict() and is_open(pruner)
-        places.add("within" if open_ else "done" if done == epochs else "between" if done else "before")
+        return place == ("within" if open_ else "done" if done == epochs else "between" if done else "before")
 
-    look()
-    assert places == {"before", "between", "within", "done"}
+    find(strategies.runs(), is_there, settings=settings(max_examples=1000, database=None))
 
 
 def is_open(pruner):

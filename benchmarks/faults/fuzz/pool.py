@@ -1,13 +1,14 @@
 """Processes that play ranks, one training after the other.
 
-They are forked from one that has imported torch and has not used its threads, so that they begin at once.
+They are forked from a process of their own, which has imported what they need and started no thread: forked from one
+that has threads, as tests are, a rank may wait for ever.
 """
 
 import multiprocessing
 import os
 from contextlib import suppress
 from datetime import timedelta
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -46,30 +47,33 @@ class Pool:
         self._met += 1
         meeting = self.folder / f"meeting-{os.getpid()}-{self._met}"
         for rank in range(ranks):
-            self._ranks[rank][1].send((meeting, setup, place, rank, ranks, states))
-        ends, found = monotonic() + 2 * LONGEST, []
-        for rank in range(ranks):
-            pipe = self._ranks[rank][1]
-            if not pipe.poll(max(0.0, ends - monotonic())):
+            with suppress(BrokenPipeError):  # it has died, which is said below
+                self._ranks[rank][1].send((meeting, setup, place, rank, ranks, states))
+        ends = monotonic() + 2 * LONGEST
+        found: dict[int, Played] = {}
+        while len(found) < ranks:
+            awaited = {rank: self._ranks[rank][1] for rank in range(ranks) if rank not in found}
+            ready = wait(list(awaited.values()), max(0.0, ends - monotonic()))
+            if not ready:
                 self.close()
-                raise Hangs(f"rank {rank} of {ranks} did not end within {2 * LONGEST:.0f} s")
-            try:
-                found.append(pipe.recv())
-            except EOFError:
-                self.close()
-                raise Hangs(f"rank {rank} of {ranks} died") from None
+                raise Hangs(f"{len(awaited)} of {ranks} ranks did not end within {2 * LONGEST:.0f} s")
+            for rank, pipe in awaited.items():
+                if pipe not in ready:
+                    continue
+                try:
+                    found[rank] = pipe.recv()
+                except (EOFError, ConnectionResetError):
+                    self.close()
+                    raise Hangs(f"rank {rank} of {ranks} died") from None
         meeting.unlink(missing_ok=True)
-        return found
+        return [found[rank] for rank in range(ranks)]
 
     def _start(self) -> None:
-        import torch  # noqa: PLC0415 (only where there are ranks)
-
-        torch.set_num_threads(1)
-        context = multiprocessing.get_context("fork")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, "benchmarks.faults.fuzz.play", "torch.distributed"])
         for _ in range(self.most):
             ours, theirs = context.Pipe()
-            others = [pipe for _, pipe in self._ranks]
-            process = context.Process(target=_serve, args=(theirs, [*others, ours]), daemon=True)
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
             self._ranks.append((process, ours))
@@ -83,10 +87,11 @@ class Pool:
         self._ranks = []
 
 
-def _serve(pipe: Connection, others: list[Connection]) -> None:
+def _serve(pipe: Connection) -> None:
     """Play until nobody asks any more."""
-    for other in others:
-        other.close()  # else nobody would see when the other end is gone
+    import torch  # noqa: PLC0415 (only where there are ranks)
+
+    torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
     with suppress(EOFError, KeyboardInterrupt):
         while True:

@@ -105,10 +105,10 @@ def with_lengths(lengths):
     """A run whose epochs have so many batches. No schedule makes such, but a trainer has to follow any."""
     pruner = pruner_of(epochs=len(lengths))
     kept = [BATCH * length for length in lengths]
-    pruning, ledger = pruner._engine.pruning, pruner._engine.ledger
+    engine, pruning = pruner._engine, pruner._engine.pruning
 
     class Varied(type(pruning)):
-        num_pruned = property(lambda self: SAMPLES - kept[min(ledger.next_epoch, len(kept) - 1)])
+        num_pruned = property(lambda self: SAMPLES - kept[min(engine.ledger.next_epoch, len(kept) - 1)])
 
         def prunes(self, epoch):
             return kept[epoch] < SAMPLES

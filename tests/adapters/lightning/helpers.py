@@ -30,7 +30,7 @@ class WantedPruning(Pruning):
 
     @property
     def num_pruned(self):
-        return self._samples - self.kept_in(min(self.ledger.next_epoch, len(self.wanted) - 1))
+        return self._samples - self.kept_in(min(self.engine.ledger.next_epoch, len(self.wanted) - 1))
 
 
 def pruner_of(lengths, samples=48, **options):
@@ -38,7 +38,7 @@ def pruner_of(lengths, samples=48, **options):
     epochs = len(lengths)
     pruner = Pruner(samples, Schedule(epochs, epochs, 1, 1, 1), **{"prune": 0.25, "seed": 5, **options})
     pruning = pruner._engine.pruning
-    pruning.__class__, pruning.wanted, pruning.ledger = WantedPruning, lengths, pruner._engine.ledger
+    pruning.__class__, pruning.wanted, pruning.engine = WantedPruning, lengths, pruner._engine
     return pruner
 
 

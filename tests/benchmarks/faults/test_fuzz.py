@@ -1,6 +1,5 @@
 """The search of random loaders: what it draws, how it judges, and that it tells the simplest training that fails."""
 
-import os
 import random
 from fractions import Fraction
 
@@ -155,14 +154,15 @@ def test_refusals_are_told_without_their_numbers(in_process):
     assert told.seen.startswith("Expected at least one batch of N samples in each epoch")
 
 
-def test_a_rank_that_dies_is_told_and_others_take_its_place(tmp_path, monkeypatch):
-    pool = Pool(2, tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr("benchmarks.faults.fuzz.play.play", lambda *_: os._exit(3))
-        with pytest.raises(Hangs, match="rank 0 of 2 died"):
-            pool.play(Setup(worlds=(2,)), (0, 0), 2, [])
-    shared = Setup(loaders=(Loaded("distributed"),), worlds=(2,))
-    assert [entries[-1]["kind"] for entries, _, _ in pool.play(shared, (0, 0), 2, [])] == ["ended"] * 2
+def test_a_rank_that_dies_is_told_and_others_take_its_place(tmp_path):
+    pool, shared = Pool(2, tmp_path), Setup(loaders=(Loaded("distributed"),), worlds=(2,))
+    for dead in (0, 1):
+        assert [entries[-1]["kind"] for entries, _, _ in pool.play(shared, (0, 0), 2, [])] == ["ended"] * 2
+        process = pool._ranks[dead][0]
+        process.kill()
+        process.join()
+        with pytest.raises(Hangs, match=f"rank {dead} of 2 died"):
+            pool.play(shared, (0, 0), 2, [])
     pool.close()
 
 
