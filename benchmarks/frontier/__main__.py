@@ -10,6 +10,8 @@ python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
 python -m benchmarks.frontier run-by-weight --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier by-weight [--page docs/evidence/frontier.md]
+python -m benchmarks.frontier run-corrected --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier corrected [--page docs/evidence/turn.md]
 """
 
 import argparse
@@ -23,7 +25,7 @@ from tqdm import tqdm
 
 from benchmarks.common.arguments import add_results, program
 from benchmarks.common.records import Facts, add, read
-from benchmarks.frontier import by_weight
+from benchmarks.frontier import by_weight, corrected
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
 from benchmarks.frontier.plan import ARMS, KINDS, SEEDS
@@ -44,8 +46,8 @@ __all__ = ["RESULTS", "main"]
 
 RESULTS = Path(__file__).parent / "results"
 """Where runs are recorded, if nobody says otherwise: a file of JSON lines for each kind of labels."""
-SUSPECTS, BY_WEIGHT = "suspects", "by-weight"
-"""The folders of the recorded runs that were watched, and of those by weight."""
+SUSPECTS, BY_WEIGHT, CORRECTED = "suspects", "by-weight", "corrected"
+"""The folders of the recorded runs that were watched, of those by weight, and of those after correcting labels."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
@@ -90,15 +92,32 @@ def _run_by_weight(given: argparse.Namespace) -> int:
 
 
 def _by_weight(given: argparse.Namespace) -> int:
-    results = {subject: read(given.results / BY_WEIGHT / subject, given.kinds) for subject in SUBJECTS}
-    _write(given.page, by_weight.BEGIN, by_weight.table({subject: of for subject, of in results.items() if of}))
+    _write(given.page, by_weight.BEGIN, by_weight.table(_read_in(given, BY_WEIGHT)))
+    return 0
+
+
+def _run_corrected(given: argparse.Namespace) -> int:
+    torch.set_num_threads(given.threads)
+    warnings.simplefilter("ignore", NeverPrunesWarning)
+    subject, material, kinds = _material(given)
+    corrected.run(material, kinds, given.results / CORRECTED / given.subject, subject.settings, given.seeds)
+    return 0
+
+
+def _corrected(given: argparse.Namespace) -> int:
+    _write(given.page, corrected.BEGIN, corrected.table(_read_in(given, CORRECTED)))
     return 0
 
 
 def _suspects(given: argparse.Namespace) -> int:
-    results = {subject: read(given.results / SUSPECTS / subject, given.kinds) for subject in SUBJECTS}
-    _write(given.page, BEGIN_SUSPECTS, table({subject: of for subject, of in results.items() if of}))
+    _write(given.page, BEGIN_SUSPECTS, table(_read_in(given, SUSPECTS)))
     return 0
+
+
+def _read_in(given: argparse.Namespace, folder: str) -> dict[str, list[Facts]]:
+    """The runs recorded in a folder of their own, by subject."""
+    results = {subject: read(given.results / folder / subject, given.kinds) for subject in SUBJECTS}
+    return {subject: of for subject, of in results.items() if of}
 
 
 def _material(given: argparse.Namespace) -> tuple[Subject, Material, list[str]]:
@@ -166,7 +185,8 @@ def _parser() -> argparse.ArgumentParser:
     weighed.add_argument(
         "--arms", nargs="+", choices=by_weight.COMPARED, default=by_weight.COMPARED, help="default: all"
     )
-    for command, do in ((run, _run), (watched, _watch), (weighed, _run_by_weight)):
+    mended = commands.add_parser("run-corrected", parents=[common], help="put suspects right, and train again")
+    for command, do in ((run, _run), (watched, _watch), (weighed, _run_by_weight), (mended, _run_corrected)):
         _add_material(command)
         command.set_defaults(do=do)
     tables = commands.add_parser("table", parents=[common], help="print the tables")
@@ -175,9 +195,10 @@ def _parser() -> argparse.ArgumentParser:
     turned = commands.add_parser("turn", parents=[common], help="print what the run told nothing brings")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
     beside = commands.add_parser("by-weight", parents=[common], help="print leaving out by weight beside leaving out")
+    after = commands.add_parser("corrected", parents=[common], help="print what correcting suspects brings")
     written = (
         (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (suspects, _suspects),
-        (beside, _by_weight),
+        (beside, _by_weight), (after, _corrected),
     )  # fmt: skip
     for command, do in written:
         if do in (_table, _summary):

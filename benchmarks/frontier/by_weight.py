@@ -7,12 +7,10 @@ trained in turn, one right after the other, so that their seconds may be compare
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.common.markdown import gain, markdown
@@ -20,9 +18,9 @@ from benchmarks.common.records import Facts, add, read
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask, Material
 from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, USUAL, Plan
+from benchmarks.frontier.training.objectives import Counting
 from benchmarks.frontier.training.selection import ByPruner, selection_of
 from benchmarks.frontier.training.train import Settings, train
-from prunedata import Pruner
 
 __all__ = ["BEGIN", "COMPARED", "SHORTER", "measure", "run", "table"]
 
@@ -32,17 +30,6 @@ COMPARED = ("random", "bounded", "turn", "known-wrong")
 SHORTER = 20
 """By weight so many epochs take about as long as the usual number that leave out 40 %."""
 WAYS = ("out", "weight")
-
-
-@dataclass(frozen=True)
-class Counting:
-    """The mean over the samples of a batch that count."""
-
-    pruner: Pruner
-
-    def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
-        """Return it, as every loader's ``observe`` does."""
-        return (losses * torch.from_numpy(self.pruner.current.factors(ids.numpy()))).mean()
 
 
 def run(

@@ -42,6 +42,12 @@ class HeadArm:
         What the policy goes by, by a name of :data:`benchmarks.frontier.training.policies.SIGNALS`.
     times : float
         How many samples it leaves out, times those whose labels are wrong.
+    rates : str
+        How the learning rate falls, by a name of :data:`benchmarks.frontier.training.rates.RATES`.
+    figure_of : int
+        As many of the labels held out say how validation goes; 0 for all.
+    aside : float
+        Share of the samples that is never trained on and says it instead.
     """
 
     title: str
@@ -52,9 +58,12 @@ class HeadArm:
     decay: float = 1.0
     signal: str = "loss"
     times: float = 1.0
+    rates: str = "cosine"
+    figure_of: int = 0
+    aside: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing)):
+        for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing), ("aside", self.aside)):
             if not 0 <= share < 1:
                 raise ValueError(f"Expected {name} from 0 to 1. Got {share}.")
         if self.times <= 0:
@@ -77,6 +86,15 @@ ARMS = {
     "turn-elr-decay": HeadArm(
         '`policy="auto"`, early-learning, ten times the decay', "auto", objective="elr", decay=10
     ),
+    "turn-100": HeadArm('`policy="auto"`, told by 100 labels held out', "auto", figure_of=100),
+    "turn-500": HeadArm('`policy="auto"`, told by 500 labels held out', "auto", figure_of=500),
+    "turn-aside": HeadArm('`policy="auto"`, told by a twentieth of its own samples, aside', "auto", aside=0.05),
+    "regular-step": HeadArm("all samples, rate cut to a tenth at one half and at three quarters", rates="step"),
+    "turn-step": HeadArm('`policy="auto"`, rate cut at one half and at three quarters', "auto", rates="step"),
+    "regular-constant": HeadArm("all samples, constant rate", rates="constant"),
+    "turn-constant": HeadArm('`policy="auto"`, constant rate', "auto", rates="constant"),
+    "regular-warm": HeadArm("all samples, rate rises over a tenth of the run to three times the usual", rates="warm"),
+    "turn-warm": HeadArm('`policy="auto"`, rate rises to three times the usual', "auto", rates="warm"),
     "auto": HeadArm('`policy="auto"` before 0.1.0, which went by counts', "counts"),
     "known-wrong": HeadArm("the wrong labels, as if they were known", "known-wrong"),
     "regular-dropout": HeadArm("all samples, dropout 0.5", dropout=0.5),

@@ -10,9 +10,12 @@ from benchmarks.frontier.data.cifar import cifar10, cifar10_pixels
 from benchmarks.frontier.data.digits import digits
 from benchmarks.frontier.data.fashion import KINDS, fashion
 from benchmarks.frontier.data.features import PatchFeatures
+from benchmarks.frontier.data.language import WIDTH
 from benchmarks.frontier.data.letters import AT_RANDOM, letter_halves, letter_pairs, letters
 from benchmarks.frontier.data.material import Made, Material, load
 from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
+from benchmarks.frontier.data.texts import KINDS as TEXT_KINDS
+from benchmarks.frontier.data.texts import text_embeddings, text_tokens
 from benchmarks.frontier.plan import Lengths
 from benchmarks.frontier.training.train import Settings
 
@@ -94,6 +97,15 @@ SUBJECTS = {
     "mlp-676-classes": Subject(
         "an MLP on pairs of rows of that table, 676 classes", 30_000, 2_000, AT_RANDOM, letter_pairs,
         Settings(hidden=(512, 256), rate=0.1),
+    ),
+    "head-texts": Subject(
+        "a head on embeddings by MiniLM of short texts that people rated", 18_000, 2_000, TEXT_KINDS, text_embeddings,
+        Settings(),
+    ),
+    "minilm-texts": Subject(
+        "MiniLM, all of it trained further, on such texts", 1_500, 500, TEXT_KINDS, text_tokens,
+        Settings("language-model", (WIDTH,), batch_size=32, rate=1e-4, weight_decay=0.01, optimizer="adamw"),
+        Lengths((3, 6, 10, 30), (10, 30)),
     ),
 }  # fmt: skip
 """Every subject by name."""

@@ -17,7 +17,7 @@ Made = dict[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Features, float32 or bfloat16 of shape (n, width), and labels, int64 of shape (n,)."""
+    """Features, float32, bfloat16 or integers of shape (n, width), and labels, int64 of shape (n,)."""
 
     features: Tensor
     labels: Tensor
@@ -30,10 +30,16 @@ class Part:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def first(self, samples: int) -> "Part":
+        """The first so many."""
+        return Part(self.features[:samples], self.labels[:samples])
+
 
 @dataclass(frozen=True, eq=False)
 class HeadTask:
     """Labels of one kind to learn; ``wrong``, shape (samples,), says which of those trained on are wrong.
+
+    ``truth``, of that shape, has their true labels.
 
     The labels of ``held_out`` are of the kind too, those of ``test`` are true.
     """
@@ -43,6 +49,7 @@ class HeadTask:
     held_out: Part
     test: Part
     wrong: NDArray[np.bool_]
+    truth: NDArray[np.int64]
     classes: int
 
     def __post_init__(self) -> None:
@@ -67,7 +74,7 @@ class Material:
         labels, cut = self.labels[kind], len(self.truth) - self.held_out
         wrong = (labels != self.truth)[:cut].numpy()
         train, held_out = Part(self.features[:cut], labels[:cut]), Part(self.features[cut:], labels[cut:])
-        return HeadTask(kind, train, held_out, self.test, wrong, int(self.truth.max()) + 1)
+        return HeadTask(kind, train, held_out, self.test, wrong, self.truth[:cut].numpy(), int(self.truth.max()) + 1)
 
 
 def load(recipe: str, make: Callable[[], Made], kinds: Sequence[str], held_out: int, cache: Path) -> Material:
@@ -100,5 +107,10 @@ def load(recipe: str, make: Callable[[], Made], kinds: Sequence[str], held_out: 
 def _material(arrays: Mapping[str, NDArray[np.generic]], kinds: Sequence[str], held_out: int) -> Material:
     tensors = {name: torch.from_numpy(arrays[name]) for name in arrays if name != "recipe"}
     labels = {kind: tensors[kind].long() for kind in kinds}
-    test = Part(tensors["test_features"].bfloat16(), tensors["test_labels"].long())
-    return Material(tensors["features"].bfloat16(), tensors["truth"].long(), labels, test, held_out)
+    features, others = (_small(tensors[name]) for name in ("features", "test_features"))
+    test = Part(others, tensors["test_labels"].long())
+    return Material(features, tensors["truth"].long(), labels, test, held_out)
+
+
+def _small(features: Tensor) -> Tensor:
+    return features.bfloat16() if features.is_floating_point() else features

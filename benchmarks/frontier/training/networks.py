@@ -1,4 +1,4 @@
-"""The networks of the frontier: layers on features, and two convolutional ones, of grey pixels and of colours."""
+"""The networks of the frontier: layers on features, two convolutional ones, and a language model that is trained on."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.common.networks.precision import mixed_precision, precision_of
+from benchmarks.frontier.data.language import WIDTH, language_model, pooled
 
-__all__ = ["NETWORKS", "Convolutions", "Layers", "NormalisedConvolutions"]
+__all__ = ["NETWORKS", "Convolutions", "LanguageModel", "Layers", "NormalisedConvolutions"]
 
 
 class Layers(nn.Module):
@@ -93,9 +94,26 @@ def _halved(width: int, wider: int) -> list[nn.Module]:
     ]  # fmt: skip
 
 
+class LanguageModel(nn.Module):
+    """A pretrained language model, all of which is trained further, on texts given as rows of tokens."""
+
+    def __init__(self, width: int, hidden: Sequence[int], classes: int, dropout: float) -> None:
+        super().__init__()
+        self.model, self.drop = language_model(), nn.Dropout(dropout)
+        self.last = nn.Linear(WIDTH, classes)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the scores of each class, float32 of shape (n, classes)."""
+        with mixed_precision("cpu"):
+            hidden = pooled(self.model, features)
+        scores: Tensor = self.last(self.drop(hidden.float()))
+        return scores
+
+
 NETWORKS: dict[str, Callable[[int, Sequence[int], int, float], nn.Module]] = {
     "layers": Layers,
     "convolutions": Convolutions,
     "normalised-convolutions": NormalisedConvolutions,
+    "language-model": LanguageModel,
 }
 """By name: called with the features' width, the hidden sizes, the classes and the dropout."""

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from prunedata import Pruner
+
 __all__ = ["CrossEntropy", "EarlyLearning", "Objective", "SmallLosses", "objective_of"]
 
 
@@ -64,6 +66,17 @@ class SmallLosses:
         """Return the mean of the smallest."""
         kept = max(1, round((1 - self.without) * len(losses)))
         return losses.topk(kept, largest=False).values.mean() if epoch >= self.start else losses.mean()
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The mean over the samples of a batch that count."""
+
+    pruner: Pruner
+
+    def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
+        """Return it, as every loader's ``observe`` does."""
+        return (losses * torch.from_numpy(self.pruner.current.factors(ids.numpy()))).mean()
 
 
 def objective_of(name: str, smoothing: float, samples: int, classes: int, without: float, start: int) -> Objective:

@@ -123,6 +123,7 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weigh
         seed=plan.seed,
         batch_size=batch_size,
         by=by,
+        aside=ARMS[plan.arm].aside or None,
     )
     return ByPruner(pruner, batch_size)
 

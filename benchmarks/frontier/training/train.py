@@ -1,8 +1,8 @@
 """One run of the frontier: a network trained on all samples, or on those that a policy keeps."""
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.plan import ARMS, SHARES, Plan
 from benchmarks.frontier.training.networks import NETWORKS
-from benchmarks.frontier.training.objectives import CrossEntropy, Objective, objective_of
+from benchmarks.frontier.training.objectives import Counting, CrossEntropy, Objective, objective_of
 from benchmarks.frontier.training.policies import SIGNALS, Signal
+from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import ByPruner, Selection, selection_of
 from prunedata import Pruner, Schedule
 
@@ -34,8 +35,10 @@ class Settings:
         Sizes of its hidden layers.
     batch_size : int
     rate : float
-        The learning rate at the beginning; it falls to 0 over the run as a cosine does.
+        The learning rate at the beginning. Where an arm says nothing else, it falls to 0 like a cosine.
     weight_decay, momentum : float
+    optimizer : {"sgd", "adamw"}
+        Stochastic gradient descent with Nesterov's momentum, or AdamW, which has momentum of its own.
     """
 
     network: str = "layers"
@@ -44,6 +47,7 @@ class Settings:
     rate: float = 0.01
     weight_decay: float = 5e-4
     momentum: float = 0.9
+    optimizer: Literal["sgd", "adamw"] = "sgd"
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
@@ -93,11 +97,16 @@ def train(
     share = SHARES[plan.kind]
     aim = objective or objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, share, plan.start)
     decayed = replace(settings, weight_decay=settings.weight_decay * arm.decay)
-    for visits in fit(network, task.train, selection, plan.epochs, decayed, aim, SIGNALS[arm.signal]):
+    figure_of = task.held_out.first(arm.figure_of) if arm.figure_of else task.held_out
+    if arm.aside and isinstance(selection, ByPruner):
+        aim = Counting(selection.pruner)
+    steps = fit(network, task.train, selection, plan.epochs, decayed, aim, SIGNALS[arm.signal], RATES[arm.rates])
+    for visits in steps:
         left_out = selection.left_out
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         validation = right(network, task.held_out)
-        selection.validated(validation)
+        if not arm.aside:
+            selection.validated(right(network, figure_of) if arm.figure_of else validation)
         yield Epoch(visits, right(network, task.test), validation, wrong)
 
 
@@ -118,16 +127,15 @@ def fit(
     settings: Settings,
     objective: Objective = CrossEntropy(),  # noqa: B008, it is frozen
     signal: Signal = SIGNALS["loss"],
+    rate_at: Callable[[float], float] = RATES["cosine"],
 ) -> Iterator[int]:
     """Train a network for ``length`` epochs on what is chosen, and yield the visits of each when it is done."""
-    step = torch.optim.SGD(
-        network.parameters(), settings.rate, settings.momentum, 0, settings.weight_decay, nesterov=True, fused=True
-    )
+    step = _optimizer(network, settings)
     for number, batches in enumerate(selection.epochs()):
         network.train()
         for at, ids in enumerate(batches):
             progress = (number + at / len(batches)) / length
-            step.param_groups[0]["lr"] = settings.rate * (1 + math.cos(math.pi * progress)) / 2
+            step.param_groups[0]["lr"] = settings.rate * rate_at(progress)
             which = torch.from_numpy(ids)
             scores, labels = network(part.features[which]), part.labels[which]
             losses = F.cross_entropy(scores, labels, reduction="none")
@@ -136,6 +144,13 @@ def fit(
             step.step()
             selection.observe(ids, signal(losses.detach(), scores.detach(), labels).numpy())
         yield sum(map(len, batches))
+
+
+def _optimizer(network: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    parameters, decay = network.parameters(), settings.weight_decay
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, settings.rate, weight_decay=decay, fused=True)
+    return torch.optim.SGD(parameters, settings.rate, settings.momentum, 0, decay, nesterov=True, fused=True)
 
 
 @torch.no_grad()

@@ -26,5 +26,11 @@ def task():
     noisy = np.where(wrong, (labels + rng.integers(1, 10, 500)) % 10, labels)
     held_out, test = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in (part(200), part(1000)))
     return HeadTask(
-        "random40", Part(torch.from_numpy(features), torch.from_numpy(noisy)), Part(*held_out), Part(*test), wrong, 10
+        "random40",
+        Part(torch.from_numpy(features), torch.from_numpy(noisy)),
+        Part(*held_out),
+        Part(*test),
+        wrong,
+        labels,
+        10,
     )

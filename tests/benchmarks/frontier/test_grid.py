@@ -1,6 +1,7 @@
 """The frontier's runs: the rule that is tried, one run, and a grid of them that goes on where it stood."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from benchmarks.frontier.plan import ARMS, KINDS, HeadArm, Lengths, Plan
 from benchmarks.frontier.training.networks import Convolutions, Layers, NormalisedConvolutions
 from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.training.policies import SIGNALS, policy_of
+from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
 from prunedata import Known
@@ -101,8 +104,38 @@ def test_the_window_leaves_out_the_hardest_then_the_easiest():
     assert [set(losses[chosen.ids(epoch)]) for epoch in (1, 2)] == [{1, 2, 3, 4}, {0, 1, 2, 3}]
 
 
+def test_rates_go_as_their_names_say():
+    at = {name: [round(of(progress), 3) for progress in (0, 0.1, 0.5, 0.75, 1)] for name, of in RATES.items()}
+    assert at == {
+        "cosine": [1, 0.976, 0.5, 0.146, 0], "step": [1, 1, 0.1, 0.01, 0.01], "constant": [1] * 5,
+        "warm": [0, 3, 1.76, 0.536, 0],
+    }  # fmt: skip
+
+
+def test_few_labels_or_samples_of_its_own_tell_how_validation_goes(task):
+    ends = {}
+    for arm in ("turn", "turn-100", "turn-aside"):
+        plan = Plan("random40", arm, 30)
+        selection = selection_of(plan, task, SETTINGS.batch_size)
+        ends[arm] = [epoch.accuracy for epoch in train(plan, task, SETTINGS, selection)]
+        figures = [record["validation"] for record in selection.pruner.history]
+        assert len(set(figures)) > 3
+        samples = 100 if arm == "turn-100" else 200 if arm == "turn" else 25
+        assert all(round(figure * samples / (1 if arm == "turn-aside" else 100), 3) % 1 == 0 for figure in figures)
+    assert ends["turn-aside"] != ends["turn"]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_an_optimizer_of_either_kind_learns(task, optimizer):
+    settings = replace(SETTINGS, optimizer=optimizer, rate=0.1 if optimizer == "sgd" else 1e-3)
+    ends = [epoch.accuracy for epoch in train(Plan("clean", "regular", 8), task, settings)]
+    assert ends[-1] > 30
+
+
 @pytest.mark.parametrize("arm", ["seta", "regular-elr", "bounded-elr", "small-loss", "regular-decay",
-                                 "regular-smoothing", "margin", "bounded-margin", "bounded-mean"])  # fmt: skip
+                                 "regular-smoothing", "margin", "bounded-margin", "bounded-mean",
+                                 "regular-step", "regular-constant",
+                                 "regular-warm"])  # fmt: skip
 def test_every_arm_trains_in_its_own_way(task, arm):
     ends = [[epoch.accuracy for epoch in train(Plan("random40", one, 8), task, SETTINGS)] for one in (arm, "regular")]
     assert ends[0] != ends[1]
