@@ -1,0 +1,167 @@
+"""Validation figures over real processes: all ranks turn at once, whoever gave a figure; resumed runs too."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+from prunedata import PrunedataError, Pruner, Schedule
+from prunedata.adapters.torch import prune
+from prunedata.plan.turn import find_turn
+from tests.adapters.helpers.ranks import group, start
+from tests.adapters.helpers.torch import Items
+
+SAMPLES, WRONG, EPOCHS, BATCH = 120, 36, 12, 5
+WORLDS = (1, 3)
+
+
+def figure(epoch, apart=0.0):
+    return 50 + epoch - 4 * max(0, epoch - 4) + apart
+
+
+def make(rank, world, **options):
+    given = {"prune": 0.5, "policy": "auto", "seed": 3} | options
+    pruner = Pruner(SAMPLES, Schedule.steady(EPOCHS), **given)
+    sampler = DistributedSampler(Items(SAMPLES), world, rank)
+    return pruner, prune(DataLoader(Items(SAMPLES), BATCH * 3 // world, sampler=sampler), pruner)
+
+
+def train(pruner, loader, figures, *, stop=None, late=False):
+    """Train to the end, or leave an epoch in its middle: ``stop`` is that epoch."""
+    while not pruner._engine.is_finished:
+        epoch = pruner.begin_epoch()
+        told = figures(epoch.number)
+        for number, (_, ids) in enumerate(loader):
+            if epoch.number == stop and number == 1:
+                return pruner.state_dict()
+            loader.observe(torch.where(ids < WRONG, 3.0, 1.0 / (1 + epoch.number)) + 0.001 * ids)
+        if told is not None and not late:
+            pruner.validated(told)
+        pruner.end_epoch()
+        if told is not None and late:
+            pruner.validated(told, agreed=True)
+    return None
+
+
+def known(pruner):
+    """What a rank knows at the end: all of it must be the same on each."""
+    return {
+        "kept": [record["kept"] for record in pruner.history],
+        "figures": [record.get("validation") for record in pruner.history],
+        "turned": pruner.advice.turned,
+        "visits": pruner.visits.tolist(),
+        "scores": pruner.arrays["mean_excess"].tolist(),
+    }
+
+
+def trained(rank, world, figures, **options):
+    pruner, loader = make(rank, world)
+    train(pruner, loader, figures, **options)
+    return known(pruner)
+
+
+def stopped(rank, world, at):
+    pruner, loader = make(rank, world)
+    states = [train(pruner, loader, figure, stop=at)]
+    if world > 1:
+        states = [None] * world
+        torch.distributed.all_gather_object(states, pruner.state_dict())
+    again, loader = make(rank, world)
+    again.load_state_dict(states if world > 1 else states[0])
+    train(again, loader, figure)
+    return known(again)
+
+
+def kept_aside(rank, world):
+    pruner, loader = make(rank, world, aside=0.25)
+    for epoch in pruner.epochs():
+        for _, ids in loader:
+            loss = 1 - 0.8 * min(1, epoch.number / 4) * (ids >= WRONG + 4 * max(0, epoch.number - 5))
+            loader.observe(loss + 0.001 * ids)
+    return known(pruner)
+
+
+def refused(rank, world):
+    pruner, loader = make(rank, world)
+    pruner.begin_epoch()
+    for _, ids in loader:
+        loader.observe(1.0 + 0.001 * ids)
+    pruner.validated(0.4 if rank else 51.0, lower_is_better=bool(rank))
+    try:
+        pruner.end_epoch()
+    except PrunedataError as error:
+        return str(error)
+
+
+SCENARIOS = {
+    "alike": partial(trained, figures=figure),
+    "late": partial(trained, figures=figure, late=True),
+    "stopped before the turn": partial(stopped, at=3),
+    "stopped after it": partial(stopped, at=9),
+    "aside": kept_aside,
+}
+APART = {
+    "own ones": lambda rank: partial(trained, figures=partial(figure, apart=rank - 1)),
+    "the first alone": lambda rank: partial(trained, figures=figure if rank == 0 else lambda epoch: None),
+    "of two kinds": lambda rank: refused,
+}
+
+
+def work(rank, folder, world):
+    with group(rank, folder, world=world):
+        found = {name: scenario(rank, world) for name, scenario in SCENARIOS.items()}
+        found |= {name: of(rank)(rank, world) for name, of in APART.items()}
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    return start(partial(work, world=3), tmp_path_factory.mktemp("ranks"), world=3)
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, "own ones", "the first alone"])
+def test_all_ranks_turn_at_once(ranks, name):
+    first, *others = (rank[name] for rank in ranks)
+    assert all(other == first for other in others)
+    assert first["turned"] is not None
+    assert first["kept"][first["turned"] + 1] < SAMPLES == first["kept"][first["turned"]]
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "aside"])
+def test_they_are_the_run_of_one_process(ranks, name):
+    alone, found = trained(0, 1, figure), ranks[0][name]
+    np.testing.assert_allclose(found.pop("scores"), alone.pop("scores"), rtol=1e-5, atol=1e-6)
+    assert found == alone
+    assert alone["turned"] == find_turn([{"number": at, "validation": figure(at)} for at in range(EPOCHS)]).turned
+    assert min(found["visits"][WRONG:]) == EPOCHS, "only wrong ones are left out"
+
+
+def test_the_figure_is_the_mean_over_the_ranks_that_gave_one(ranks):
+    expected = [figure(epoch) for epoch in range(EPOCHS)]
+    for name in ("own ones", "the first alone"):
+        assert ranks[2][name]["figures"] == pytest.approx(expected)
+
+
+def test_figures_of_two_kinds_are_refused_on_every_rank(ranks):
+    assert all("Expected validation figures of one kind" in rank["of two kinds"] for rank in ranks)
+
+
+def test_a_late_figure_needs_that_all_ranks_have_the_same(tmp_path):
+    found = start(partial(too_late, world=2), tmp_path, world=2)
+    assert all("pass agreed=True" in said for said in found)
+
+
+def too_late(rank, folder, world):
+    with group(rank, folder, world=world):
+        pruner, loader = make(rank, world)
+        pruner.begin_epoch()
+        for _, ids in loader:
+            loader.observe(1.0 + 0.001 * ids)
+        pruner.end_epoch()
+        try:
+            pruner.validated(50.0)
+        except PrunedataError as error:
+            (folder / f"{rank}.json").write_text(json.dumps(str(error)))
