@@ -18,20 +18,21 @@ COLOURS = 48
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return the digits, four times as large, and their labels, of which a fifth was made wrong at random."""
+    """Return the digits, four times as large, and their labels, of which four in ten were made wrong at random."""
     images, labels = load_digits(return_X_y=True)
     random = np.random.default_rng(0)
-    wrong = random.permutation(len(labels))[:360]
-    labels[wrong] = (labels[wrong] + random.integers(1, 10, 360)) % 10
+    wrong = random.permutation(len(labels))[:720]
+    labels[wrong] = (labels[wrong] + random.integers(1, 10, 720)) % 10
     return np.kron(images.reshape(-1, 8, 8) / 16, np.ones((4, 4))).reshape(-1, 1024), labels
 
 
-def train(pruner: Pruner, pixels: np.ndarray, labels: np.ndarray, rate: float = 0.05) -> None:
+def train(pruner: Pruner, pixels: np.ndarray, labels: np.ndarray, rate: float = 0.3) -> None:
     """Train a network with one hidden layer, large enough that an epoch takes some time."""
     random = np.random.default_rng(0)
     first, second = random.normal(0, 0.03, (1024, 512)), random.normal(0, 0.03, (512, 10))
     for epoch in pruner.epochs():
         for ids in epoch.batches(64):
+            factors = epoch.factors(ids)[:, None]
             hidden = np.maximum(pixels[ids] @ first, 0)
             scores = hidden @ second
             shares = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -39,6 +40,7 @@ def train(pruner: Pruner, pixels: np.ndarray, labels: np.ndarray, rate: float = 
             right = np.arange(len(ids)), labels[ids]
             pruner.observe(ids, -np.log(np.maximum(shares[right], 1e-12)))
             shares[right] -= 1
+            shares *= factors
             back = (shares @ second.T) * (hidden > 0)
             second -= rate / len(ids) * hidden.T @ shares
             first -= rate / len(ids) * pixels[ids].T @ back
@@ -61,8 +63,9 @@ if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         pixels, labels = digits()
         pruner = Pruner(
-            len(labels), Schedule.steady(60), prune="30%", policy="auto", aside=0.1, store=Path(folder, "run.zarr")
+            len(labels), Schedule.steady(60), prune="45%", policy="auto", aside=0.1, store=Path(folder, "run.zarr")
         )
         train(pruner, pixels, labels)
-        report(Path(folder, "run.zarr"), Path(folder, "report.html"))
+        images = (255 * pixels.reshape(-1, 32, 32)).astype(np.uint8)
+        report(Path(folder, "run.zarr"), Path(folder, "report.html"), dataset=list(zip(images, labels, strict=True)))
         draw(Path(folder, "report.html"), Path(__file__).with_name("report.png"))
