@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers, editors and the reference; below is how 
         ScheduleError,
         SkippedSamples,
         StoreError,
+        UnweighedWarning,
     )
     from prunedata.findings.advice import Advice, advise
     from prunedata.plan.cost import CostModel
@@ -48,7 +49,7 @@ else:
         "dealing.dealer": "Dealer",
         "errors": (
             "DamagedStore DealerDied FinishedWarning ForeignStore LossError NeverPrunesWarning NotInEpoch "
-            "PrunedataError RunExists ScheduleError SkippedSamples StoreError"
+            "PrunedataError RunExists ScheduleError SkippedSamples StoreError UnweighedWarning"
         ),
         "findings.advice": "Advice advise",
         "plan.cost": "CostModel",
@@ -116,6 +117,7 @@ __all__ = [
     "ScheduleError",
     "SkippedSamples",
     "StoreError",
+    "UnweighedWarning",
     "Wait",
     "Watcher",
     "Weigher",

@@ -16,6 +16,7 @@ __all__ = [
     "SkippedSamples",
     "StoreError",
     "UnreachableStore",
+    "UnweighedWarning",
     "UnwritableStore",
 ]
 
@@ -82,3 +83,7 @@ class NeverPrunesWarning(UserWarning):
 
 class FinishedWarning(UserWarning):
     """The run has no epoch left to train."""
+
+
+class UnweighedWarning(UserWarning):
+    """Samples that are to count nothing were delivered, and nobody asked for the weights of an epoch's losses."""

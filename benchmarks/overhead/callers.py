@@ -2,6 +2,7 @@
 
     python -m benchmarks.overhead.callers                      threads, and Ray actors: about five minutes
     python -m benchmarks.overhead.callers --callers 64 --most 1,8 --kill
+    python -m benchmarks.overhead.callers --recorded           the table of docs/frameworks/scale.md
 
 Each caller asks for batches and reports their losses until the run is done. In Ray at most eight processes have all
 callers, as threads: more would measure this machine's memory. With ``--kill`` one of these processes is killed when a
@@ -70,7 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--batches", type=positive, default=1500, help="of an epoch; default: %(default)s")
     add("--kill", action="store_true", help="only on Ray, with a process killed among them")
     add("--results", type=Path, help="folder to record in; default: nowhere")
+    add("--recorded", action="store_true", help="measure nothing, print what was recorded")
     options = parser.parse_args(arguments)
+    if options.recorded:
+        print(table(records.read(options.results or RESULTS)))
+        return 0
     found = []
     with on_ray():
         for callers in options.callers:

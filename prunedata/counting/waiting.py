@@ -24,7 +24,7 @@ class Ordered(Protocol):
         """True for the samples that are kept, shape (samples,)."""
 
     @property
-    def counted(self) -> Mask | None:
+    def which_count(self) -> Mask | None:
         """True for those of them whose losses count, shape (samples,); None for all."""
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
@@ -188,8 +188,8 @@ class WaitingLosses:
             Adds up an array over all processes, element by element. Without it what waits is that of all.
         """
         which, number, batches = self.shared.cut(epoch, self.losses > -np.inf, seen)
-        if epoch.counted is not None:  # only now: batches are cut from all that was delivered
-            counts = epoch.counted[which]
+        if epoch.which_count is not None:  # only now: batches are cut from all that was delivered
+            counts = epoch.which_count[which]
             which, number = which[counts], number[counts]
         losses = self.losses[which]
         if add_up is None:  # no need to count as others do

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from prunedata.checks import integer
-from prunedata.errors import NeverPrunesWarning, PrunedataError
+from prunedata.errors import NeverPrunesWarning, PrunedataError, UnweighedWarning
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
@@ -130,6 +130,16 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
             NeverPrunesWarning,
             stacklevel=5,
         )
+
+
+def warn_of_no_factors(samples: int) -> None:
+    """Warn that a loop of the user's own has trained on samples that were to count nothing."""
+    warnings.warn(
+        f"Expected epoch.factors(ids) to be asked for, as {samples} samples of the epoch count nothing. Nobody asked: "
+        "train on the mean of epoch.factors(ids) * losses, and observe all losses as they are.",
+        UnweighedWarning,
+        stacklevel=3,
+    )
 
 
 def warn_of_no_figure() -> None:

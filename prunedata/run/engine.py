@@ -333,7 +333,7 @@ class Engine:
         if pruning.observe_only:
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
-            trained = epoch.keep if epoch.counted is None else epoch.counted
+            trained = epoch.keep if epoch.which_count is None else epoch.which_count
             chosen = trained if pruning.trains is None else trained | ~pruning.trains
             record |= note_left_out(chosen, self.ledger.history)
         aside = pruning.delivered - pruning.trainable
@@ -532,7 +532,8 @@ class Engine:
         if opened is not None and processes > 1 and delivery.given is not None:
             unseen = opened.unseen(delivery, needs_losses=self.policy.needs_losses)
         costs = self.meter.to_dict(delivery.ended)
-        by_number = opened is None or opened.epoch.counted is None  # whether the meter's visits follow from the tally's
+        # Whether the meter's visits follow from the tally's.
+        by_number = opened is None or opened.epoch.which_count is None
         return RunState(
             run=self.asked.description,
             schedule=self.pruning.schedule.to_dict(),

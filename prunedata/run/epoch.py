@@ -1,7 +1,7 @@
 """One epoch of a run: what to train on, by the scores of its policy."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -39,10 +39,11 @@ class Epoch:
     weights : ndarray of float32, shape (samples,), or None
         How much the loss of each sample counts, by the policy; 0 for pruned samples. None if all count alike. Train on
         the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
-    counted : ndarray of bool, shape (samples,), or None
-        Of a run that leaves out by weight (``by="weight"``): True for the samples that count. All others in ``keep``
-        are delivered with the weight 0. Train on the mean of ``factors(ids) * losses``, which is the mean over what
-        counts, and observe all losses: the run records those that count. None if all of ``keep`` does. Read-only.
+    which_count : ndarray of bool, shape (samples,), or None
+        Of a run that leaves out by weight (``by="weight"``), or keeps samples aside: True for the samples that count.
+        All others in ``keep`` are delivered with the weight 0. Train on the mean of ``factors(ids) * losses``, which is
+        the mean over what counts, and observe all losses: the run records those that count. None if all of ``keep``
+        does. Read-only.
     """
 
     number: int
@@ -52,16 +53,32 @@ class Epoch:
     remaining: Mask
     seed: int
     weights: Weights | None = None
-    counted: Mask | None = None
+    which_count: Mask | None = None
+    _asked: list[bool] = field(default_factory=list, repr=False)
+    """Not empty once somebody has asked what counts."""
+
+    @property
+    def counted(self) -> Mask | None:
+        """``which_count``, for a loop that weighs by itself: who asks for it is not warned that nobody does."""
+        self._asked[:] = [True]
+        return self.which_count
+
+    @property
+    def lacks_factors(self) -> bool:
+        """Whether some samples count nothing, and nobody asked which, in an epoch from its start."""
+        return self.which_count is not None and not self._asked and self.remaining is self.keep
 
     @property
     def trained_on(self) -> int:
         """How many samples count: ``kept``, less what is left out by weight."""
-        return self.kept if self.counted is None else int(np.count_nonzero(self.counted))
+        return self.kept if self.which_count is None else int(np.count_nonzero(self.which_count))
 
     def counting(self, ids: SomeIds) -> int:
         """How many of some samples count; ``ids`` is an array of int, shape (n,)."""
-        return len(ids) if self.counted is None else int(np.count_nonzero(self.counted[ids]))
+        if self.which_count is None:
+            return len(ids)
+        self._asked[:] = [True]
+        return int(np.count_nonzero(self.which_count[ids]))
 
     def factors(self, ids: SomeIds) -> Weights:
         """What to multiply the losses of a batch by, so that the mean of the products is what to train on.
@@ -77,7 +94,7 @@ class Epoch:
         ndarray of float32, shape (n,)
         """
         weights = np.ones(len(ids), np.float32) if self.weights is None else self.weights[ids]
-        return weights if self.counted is None else weights * np.float32(len(ids) / max(1, self.counting(ids)))
+        return weights if self.which_count is None else weights * np.float32(len(ids) / max(1, self.counting(ids)))
 
     def __repr__(self) -> str:
         """One line: the arrays have as many numbers as there are samples."""
@@ -85,7 +102,7 @@ class Epoch:
         left = int(np.count_nonzero(self.remaining))
         rest = "" if left == self.kept else f", remaining={left}"
         weighed = "" if self.weights is None else ", weighted"
-        by_weight = "" if self.counted is None else f", counted={self.trained_on}"
+        by_weight = "" if self.which_count is None else f", counted={self.trained_on}"
         return f"Epoch(number={self.number}, pruned={self.pruned}, {of}{rest}{by_weight}{weighed}, seed={self.seed})"
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
@@ -134,10 +151,10 @@ def deliver_all(epoch: Epoch, which: Mask | None) -> Epoch:
     the epoch's ``keep``.
     """
     keep = read_only(np.ones(epoch.keep.size, dtype=np.bool_)) if which is None else which
-    counted = epoch.keep if epoch.counted is None else epoch.counted
+    counted = epoch.keep if epoch.which_count is None else epoch.which_count
     weights = read_only(counted.astype(np.float32)) if epoch.weights is None else epoch.weights
     kept = int(np.count_nonzero(keep))
-    return replace(epoch, keep=keep, kept=kept, remaining=keep, weights=weights, counted=counted)
+    return replace(epoch, keep=keep, kept=kept, remaining=keep, weights=weights, which_count=counted)
 
 
 def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:

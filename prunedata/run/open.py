@@ -140,7 +140,7 @@ class OpenEpoch:
 
     def add(self, batches: Batches, tolerance: float) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
-        all_ids, which = batches.ids, None if self.epoch.counted is None else self.epoch.counted[batches.ids]
+        all_ids, which = batches.ids, None if self.epoch.which_count is None else self.epoch.which_count[batches.ids]
         if self._aside is not None:
             losses = batches.losses[self._aside[all_ids]]
             self._meter.aside_right += int(np.count_nonzero(losses < BELIEVED))
@@ -224,7 +224,7 @@ class OpenEpoch:
 
     def of_counted(self, tally: Tally) -> Tally:
         """What the run counts of an epoch that was seen whole: no visit of what was left out by weight."""
-        counted = self.epoch.counted
+        counted = self.epoch.which_count
         if counted is None:
             return tally
         tally = tally.copy()

@@ -19,7 +19,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapter
-from prunedata.run.asked import Asked, warn_of_no_figure
+from prunedata.run.asked import Asked, warn_of_no_factors, warn_of_no_figure
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
@@ -136,6 +136,8 @@ class Pruner:
         self.observe_only, self.by, self.aside = asked.observe_only, asked.by, asked.aside
         self._engine = Engine(asked)
         keep(self._engine, store, resume=resume)
+        self._told_to_weigh = False
+        """Whether it was said that a loop has to weigh its losses."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     # -- where it stands
@@ -324,9 +326,20 @@ class Pruner:
         ------
         SkippedSamples
             If kept samples were not observed. The epoch stays open: observe them, or correct the loop.
+
+        Warns
+        -----
+        UnweighedWarning
+            Once, if samples of the epoch count nothing, as with ``by="weight"`` or ``aside``, and a loop without an
+            adapter has not asked for :meth:`Epoch.factors`.
         """
-        self._engine.end()
-        if self._engine.lacks_figures:
+        engine = self._engine
+        epoch = None if engine.opened is None else engine.opened.epoch
+        engine.end()
+        if epoch is not None and epoch.lacks_factors and not self._told_to_weigh and not self.adapters:
+            self._told_to_weigh = True
+            warn_of_no_factors(epoch.kept - epoch.trained_on)
+        if engine.lacks_figures:
             warn_of_no_figure()
 
     def validated(self, figure: float, *, lower_is_better: bool = False, agreed: bool = False) -> None:

@@ -19,6 +19,7 @@ from prunedata import (
     Random,
     Schedule,
     SkippedSamples,
+    UnweighedWarning,
     Wait,
 )
 from prunedata.adapters.iterable import prune as prune_iterable
@@ -108,7 +109,8 @@ def test_by_weight_all_samples_are_dealt_and_the_deal_says_which_count():
         assert dealer.observe(deal, losses)
     assert weightless == pruner.saved["visits_by_weight"] > 0
     assert [record["kept"] for record in pruner.history] == [SAMPLES] * 6
-    plain_run(plain)
+    with pytest.warns(UnweighedWarning):  # it trains on nothing
+        plain_run(plain)
     same_run(pruner, plain)
 
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Adapter, PrunedataError, Pruner, Schedule, SkippedSamples
+from prunedata import Adapter, PrunedataError, Pruner, Random, Schedule, SkippedSamples, UnweighedWarning
 from prunedata.policies.selection import draw_aside
 from tests.common.marks import FEWER
 
+pytestmark = pytest.mark.filterwarnings("ignore:Expected epoch.factors")  # nothing is trained here
 SAMPLES, EPOCHS = 200, 20
 SCHEDULE = Schedule.steady(EPOCHS, 4)
 
@@ -136,3 +137,22 @@ def test_what_makes_no_sense_beside_it_is_refused():
         run.validated(0.5)
     with pytest.raises(PrunedataError, match="build the Pruner without aside"):
         run.attach(Adapter())
+
+
+@pytest.mark.filterwarnings("error:Expected epoch.factors")
+@pytest.mark.parametrize("options", [{"aside": 0.2}, {"aside": None, "policy": Random(), "by": "weight"}])
+def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
+    def train_with(asks):
+        run = Pruner(SAMPLES, Schedule(4, window=4, start=1, block=1, pruned_per_block=1), **{"prune": 0.2} | options)
+        for epoch in run.epochs():
+            for ids in epoch.batches(32):
+                losses = np.ones(len(ids))
+                run.observe(ids, losses)
+                (asks(epoch, ids) * losses).mean()
+        return run
+
+    train_with(lambda epoch, ids: epoch.factors(ids))
+    with pytest.warns(UnweighedWarning, match="as 40 samples of the epoch count nothing") as caught:
+        run = train_with(lambda epoch, ids: 1)
+    assert len(caught) == 1
+    assert len(run.history) == 4

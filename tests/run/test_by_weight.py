@@ -14,6 +14,7 @@ from prunedata.reporting.facts import facts_of
 from prunedata.run.adapter import Adapter
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
+pytestmark = pytest.mark.filterwarnings("ignore:Expected epoch.factors")  # nothing is trained here
 SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
 FREE = ("seconds", "overhead", "kept", "by_weight")
 """What differs in the records."""

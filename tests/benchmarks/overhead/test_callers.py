@@ -5,8 +5,10 @@ import json
 import pytest
 
 from benchmarks.common.processes.on_ray import on_ray
-from benchmarks.overhead.callers import _checked, in_ray, in_threads, main, table
+from benchmarks.common.records import read
+from benchmarks.overhead.callers import RESULTS, _checked, in_ray, in_threads, main, table
 from prunedata import Pruner, Schedule
+from tests.common.programs import ROOT
 
 
 def test_threads_that_ask_for_several_batches_share_a_run():
@@ -37,3 +39,11 @@ def test_what_was_found_is_a_row_and_a_record(tmp_path, capsys):
     facts = [json.loads(line) for line in (tmp_path / "callers.jsonl").read_text().splitlines()]
     assert {(one["where"], one["batches"]) for one in facts} == {("threads", 36), ("Ray", 36)}
     assert table(facts).count("\n") == 3
+    assert main(["--recorded", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{table(facts)}\n"
+
+
+@pytest.mark.docs
+def test_the_page_shows_what_was_recorded():
+    page = ROOT / "docs" / "frameworks" / "scale.md"
+    assert table(read(RESULTS)) in page.read_text(encoding="utf-8")
