@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prunedata.counting.batches import shape_hint
 from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -36,7 +37,8 @@ class Recorder:
             return
         if losses.shape != (len(ids),):
             raise LossError(
-                f"Expected losses of shape ({len(ids)},), one per sample (reduction='none'). Got {tuple(losses.shape)}."
+                f"Expected losses of shape ({len(ids)},), one for each sample{shape_hint(losses.shape)}. "
+                f"Got {tuple(losses.shape)}."
             )
         if losses.layout != torch.strided or not losses.is_floating_point():
             losses = _plain(losses)

@@ -22,15 +22,18 @@ def named_object(named: str) -> Any:
     place, _, name = named.rpartition(":")
     if not place or not name:
         raise PrunedataError(f"Expected a name such as module:train_set or script.py:train_set. Got {named}.")
+    if place.endswith(".py") and not Path(place).is_file():
+        raise PrunedataError(f"Expected a file of yours that makes {name}. Got {place}, where there is none.")
     try:
         found = getattr(_script(place) if place.endswith(".py") else _module(place), name)
         return found() if inspect.isroutine(found) else found
-    except PrunedataError:
-        raise
     except AttributeError as error:
         raise PrunedataError(f"Expected {name!r} in {place}. Got {error}.") from error
     except (Exception, SystemExit) as error:
-        raise PrunedataError(f"Expected {named} to run. Got {type(error).__name__}: {error}.") from error
+        told = str(error).removesuffix(".")
+        raise PrunedataError(
+            f"Expected {place} to run, and to make {name} without training. Got {type(error).__name__}: {told}."
+        ) from error
 
 
 def _module(name: str) -> ModuleType:
@@ -40,8 +43,6 @@ def _module(name: str) -> ModuleType:
 
 
 def _script(path: str) -> ModuleType:
-    if not Path(path).is_file():
-        raise PrunedataError(f"Expected a script. Got {path}, where there is none.")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
         raise PrunedataError(f"Expected a script of Python. Got {path}.")

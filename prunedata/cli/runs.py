@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_runs"]
 
+LINES = 10
+"""As many suspects are printed where all of them go into a file."""
+
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the program."""
@@ -71,7 +74,9 @@ def _suspects(args: argparse.Namespace) -> None:
         found = {"samples": run.samples, "epochs": len(run.history), "suspects": rows}
         print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
         return
-    print("\n".join(_suspects_lines(run, rows)))
+    print("\n".join(_suspects_lines(run, rows if args.out is None else rows[:LINES])))
+    if args.out is not None and len(rows) > LINES:
+        print(f"... and {len(rows) - LINES:,} more in {args.out}")
     if shares is not None:
         print("\n".join(_classes_lines(shares)))
     if written is not None:

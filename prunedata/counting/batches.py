@@ -1,5 +1,6 @@
 """Batches of ids and losses: turned plain, and checked."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from prunedata.counting.counts import batch_means, hit_limits
 from prunedata.errors import LossError
 from prunedata.types import Ids, Means, Recorded, Sizes
 
-__all__ = ["Batches", "Taken", "bad_batches", "complaint", "plain_ids", "plain_losses"]
+__all__ = ["Batches", "Taken", "bad_batches", "complaint", "plain_ids", "plain_losses", "shape_hint"]
 
 
 class Batches(NamedTuple):
@@ -114,6 +115,13 @@ def plain_ids(ids: Any) -> Ids:
     return array.astype(np.int64, copy=False)
 
 
+def shape_hint(shape: Sequence[int]) -> str:
+    """What to do about losses of a wrong shape, in brackets."""
+    if len(shape) < 2:
+        return " (reduction='none')"
+    return " (losses.squeeze(1))" if tuple(shape[1:]) == (1,) else " (the mean over all other axes)"
+
+
 def plain_losses(losses: Any) -> Recorded:
     """Return losses of shape (n,) as float32 if they are that, and all else as float64, or raise LossError."""
     if isinstance(losses, np.ma.MaskedArray):
@@ -126,7 +134,7 @@ def plain_losses(losses: Any) -> Recorded:
         array = array.astype(np.float32)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
         raise LossError(
-            f"Expected losses of shape (n,) and a floating dtype, one for each sample (reduction='none'). "
+            f"Expected losses of shape (n,) and a floating dtype, one for each sample{shape_hint(array.shape)}. "
             f"Got shape {array.shape}, {array.dtype}."
         )
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)

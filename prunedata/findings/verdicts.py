@@ -18,6 +18,8 @@ __all__ = ["COLUMNS", "Verdict", "apply_verdicts", "judged_wrong", "read_verdict
 COLUMNS = ("sample", "verdict", "was", "label")
 VERDICTS = ("wrong", "right")
 LONGEST_LINE = 1 << 20
+LONGEST_ID = 18
+"""Digits that an int64 has room for."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def _lines(file: IO[str], path: object) -> Iterator[str]:
 def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None) -> Verdict:
     where = f"in line {line} of {path}"
     name, verdict = (str(row.get(column) or "").strip() for column in ("sample", "verdict"))
-    if not (name.isascii() and name.isdigit()) or len(name) > 18:
+    if not (name.isascii() and name.isdigit()) or len(name) > LONGEST_ID:
         raise PrunedataError(f"Expected the id of a sample {where}. Got {shown(name)}.")
     if samples is not None and int(name) >= samples:
         raise PrunedataError(f"Expected ids from 0 to {samples - 1} {where}. Got {name}: is it of other data?")
@@ -115,9 +117,31 @@ def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> No
 
 
 def judged_wrong(path: str | PathLike[str], samples: int) -> Ids:
-    """Ids of the samples whose labels a file of verdicts calls wrong, shape (n,), rising."""
+    """Ids of the samples that a file calls wrong, shape (n,), rising.
+
+    The file has verdicts, or an id on each line, as ``prunedata suspects --out ids.txt`` writes them.
+    """
+    if (ids := _ids(path)) is not None:
+        beyond = [one for one in ids if one >= samples]
+        if beyond:
+            raise PrunedataError(
+                f"Expected ids from 0 to {samples - 1} in {path}. Got {beyond[0]}: is it of other data?"
+            )
+        return np.unique(np.array(ids, dtype=np.int64))
     wrong = [one.sample for one in read_verdicts(path, samples) if one.verdict == "wrong"]
     return np.array(sorted(wrong), dtype=np.int64)
+
+
+def _ids(path: str | PathLike[str]) -> list[int] | None:
+    """The ids in a file that has nothing else, an id on each line; None of another file."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            words = [line.strip() for line in _lines(file, path)]
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    words = [word for word in words if word]
+    plain = all(word.isascii() and word.isdigit() and len(word) <= LONGEST_ID for word in words)
+    return [int(word) for word in words] if words and plain else None
 
 
 def apply_verdicts(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from prunedata.checks import integer
-from prunedata.errors import NeverPrunesWarning, PrunedataError, UnweighedWarning
+from prunedata.errors import NeverPrunesWarning, PrunedataError, ScheduleError, UnweighedWarning
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
@@ -21,7 +21,10 @@ from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
 from prunedata.types import Mask
 
-__all__ = ["Asked", "warn_of_no_figure", "warn_of_small_prune"]
+AUTO_PRUNES = "45%"
+"""What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
+
+__all__ = ["Asked", "warn_of_no_factors", "warn_of_no_figure", "warn_of_small_prune"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Asked:
         if not isinstance(self.schedule, Schedule):
             raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
         samples = integer("samples", self.samples, 1)
-        prune, num_pruned = self.prune, count_pruned(samples, self.prune)
+        prune = self._default_prune() if self.prune is None else self.prune
+        num_pruned = count_pruned(samples, prune)
         plain = {option.name: option.plain(option.name, getattr(self, option.name)) for option in OPTIONS}
         for name, value in {"samples": samples, "prune": num_pruned, **plain}.items():
             object.__setattr__(self, name, value)
@@ -53,6 +57,17 @@ class Asked:
             object.__setattr__(self, "without", _mask(self.without, samples))
         _ = self.chosen  # raises if it is none
         warn_of_small_prune(samples, prune, num_pruned)
+
+    def _default_prune(self) -> int | str:
+        """How much a run prunes that nobody told."""
+        if self.auto:
+            return AUTO_PRUNES
+        if self.observe_only:
+            return 0
+        raise ScheduleError(
+            "Expected prune, how much a pruned epoch leaves out, as '20%'. Got none: only runs with policy=\"auto\" or "
+            "observe_only=True need none."
+        )
 
     @property
     def auto(self) -> bool:

@@ -314,6 +314,7 @@ class OpenEpoch:
             if undelivered:
                 told += (
                     f" The loader did not deliver {undelivered} of them: was the loop left early, or its length frozen?"
+                    " To stop early on purpose, leave the loop over the epochs."
                 )
             if unobserved:
                 told += f" {unobserved} of them were delivered, but their losses not observed."

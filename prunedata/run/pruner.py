@@ -46,9 +46,9 @@ class Pruner:
         Samples in the data set; their ids are ``0 .. samples - 1``.
     schedule : Schedule
         When to prune.
-    prune : int, float or str
+    prune : int, float or str, optional
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
-        ``"20%"``.
+        ``"20%"``. With ``policy="auto"`` the most, 45 % if nothing is said; with ``observe_only`` it may be left out.
     policy : Policy or "auto"
         Which samples to prune. ``"auto"`` prunes nothing before the validation figure has turned, as
         :meth:`validated` is given it or ``aside`` makes it. From there on every epoch leaves out the samples whose
@@ -113,7 +113,7 @@ class Pruner:
         samples: int,
         schedule: Schedule,
         *,
-        prune: int | float | str,
+        prune: int | float | str | None = None,
         policy: Policy | Literal["auto"] = DroppingCount(),  # noqa: B008 (frozen)
         store: StoreLike | None = None,
         seed: int = 0,

@@ -155,9 +155,18 @@ def test_a_dataset_of_grain(say, tmp_path):
     ("text", "name", "told"),
     [
         ("x = 1", "y", "Expected 'y' in"),
-        ("raise SystemExit('no data')", "x", "Expected {}:x to run. Got SystemExit: no data."),
+        (
+            "raise SystemExit('no data')",
+            "x",
+            "Expected {} to run, and to make x without training. Got SystemExit: no data.",
+        ),
+        (
+            "from prunedata import *; raise NotInEpoch('it trains.')",
+            "x",
+            "without training. Got NotInEpoch: it trains.",
+        ),
         ("import nothing_of_the_kind", "x", "No module named 'nothing_of_the_kind'"),
-        (None, "x", "where there is none"),
+        (None, "x", "Expected a file of yours that makes x. Got {}, where there is none."),
     ],
 )
 def test_a_script_that_cannot_be_looked_at_is_an_error(say, tmp_path, text, name, told):

@@ -114,3 +114,15 @@ def test_a_run_leaves_out_what_was_judged_wrong(saved, kind):
 def test_verdicts_of_other_data_are_refused_by_a_run(saved):
     with pytest.raises(PrunedataError, match="Expected ids from 0 to 5"):
         Pruner(6, Schedule(4, 4, 1, 1, 1), prune=0.3, without=saved)
+
+
+def test_a_file_of_ids_leaves_out_all_of_them(tmp_path):
+    path = tmp_path / "ids.txt"
+    path.write_text("5\n3\n\n5\n")
+    assert judged_wrong(path, 8).tolist() == [3, 5]
+    assert np.flatnonzero(Pruner(8, Schedule.steady(4), prune=0.3, without=path).without).tolist() == [3, 5]
+    with pytest.raises(PrunedataError, match=r"Expected ids from 0 to 4 in .*ids\.txt\. Got 5: is it of other data"):
+        judged_wrong(path, 5)
+    path.write_text("5\nthree\n")
+    with pytest.raises(PrunedataError, match="Expected a first line with sample and verdict"):
+        judged_wrong(path, 8)

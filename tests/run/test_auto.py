@@ -212,6 +212,13 @@ def test_watching_only_it_says_what_it_would_have_done():
     assert would == [0] * (TURNED + 1) + [run.advice.prune] * (23 - TURNED)
 
 
+def test_how_much_may_be_left_open_where_nothing_depends_on_it():
+    assert Pruner(SAMPLES, SCHEDULE, policy="auto").prune == Pruner(SAMPLES, SCHEDULE, policy="auto", prune=0.45).prune
+    assert Pruner(SAMPLES, SCHEDULE, observe_only=True).prune == 0
+    with pytest.raises(PrunedataError, match=r"Expected prune, how much .* Got none: only runs with policy"):
+        Pruner(SAMPLES, SCHEDULE)
+
+
 def test_another_word_is_refused():
     with pytest.raises(PrunedataError, match=r"Expected a policy such as DroppingCount\(\), or \"auto\". Got 'best'"):
         Pruner(10, SCHEDULE, prune=0.5, policy="best")

@@ -81,7 +81,7 @@ def test_every_floating_dtype_is_recorded_as_it_is(dtype):
 @pytest.mark.parametrize(
     ("losses", "message"),
     [
-        (lambda n: torch.rand(n, 1), r"reduction='none'\)\. Got shape \(8, 1\)"),
+        (lambda n: torch.rand(n, 1), r"losses.squeeze\(1\)\)\. Got shape \(8, 1\)"),
         (lambda n: torch.rand(n).mean(), r"reduction='none'\)\. Got shape \(\)"),
         (lambda n: torch.rand(n - 1), r"one loss for each id\. Got 8 ids and 7 losses"),
         (np.zeros, "Expected losses as a Tensor.* Got ndarray"),
@@ -99,12 +99,15 @@ def test_what_is_not_one_loss_a_sample_is_refused(opened, losses, message, later
     assert not pruner.counts.any()
 
 
-@pytest.mark.parametrize("shape", [(), (8, 1), (7,), (1,)])
-def test_a_device_refuses_alike(shape):
+@pytest.mark.parametrize(
+    ("shape", "hint"), [((), "reduction='none'"), ((8, 1), "losses.squeeze(1)"), ((8, 3), "the mean"), ((7,), "red")]
+)
+def test_a_device_refuses_alike(shape, hint):
     """Of a tensor elsewhere only the shape can be looked at without waiting for it."""
     losses = torch.empty(shape, device="meta")
-    with pytest.raises(LossError, match=r"shape \(8,\), one per sample \(reduction='none'\)\. Got \("):
+    with pytest.raises(LossError, match=r"shape \(8,\), one for each sample \(.*\)\. Got \(") as caught:
         Recorder(make_pruner()).add(np.arange(8), losses)
+    assert f"({hint}" in str(caught.value)
 
 
 def sum_of(pruner):
