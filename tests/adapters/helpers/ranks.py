@@ -15,8 +15,8 @@ import torch
 __all__ = ["WORLD", "clean_processes", "group", "start"]
 
 WORLD = 2
-SHARED = ("torch.distributed.fsdp", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset", "accelerate")
-SHARED += ("lightning", "transformers.trainer", "trl.trainer.sft_trainer")
+SHARED = ("torch.distributed.fsdp", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset")
+SHARED += ("accelerate", "lightning", "transformers.trainer", "trl.trainer.sft_trainer")
 """Imported once for all ranks, where the tests have imported them, too: each rank takes seconds for them.
 
 ``import transformers`` alone imports next to nothing: whoever takes the trainer from it pays for it.
