@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "frameworks" / "features.md"
 MARK, END = "<!-- features: python docs/made/features.py --write -->\n", "<!-- end of the features -->\n"
 TESTS = "tests/adapters/"
-FEATURES = ("untouched", "leave out", "by weight", "ranks", "within an epoch")
+FEATURES = ("untouched", "leave out", "by weight", "ranks", "within an epoch", "validation figure")
 """The columns."""
 
 
@@ -42,6 +42,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "torch/test_resume.py::test_at_every_batch_alike",
             "torch/by_weight/test_loader.py::test_it_goes_on_within_an_epoch",
         ),
+        "validation figure": tried("torch/test_auto.py::test_the_loader_follows_the_advice", says="`validated`"),
     },
     "[DDP, FSDP2](pytorch.md#several-processes)": {
         "untouched": tried("torch/test_untouched_ranks.py::test_two_ranks"),
@@ -54,6 +55,10 @@ TABLE: dict[str, dict[str, Cell]] = {
         "within an epoch": tried(
             "torch/test_ranks_alike.py::test_an_epoch_is_gone_on_with_by_any_number_of_processes",
             "torch/by_weight/test_ranks.py::test_another_number_of_ranks_goes_on_within_an_epoch",
+        ),
+        "validation figure": tried(
+            "torch/test_ranks_agree.py::test_the_mean_of_the_figures_that_ranks_give_is_the_epochs",
+            says="`validated`: the mean over ranks",
         ),
     },
     "[accelerate](pytorch.md#accelerate)": {
@@ -69,6 +74,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             says="yes; by weight refused",
         ),
         "within an epoch": tried("torch/test_accelerate.py::test_a_run_goes_on_within_an_epoch"),
+        "validation figure": reason("the loop is yours: `validated`"),
     },
     "[WebDataset](streams.md#webdataset)": {
         "untouched": reason("the loop is yours"),
@@ -84,6 +90,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "webdataset/test_pipeline.py::test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed",
             "webdataset/test_by_weight.py::test_an_epoch_that_was_left_gives_what_was_not_observed",
         ),
+        "validation figure": reason("the loop is yours: `validated`"),
     },
     "[any iterable, Hugging Face datasets](streams.md)": {
         "untouched": reason("the loop is yours"),
@@ -100,6 +107,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "test_iterable.py::test_a_plain_loop_or_loader_goes_on_with_what_remains",
             "torch/test_ranks_alike.py::test_an_epoch_of_a_stream_is_gone_on_with_by_any_number_of_processes",
         ),
+        "validation figure": reason("the loop is yours: `validated`"),
     },
     "[anything that yields batches: `watch`](pytorch.md#leave-out-by-weight)": {
         "untouched": reason("the loop is yours"),
@@ -107,6 +115,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "by weight": tried("torch/by_weight/test_watch.py::test_it_trains_as_a_plain_weighted_loop"),
         "ranks": reason("refused: no rank knows what counts of another's batch"),
         "within an epoch": tried("torch/by_weight/test_watch.py::test_an_epoch_that_goes_on_counts_what_is_new"),
+        "validation figure": reason("the loop is yours: `validated`"),
     },
     "[Lightning](lightning.md)": {
         "untouched": tried(
@@ -121,6 +130,9 @@ TABLE: dict[str, dict[str, Cell]] = {
         "within an epoch": tried(
             "lightning/test_resume.py::test_a_run_goes_on_as_if_it_had_never_stopped",
             "lightning/test_by_weight.py::test_it_goes_on_from_any_batch_of_an_epoch",
+        ),
+        "validation figure": tried(
+            "lightning/test_monitor.py::test_each_epoch_has_the_figure_of_its_own_validation", says="`monitor`"
         ),
     },
     "[Hugging Face Trainer](huggingface.md)": {
@@ -142,6 +154,10 @@ TABLE: dict[str, dict[str, Cell]] = {
             "huggingface/test_trainer.py::test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped",
             "huggingface/by_weight/test_joined.py::test_it_goes_on_where_it_was_saved",
         ),
+        "validation figure": tried(
+            "huggingface/test_validation.py::test_an_evaluation_in_each_epoch_makes_its_figure",
+            says="`metric_for_best_model`",
+        ),
     },
     "[TRL's `SFTTrainer`](huggingface.md#sfttrainer)": {
         "untouched": tried(
@@ -160,6 +176,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "huggingface/test_sft.py::test_a_run_goes_on_within_an_epoch",
             "huggingface/by_weight/test_sft.py::test_a_packed_run_goes_on_where_it_was_saved",
         ),
+        "validation figure": reason("as the Trainer's"),
     },
     "[Keras](tensorflow.md#keras)": {
         "untouched": tried("keras/test_untouched.py::test_a_fit"),
@@ -169,6 +186,10 @@ TABLE: dict[str, dict[str, Cell]] = {
         "within an epoch": tried(
             "keras/test_fit.py::test_a_run_goes_on_in_the_middle_of_an_epoch",
             "keras/test_by_weight.py::test_a_run_goes_on_in_the_middle_of_an_epoch",
+        ),
+        "validation figure": tried(
+            "keras/test_fit.py::test_the_monitored_figure_is_handed_over_in_each_epoch_that_is_validated",
+            says="`monitor`",
         ),
     },
     "[`tf.data`](tensorflow.md)": {
@@ -184,6 +205,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "tensorflow/test_dataset.py::test_a_run_goes_on_in_the_middle_of_an_epoch",
             "tensorflow/test_by_weight.py::test_an_epoch_that_was_left_gives_what_was_not_observed",
         ),
+        "validation figure": reason("the loop is yours: `validated`"),
     },
     "[Grain](grain.md)": {
         "untouched": reason("the loop is yours"),
@@ -196,6 +218,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "test_grain.py::test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on",
             "test_grain.py::test_by_weight_an_epoch_that_was_left_gives_what_was_not_observed",
         ),
+        "validation figure": reason("the loop is yours: `validated`"),
     },
     "[Ray](distributed.md#ray)": {
         "untouched": reason("the loop is yours"),
@@ -203,6 +226,10 @@ TABLE: dict[str, dict[str, Cell]] = {
         "by weight": tried("ray/test_ray.py::test_by_weight_all_samples_are_dealt"),
         "ranks": tried("ray/test_ray.py::test_workers_in_tasks_share_an_epoch"),
         "within an epoch": tried("ray/test_ray.py::test_state_goes_into_a_checkpoint_and_back"),
+        "validation figure": tried(
+            "ray/test_ray.py::test_a_figure_is_given_through_the_dealer",
+            says="`dealer.ask(lambda run: run.validated(...))`",
+        ),
     },
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import CHUNK
-from prunedata.types import Array, Counts
+from prunedata.types import Array, Counts, Recorded
 
 __all__ = ["add_excess", "mean_after"]
 
@@ -17,11 +17,22 @@ LARGEST = 1e30
 """What a loss counts for at most: as many as an epoch may have of one sample add up within float32."""
 
 
-def add_excess(sums: Array, batches: Batches) -> None:
-    """Add up how far losses lie above the means of their batches, in place: one visit after the other, in float32."""
-    excess = batches.losses - np.repeat(batches.means, batches.sizes).astype(batches.losses.dtype, copy=False)
-    np.clip(excess, -LARGEST, LARGEST, out=excess)
-    np.add.at(sums, batches.ids, excess.astype(np.float32, copy=False))
+def add_excess(sums: Array, batches: Batches, room: Recorded) -> None:
+    """Add up how far losses lie above the means of their batches, in place: one visit after the other, in float32.
+
+    ``room`` is for what is between, of the losses' shape and dtype: new memory for every buffer would cost as much as
+    the sums.
+    """
+    losses, sizes, means = batches.losses, batches.sizes, batches.means.astype(room.dtype)
+    size, last = int(sizes[0]), len(sizes) - 1
+    if (sizes[:last] == size).all():  # all batches but the last are of one size: as many rows
+        cut = size * last
+        np.subtract(losses[:cut].reshape(last, size), means[:last, np.newaxis], out=room[:cut].reshape(last, size))
+        np.subtract(losses[cut:], means[last], out=room[cut:])
+    else:
+        np.subtract(losses, np.repeat(means, sizes), out=room)
+    np.clip(room, -LARGEST, LARGEST, out=room)
+    np.add.at(sums, batches.ids, room.astype(np.float32, copy=False))
 
 
 def mean_after(mean: Array, sums: Array, visits: Counts, visited: Counts) -> Array:

@@ -10,7 +10,7 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.high import High
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Watcher
-from prunedata.types import Array, Arrays, Counts, Ids
+from prunedata.types import Array, Arrays, Counts, Ids, Recorded
 
 __all__ = ["OPEN", "SampleArrays"]
 
@@ -55,6 +55,7 @@ class SampleArrays:
             if made:
                 self._watchers.append((watcher, list(made)))
         self.finished[MEAN_EXCESS] = np.zeros(samples, dtype=np.float32)
+        self._room: Recorded = np.empty(0, dtype=np.float32)
 
     def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -92,7 +93,7 @@ class SampleArrays:
         ``visits`` says how often each sample was observed in this epoch, these batches included.
         """
         if MEAN_EXCESS in arrays:
-            add_excess(arrays[MEAN_EXCESS], batches)
+            add_excess(arrays[MEAN_EXCESS], batches, self._room_for(batches.losses))
         if not self._watchers:
             return
         ids, of_batch = batches.ids, np.repeat(batches.means, batches.sizes)
@@ -106,6 +107,11 @@ class SampleArrays:
                         f"Expected {_name(watcher)}.update() to change its arrays in place, as in "
                         "arrays['loss'][ids] = losses. Got other arrays in their place."
                     )
+
+    def _room_for(self, losses: Recorded) -> Recorded:
+        if losses.size > self._room.size or losses.dtype != self._room.dtype:
+            self._room = np.empty_like(losses)
+        return self._room[: losses.size]
 
     def end_epoch(self, arrays: Arrays, visits: Counts, visited: Counts) -> None:
         """Take over the arrays of a finished epoch.

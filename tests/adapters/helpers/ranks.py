@@ -15,15 +15,20 @@ import torch
 __all__ = ["WORLD", "clean_processes", "group", "start"]
 
 WORLD = 2
-SHARED = ("torch", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset", "accelerate", "lightning")
-SHARED += ("transformers",)
-"""Imported once for all ranks, where the tests have imported them, too: each rank takes seconds for them."""
+SHARED = ("torch.distributed.fsdp", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset")
+SHARED += ("accelerate", "lightning", "transformers.trainer", "trl.trainer.sft_trainer")
+"""Imported once for all ranks, where the tests have imported them, too: each rank takes seconds for them.
+
+``import transformers`` alone imports next to nothing: whoever takes the trainer from it pays for it.
+"""
 
 
 @contextmanager
 def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD, timeout: float = 60) -> Iterator[None]:
     """Be a rank of the group that meets in `folder`, and end when all have come to the end."""
     torch.set_num_threads(1)
+    # The workers of a rank's loaders are forked from a process of its own, which has imported nothing: each would anew.
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["prunedata.adapters.torch"])
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
     if backend == "nccl":
         torch.cuda.set_device(rank)
@@ -42,7 +47,7 @@ def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD,
 def clean_processes() -> Any:
     """What starts processes that have nothing of this one, but what they would have to import."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in SHARED if name.partition(".")[0] in sys.modules])
+    context.set_forkserver_preload([name for name in SHARED if name in sys.modules])
     return context
 
 

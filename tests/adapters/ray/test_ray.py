@@ -132,6 +132,13 @@ def test_the_others_do_what_a_killed_worker_had():
     assert visits.sum() == sum(KEPT)
 
 
+def test_a_figure_is_given_through_the_dealer():
+    dealer = serve(maker(), 8)
+    ray.get(make_worker().remote().train.remote(dealer, "one"))
+    dealer.ask(lambda run: run.validated(0.75))  # of the epoch that has ended last
+    assert [record.get("validation") for record in facts(dealer)[0]] == [None] * (len(KEPT) - 1) + [0.75]
+
+
 def test_a_worker_that_takes_too_long_is_not_waited_for():
     dealer = serve(maker(), 8, deal_again_after=0.2)
     late = dealer.deal("late")

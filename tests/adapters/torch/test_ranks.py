@@ -42,7 +42,7 @@ SCENARIOS = {
         "sampler": sampler_of(rank),
         "num_workers": 2,
         "persistent_workers": True,
-        "multiprocessing_context": "spawn",
+        "multiprocessing_context": "forkserver",
     },
     "stateful sampler": lambda rank: {"sampler": sampler_of(rank, StatefulDistributedSampler)},
     "uneven": lambda rank: {"sampler": list(SHARES[rank])},

@@ -22,6 +22,10 @@ DIFFER = {
     "epochs": {"schedule": Schedule(4, window=4, start=1, block=2, pruned_per_block=1)},
 }
 """What rank 1 has and rank 0 has not."""
+FIGURES = [[0.5, 0.25, None], [0.75, None, None]]
+"""What each rank gives in three epochs: both, one, none."""
+OTHER_KINDS = [[0.5], [0.5]]
+"""Of rank 1 lower is better."""
 
 
 def loader_of(pruner, rank):
@@ -66,6 +70,21 @@ def one_excuses(rank):
         if pruner.next_epoch == 1:
             break
     return [record["observed"] for record in pruner.history]
+
+
+def figures(rank, given):
+    """Each rank gives in each epoch the figures that it has, if any."""
+    pruner = make_pruner()
+    loader = loader_of(pruner, rank)
+    for epoch, here in zip(pruner.epochs(), given[rank], strict=False):
+        for _, index in loader:
+            loader.observe(losses_of(index, epoch.number))
+        if here is not None:
+            pruner.validated(here, lower_is_better=given is OTHER_KINDS and rank > 0)
+        if epoch.number == len(given[rank]) - 1:
+            pruner.end_epoch()
+            break
+    return [record.get("validation") for record in pruner.history]
 
 
 def one_fails(rank):
@@ -147,6 +166,8 @@ def work(rank, folder):
         found["alike"] = begins(make_pruner(), rank)
         found["one resumes"] = told(lambda: one_resumes(rank))
         found["one excuses"] = one_excuses(rank)
+        found["figures"] = figures(rank, FIGURES)
+        found["other kinds"] = told(lambda: figures(rank, OTHER_KINDS))
         found["one fails"] = one_fails(rank)
         found["a stream"] = told(lambda: read_as_a_stream(share(rank)))
         found["a stream, dealt"] = told(lambda: read_as_a_stream(All(), deal=True))
@@ -184,6 +205,12 @@ def test_what_one_rank_excuses_counts_for_all(ranks):
     assert ranks[0]["one excuses"] == ranks[1]["one excuses"]
     assert ranks[0]["one excuses"][0] == SAMPLES - BATCH
     assert len(ranks[0]["one excuses"]) < EVERY_OTHER.epochs
+
+
+def test_the_mean_of_the_figures_that_ranks_give_is_the_epochs(ranks):
+    for found in ranks:
+        assert found["figures"] == [0.625, 0.25, None]
+        assert "Expected validation figures of one kind from all processes" in found["other kinds"]
 
 
 def test_an_error_on_one_rank_ends_the_epoch_on_all_and_names_it(ranks):

@@ -1,7 +1,6 @@
 """Two real processes that leave out by weight: the mean is over what counts in both, as of one with their batches."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
@@ -52,17 +51,25 @@ def found(name, folder, size):
     }
 
 
-def work(rank, folder, name):
+def work(rank, folder):
     be_rank(rank, folder)
-    (folder / f"{rank}.json").write_text(json.dumps(found(name, folder / "ranks", 1)))
+    (folder / f"{rank}.json").write_text(json.dumps({name: found(name, folder / name, 1) for name in CASES}))
     torch.distributed.destroy_process_group()
 
 
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each rank found in each case: they are started once for all."""
+    folder = tmp_path_factory.mktemp("ranks")
+    meet(folder)
+    return start(work, folder)
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_they_train_as_one_process_does(name, tmp_path):
-    meet(tmp_path)
-    one = found(name, tmp_path / "one", 2)
-    for each in start(partial(work, name=name), tmp_path):
+def test_they_train_as_one_process_does(name, ranks, tmp_path):
+    one = found(name, tmp_path, 2)
+    for rank in ranks:
+        each = dict(rank[name])
         assert each.pop("several")
         torch.testing.assert_close(
             torch.tensor(each.pop("weights")), torch.tensor(one["weights"]), rtol=1e-4, atol=1e-5
