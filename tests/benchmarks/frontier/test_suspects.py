@@ -12,7 +12,7 @@ from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
-from benchmarks.frontier.suspects import BEGIN, BY_LOSSES, UNSEEN, judge, table
+from benchmarks.frontier.suspects import BEGIN, BY_LOSSES, SHOWN, UNSEEN, judge, table
 from benchmarks.frontier.training.train import Settings
 from tests.common.programs import ROOT
 
@@ -40,11 +40,13 @@ def test_clean_labels_are_refused(task):
 def test_the_table_has_means_and_the_least(tmp_path, capsys):
     for seed, tenth in enumerate((0.5, 0.75)):
         facts = {"precision_at_tenth": tenth, "auc": 0.9}
-        run = {"name": f"worse-seed{seed}", "kind": "worse", "wrong_percent": 40.2, "found": {"hits": facts}}
+        run = {"name": f"worse-seed{seed}", "kind": "worse", "wrong_percent": 40.2, "found": dict.fromkeys(SHOWN, facts)}
         add(tmp_path / "suspects" / "head", run)
     assert program.main(["suspects", "--results", str(tmp_path)]) == 0
-    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[2].strip("|").split("|")]
-    assert cells == ["`head`", "`worse`", "40 %", "2", "hits", "62.5 % (50.0 %)", "0.900 (0.900)"]
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len(lines) == 2 + len(SHOWN)
+    cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    assert cells == ["`head`", "`worse`", "40 %", "2", BY_LOSSES, "62.5 % (50.0 %)", "0.900 (0.900)"]
 
 
 @pytest.mark.docs
