@@ -147,7 +147,7 @@ def _with(joined: RunState, state: RunState) -> RunState:
         "loss_sum": joined.meter["loss_sum"] + state.meter["loss_sum"],
         "visits": sum(one.meter.get("visits", one.observed) for one in (joined, state)),
     }
-    for name in ("figure_sum", "figures", "aside_right", "aside_seen"):
+    for name in ("figure_sum", "figures", "aside_trust", "aside_seen"):
         if name in joined.meter or name in state.meter:
             meter[name] = joined.meter.get(name, 0) + state.meter.get(name, 0)
     if "figures" in meter:

@@ -238,7 +238,7 @@ class Engine:
         """What this process tells the others at the end of an epoch."""
         meter = self.meter
         figure = (meter.figure_sum, meter.figures, meter.figures * meter.lower_is_better)
-        aside = (meter.aside_right, meter.aside_seen)
+        aside = (meter.aside_trust, meter.aside_seen)
         return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:

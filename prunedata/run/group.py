@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import PrunedataError
+from prunedata.plan.turn import TRUST
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats
 
@@ -27,8 +28,8 @@ class Met(NamedTuple):
     """Whether it was given one."""
     lower_is_better: float
     """Whether that is one of which lower is better."""
-    aside_right: float
-    """Samples kept aside whose label was believed."""
+    aside_trust: float
+    """How far the labels of samples kept aside are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
     aside_seen: float
     """Samples kept aside that it observed."""
     loss_sum: float
@@ -49,7 +50,7 @@ class Met(NamedTuple):
             If of some lower is better and of others higher.
         """
         if self.aside_seen:
-            return {"validation": self.aside_right / self.aside_seen}
+            return {"validation": self.aside_trust / (TRUST * self.aside_seen)}
         if not self.figures:
             return {}
         if 0 < self.lower_is_better < self.figures:

@@ -53,8 +53,9 @@ class Meter:
         The validation figure that it was given, and 1; 0 and 0 before.
     lower_is_better : bool
         Of that figure.
-    aside_right, aside_seen : int
-        Of the samples that are kept aside, how many were seen and their label believed.
+    aside_trust, aside_seen : int
+        Of the samples that are kept aside, the sum of how far their labels are trusted (:func:`trust_in`), and how
+        many were seen.
     """
 
     def __init__(self) -> None:
@@ -66,13 +67,13 @@ class Meter:
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
         self.figure_sum, self.figures, self.lower_is_better = 0.0, 0, False
-        self.aside_right, self.aside_seen = 0, 0
+        self.aside_trust, self.aside_seen = 0, 0
         self.overhead.seconds = 0.0
 
     def count_elsewhere(self) -> None:
         """What was added up so far counts on another process."""
         self.loss_sum, self.visits, self.figure_sum, self.figures = 0.0, 0, 0.0, 0
-        self.aside_right, self.aside_seen = 0, 0
+        self.aside_trust, self.aside_seen = 0, 0
 
     def restore(self, sums: Mapping[str, Any], observed: int) -> None:
         """Go on with an epoch from what :meth:`to_dict` gave; ``observed`` is how many visits it has."""
@@ -80,7 +81,7 @@ class Meter:
         self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better = sums.get("lower_is_better", False)
-        self.aside_right, self.aside_seen = sums.get("aside_right", 0), sums.get("aside_seen", 0)
+        self.aside_trust, self.aside_seen = sums.get("aside_trust", 0), sums.get("aside_seen", 0)
         self.overhead.seconds = sums["overhead"]
 
     _since: float | None
@@ -105,5 +106,5 @@ class Meter:
         if self.figures:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures, "lower_is_better": self.lower_is_better}
         if self.aside_seen:
-            sums |= {"aside_right": self.aside_right, "aside_seen": self.aside_seen}
+            sums |= {"aside_trust": self.aside_trust, "aside_seen": self.aside_seen}
         return sums

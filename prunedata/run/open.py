@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from prunedata.counting.counts import CHUNK, Tally, find_hits
 from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.plan.turn import trust_in
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, read_only
@@ -22,9 +22,6 @@ from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays, Floats, Mask
 
 __all__ = ["OpenEpoch", "Restored"]
-
-BELIEVED = math.log(2)
-"""The cross-entropy below which the label has more than half of the probability, and so is the network's answer."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ class OpenEpoch:
         all_ids, which = batches.ids, None if self.epoch.which_count is None else self.epoch.which_count[batches.ids]
         if self._aside is not None:
             losses = batches.losses[self._aside[all_ids]]
-            self._meter.aside_right += int(np.count_nonzero(losses < BELIEVED))
+            self._meter.aside_trust += trust_in(losses)
             self._meter.aside_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means = batches = batches if which is None else batches.of(which)

@@ -89,7 +89,7 @@ def _check_meter(meter: dict[str, Any]) -> None:
         value = meter.get(name)
         if not (_is_number(value) or (name == "loss_sum" and isinstance(value, float))):  # losses may be of any size
             raise PrunedataError(f"Expected a number for {name} in the state's meter. Got {shown(meter)}.")
-    for name in ("visits", "figures", "aside_right", "aside_seen"):
+    for name in ("visits", "figures", "aside_trust", "aside_seen"):
         integer(f"{name} in the state's meter", meter.get(name, 0), 0)
     if not (_is_figure(meter.get("figure_sum", 0.0)) and isinstance(meter.get("lower_is_better", False), bool)):
         raise PrunedataError(f"Expected a validation figure in the state's meter. Got {shown(meter)}.")

@@ -60,11 +60,11 @@ def test_they_are_delivered_in_every_epoch_with_no_weight_and_leave_no_trace():
     assert epoch.factors(mixed).mean() == pytest.approx(1.0)  # the mean is over those that count
 
 
-def test_their_believed_share_is_the_figure_and_its_turn_begins_the_pruning():
+def test_the_trust_in_their_labels_is_the_figure_and_its_turn_begins_the_pruning():
     run = train(start())
     aside = np.flatnonzero(draw_aside(SAMPLES, 0.2, 0))
-    right = [float(np.mean(losses(aside, epoch, 6) < math.log(2))) for epoch in range(EPOCHS)]
-    assert [record["validation"] for record in run.history] == right
+    trust = [np.mean(np.exp(-losses(aside, epoch, 6) / 3)) for epoch in range(EPOCHS)]
+    assert [record["validation"] for record in run.history] == pytest.approx(trust, abs=1e-6)
     assert run.advice.verdict == "prune"
     kept = [record["kept"] for record in run.history]
     pruned = [record["pruned"] for record in run.history]

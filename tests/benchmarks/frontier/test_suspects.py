@@ -40,7 +40,12 @@ def test_clean_labels_are_refused(task):
 def test_the_table_has_means_and_the_least(tmp_path, capsys):
     for seed, tenth in enumerate((0.5, 0.75)):
         facts = {"precision_at_tenth": tenth, "auc": 0.9}
-        run = {"name": f"worse-seed{seed}", "kind": "worse", "wrong_percent": 40.2, "found": dict.fromkeys(SHOWN, facts)}
+        run = {
+            "name": f"worse-seed{seed}",
+            "kind": "worse",
+            "wrong_percent": 40.2,
+            "found": dict.fromkeys(SHOWN, facts),
+        }
         add(tmp_path / "suspects" / "head", run)
     assert program.main(["suspects", "--results", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.strip().splitlines()
