@@ -6,7 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --disable-pip-version-check --quiet -c constraints.txt
-JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+# One more than cores: tests of several processes wait for each other for much of their time.
+JOBS ?= $(shell expr $(CORES) + 1)
 
 # Nothing of the machine's other Python packages may leak in.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP

@@ -24,11 +24,12 @@ os._exit(status)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
+    # Two benchmarks have TensorFlow, which the others then needn't load.
+    "keras": ["adapters/keras", "adapters/tensorflow", "benchmarks/demo/test_stream.py", "benchmarks/streams"],
     "torch": ["adapters/torch"],
+    "huggingface": ["adapters/huggingface"],
     "benchmarks": ["benchmarks"],
     "contract": ["adapters/test_conformance.py", "adapters/test_parity.py", "adapters/test_twice.py"],
-    "huggingface": ["adapters/huggingface"],
-    "keras": ["adapters/keras", "adapters/tensorflow"],
     "store": ["store"],
     "lightning": ["adapters/lightning"],
     "streams": ["adapters/test_iterable.py", "adapters/webdataset", "streams"],

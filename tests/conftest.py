@@ -12,7 +12,7 @@ from prunedata.cli.main import main
 # No deadlines: a shared machine is slow at times, and a test never judges wall time.
 # No test asks the Hugging Face Hub; read when its packages are imported.
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-settings.register_profile("dev", deadline=None, max_examples=30)
+settings.register_profile("dev", deadline=None, max_examples=10)
 # The same examples on every run, so that a red build means that the change is to blame.
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None, print_blob=True)
 mine = os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")

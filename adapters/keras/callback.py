@@ -52,9 +52,15 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
                 f"Expected a model with PruneMixin: class Model(PruneMixin, keras.Model). Got {type(self.model)}."
             )
         if tf.distribute.get_strategy().num_replicas_in_sync > 1 or _replicas(self.model) > 1:
-            raise PrunedataError("Expected one replica. Got several: a strategy of TensorFlow's is not supported.")
+            raise PrunedataError(
+                "Expected one replica. Got several, each with a part of the batch, whose losses don't come together: "
+                "leave TensorFlow's strategy out, or train on several devices with PyTorch."
+            )
         if keras.distribution.distribution() is not None:
-            raise PrunedataError("Expected one device. Got a distribution of Keras's, which is not supported.")
+            raise PrunedataError(
+                "Expected one device. Got a distribution of Keras's, each device of which has a part of the batch, "
+                "whose losses don't come together: leave it out, or train on several devices with PyTorch."
+            )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Open the epoch, or go on with the one that is open. Raises ``NotInEpoch`` if all are done."""

@@ -130,5 +130,5 @@ class WatchedBatches:
         if self._run.group_size() > 1:
             raise PrunedataError(
                 "Expected one process with watch(). Got several, none of which knows what counts of the others': use "
-                "prune() on a DataLoader."
+                "prune() on a DataLoader with a DistributedSampler."
             )

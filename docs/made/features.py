@@ -70,7 +70,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "by weight": tried("torch/test_accelerate.py::test_a_run_goes_on_within_an_epoch"),
         "ranks": tried(
             "torch/test_accelerate.py::test_two_processes_train_on_what_is_kept",
-            "torch/by_weight/test_ranks.py::test_where_a_trainer_deals_the_batches_it_is_refused",
+            "torch/by_weight/test_ranks.py::test_where_no_rank_knows_what_counts_of_the_others_it_is_refused",
             says="yes; by weight refused",
         ),
         "within an epoch": tried("torch/test_accelerate.py::test_a_run_goes_on_within_an_epoch"),
@@ -113,7 +113,10 @@ TABLE: dict[str, dict[str, Cell]] = {
         "untouched": reason("the loop is yours"),
         "leave out": tried("torch/by_weight/test_watch.py::test_what_is_refused", says="refused"),
         "by weight": tried("torch/by_weight/test_watch.py::test_it_trains_as_a_plain_weighted_loop"),
-        "ranks": reason("refused: no rank knows what counts of another's batch"),
+        "ranks": tried(
+            "torch/by_weight/test_ranks.py::test_where_no_rank_knows_what_counts_of_the_others_it_is_refused",
+            says="refused",
+        ),
         "within an epoch": tried("torch/by_weight/test_watch.py::test_an_epoch_that_goes_on_counts_what_is_new"),
         "validation figure": reason("the loop is yours: `validated`"),
     },
@@ -233,6 +236,19 @@ TABLE: dict[str, dict[str, Cell]] = {
     },
 }  # fmt: skip
 
+UNKNOWN = "torch/by_weight/test_ranks.py::test_where_no_rank_knows_what_counts_of_the_others_it_is_refused"
+REFUSED = (
+    ("by weight, where accelerate deals the batches to several processes",
+     "none knows what counts of the others'", "a `DistributedSampler`, or leave out", UNKNOWN),
+    ("by weight with `id_key` on several ranks", "the ids come after the batch was dealt",
+     "either, without the other", UNKNOWN),
+    ("`watch` on several ranks", "none knows what counts of the others'",
+     "`prune` on a DataLoader with a `DistributedSampler`", UNKNOWN),
+    ("Keras on several devices", "each has a part of the batch, and the losses don't come together",
+     "one device, or PyTorch", "keras/test_refused.py::test_several_devices_are_refused"),
+)  # fmt: skip
+"""What is refused, why, what to do instead, and the test."""
+
 
 def _table(columns: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [columns, ["---"] * len(columns), *rows])
@@ -245,7 +261,8 @@ def tables() -> str:
         [name.partition("](")[0].lstrip("["), feature, "<br>".join(f"`{test}`" for test in row[feature].tests)]
         for name, row in TABLE.items() for feature in FEATURES if row[feature].tests
     ]  # fmt: skip
-    between = f"\n\nThe tests of each cell, below `{TESTS}`:\n\n"
+    refused = _table(["refused", "as", "instead", "test"], [[*row[:3], f"`{row[3]}`"] for row in REFUSED])
+    between = f"\n\n{refused}\n\nThe tests of each cell, below `{TESTS}`:\n\n"
     return _table(["framework", *FEATURES], short) + between + _table(["framework", "", "tests"], long) + "\n"
 
 

@@ -380,26 +380,26 @@ def test_summary_of_a_run_that_has_just_begun():
     assert not any(line.startswith("saved") for line in lines)
 
 
-def test_a_steady_schedule_is_planned_as_it_is_made_in_python():
+def test_a_steady_schedule_is_planned_as_it_is_made_in_python(say):
     steady = f"{RUN} --steady --prune 20% --json"
     for options, schedule in (
         ("", Schedule.steady(200)),
         (" --start 50", Schedule.steady(200, 50)),
         (" --anneal 0.1", Schedule.steady(200, anneal=0.1)),
     ):
-        done = program(steady + options)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert json.loads(done.stdout)["schedule"] == schedule.to_dict()
-        assert json.loads(done.stdout)["pruned_epoch_numbers"] == list(schedule.pruned_epochs)
+        status, out, err = say(steady + options)
+        assert (status, err) == (0, "")
+        assert json.loads(out)["schedule"] == schedule.to_dict()
+        assert json.loads(out)["pruned_epoch_numbers"] == list(schedule.pruned_epochs)
     for options, told in (
         ("--window 60 --block 5", r"Got --window, --block."),
         ("--reading printed", "Got --reading printed."),
         ("--target-saving 15", "Got --target-saving."),
     ):
-        done = program(f"{steady} {options}")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"Expected --steady with --start and --anneal at most. {told}" in done.stderr
-    assert "Expected --prune beside --steady" in program(f"{RUN} --steady").stderr
+        status, out, err = say(f"{steady} {options}")
+        assert (status, out) == (2, "")
+        assert f"Expected --steady with --start and --anneal at most. {told}" in err
+    assert "Expected --prune beside --steady" in say(f"{RUN} --steady")[2]
 
 
 def test_a_number_that_looks_like_a_percentage_is_warned_of_as_the_pruner_does():

@@ -36,6 +36,12 @@ def test_each_cell_is_a_test_or_a_reason(name, feature):
         assert function in named_in(MADE.TESTS + file), test
 
 
+def test_each_refusal_is_a_test():
+    for *_, test in MADE.REFUSED:
+        file, _, function = test.partition("::")
+        assert function in named_in(MADE.TESTS + file), test
+
+
 def test_no_row_has_another_column():
     assert all(tuple(row) == MADE.FEATURES for row in MADE.TABLE.values())
 

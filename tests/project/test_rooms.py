@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ def python_files(top=TOP):
                 yield path
 
 
+@cache
 def trees():
+    """Each module's syntax tree, made once for all tests here."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
 
 

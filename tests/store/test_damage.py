@@ -26,6 +26,9 @@ from tests.store.stored_runs import (
     start,
 )
 
+QUICK = ("counts", "open-mean_excess")
+"""One of what is written when an epoch ends, and one of what is written within it. The others go the same way."""
+
 
 @pytest.fixture(scope="module")
 def pattern(tmp_path_factory):
@@ -48,7 +51,9 @@ def test_the_pattern_is_whole(pattern, place):
     assert pointer(place)["arrays"].keys() == set(ARRAYS)
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in ARRAYS]
+)
 class TestFiles:
     """Each file that the pointer refers to."""
 

@@ -74,7 +74,8 @@ class SampledOrder(Order):
             if self.pruner.by == "weight" and self.run.group_size() > self.world:
                 raise PrunedataError(
                     'Expected one process, or a DistributedSampler, with by="weight". Got processes among which a '
-                    "trainer deals the batches, so that none knows what counts of the others': leave by out."
+                    "trainer deals the batches, so that none knows what counts of the others': give the loader a "
+                    "DistributedSampler, or leave by out."
                 )
             self.begin(epoch)
             self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size

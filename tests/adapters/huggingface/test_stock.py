@@ -43,7 +43,7 @@ def same(model, other):
     return all(torch.equal(one, two) for one, two in pairs)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("name", STOCK)
 def test_a_stock_model_is_trained_as_without_the_mixin(name, accumulate, tmp_path):
     pruned, pruner = train(name, tmp_path, PrunedTrainer, accumulate=accumulate)

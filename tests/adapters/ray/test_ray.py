@@ -211,6 +211,7 @@ def test_errors_of_the_dealer_are_raised_as_they_are():
 
 def test_an_actor_that_does_not_answer_is_given_up():
     dealer = serve(maker(), 8)
+    assert dealer._within == 1800  # two busy cores took longer than five minutes
     impatient = RayDealer(dealer._actor, 0.2)
     with pytest.raises(
         DealerDied, match=r"answer .*\(\)\. Got no answer within 0.2 seconds.*give serve\(\) a larger answer_within"

@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError
 from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import prune, watch
 from tests.adapters.helpers.by_weight import found, ours, plain, run_of
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, ready, sampler_of
@@ -78,6 +78,14 @@ def accelerated(rank):
     prepared = Accelerator(cpu=True).prepare(loader)
     run.begin_epoch()
     return next(iter(prepared))
+
+
+def watched(rank):
+    return watch([torch.arange(3)], run_of(), ids=lambda batch: batch)
+
+
+def carried(rank):
+    return prune(DataLoader(Items(), 4, sampler=sampler_of(rank, 2)), run_of(), uneven="drop", id_key="id")
 
 
 def work(rank, folder, world, cases):
@@ -162,6 +170,10 @@ def test_a_stream_on_ranks(tmp_path, uneven):
         close(one, plain(run_of("running"), lambda epoch: epoch.batches(GLOBAL, shuffle=False)))
 
 
-def test_where_a_trainer_deals_the_batches_it_is_refused(tmp_path):
-    for (said,) in all_of(tmp_path, 2, accelerated):
-        assert 'Expected one process, or a DistributedSampler, with by="weight"' in said
+def test_where_no_rank_knows_what_counts_of_the_others_it_is_refused(tmp_path):
+    for of_trainer, of_any, with_key in all_of(tmp_path, 2, accelerated, watched, carried):
+        assert 'Expected one process, or a DistributedSampler, with by="weight"' in of_trainer
+        assert "give the loader a DistributedSampler, or leave by out" in of_trainer
+        assert "Expected one process with watch(). Got several, none of which knows what counts" in of_any
+        assert 'Expected one process with id_key and by="weight"' in with_key
+        assert "leave id_key or by out" in with_key
