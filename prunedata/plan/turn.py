@@ -27,11 +27,11 @@ SCATTERS = 2.0
 turned."""
 LEAST_FALL = 0.05
 """Of the rise before. What is lost by less is not worth the samples that would be left out."""
-ROOT = 3.0
+ROOT = 4.0
 """Which root of a label's probability is how far it is trusted. The probability itself goes on rising while wrong
 labels are learnt by heart, as the network grows surer of everything. Its logarithm falls on clean labels, too, by the
-few on which the network is sure and errs. Of the roots from 2 to 8 the third falls when accuracy does, and not
-before."""
+few on which the network is sure and errs. Of the roots from 2 to 8 the fourth falls when accuracy does, and
+seldom before."""
 TRUST = 1 << 20
 """What full trust in one label is in the sums: they are whole numbers, the same in whatever order they are added."""
 OTHER_SCALE = 20.0
@@ -39,7 +39,7 @@ OTHER_SCALE = 20.0
 
 
 def trust_in(losses: Losses | Recorded) -> int:
-    """How far labels are trusted, the sum over samples of the third root of each label's probability, times TRUST.
+    """How far labels are trusted, the sum over samples of the fourth root of each label's probability, times TRUST.
 
     Of cross-entropies, ndarray of float, shape (n,). With few samples its mean says more than how many are right.
     """

@@ -76,8 +76,8 @@ class Pruner:
         leaves out the same samples, and no visits are saved. For whatever cannot change the length of an epoch.
     aside : float, optional
         Keep that share of the samples aside, drawn by ``seed``: every epoch delivers them with the weight 0, so that
-        nothing is learnt from them, and their losses make the validation figure: the mean of ``exp(-loss / 3)``, which
-        for cross-entropies is the third root of the label's probability. For runs that have no validation set. In a
+        nothing is learnt from them, and their losses make the validation figure: the mean of ``exp(-loss / 4)``, which
+        for cross-entropies is the fourth root of the label's probability. For runs that have no validation set. In a
         loop without an adapter train on the mean of :meth:`Epoch.factors` times the losses.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
         Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong; or a file

@@ -63,7 +63,7 @@ def test_they_are_delivered_in_every_epoch_with_no_weight_and_leave_no_trace():
 def test_the_trust_in_their_labels_is_the_figure_and_its_turn_begins_the_pruning():
     run = train(start())
     aside = np.flatnonzero(draw_aside(SAMPLES, 0.2, 0))
-    trust = [np.mean(np.exp(-losses(aside, epoch, 6) / 3)) for epoch in range(EPOCHS)]
+    trust = [np.mean(np.exp(-losses(aside, epoch, 6) / 4)) for epoch in range(EPOCHS)]
     assert [record["validation"] for record in run.history] == pytest.approx(trust, abs=1e-6)
     assert run.advice.verdict == "prune"
     kept = [record["kept"] for record in run.history]
