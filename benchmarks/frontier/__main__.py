@@ -5,6 +5,7 @@ python -m benchmarks.frontier table [--page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier turn [--page docs/evidence/turn.md]
+python -m benchmarks.frontier varied [--page docs/evidence/turn.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
@@ -36,7 +37,7 @@ from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, all_tables, fill
 from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
-from benchmarks.frontier.report.turn import turn
+from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
@@ -143,6 +144,11 @@ def _turn(given: argparse.Namespace) -> int:
     return 0
 
 
+def _varied(given: argparse.Namespace) -> int:
+    _write(given.page, BEGIN_VARIED, varied(_read(given)))
+    return 0
+
+
 def _first_page(given: argparse.Namespace) -> int:
     _write(given.page, BEGIN_FIRST_PAGE, first_page(_read(given)))
     return 0
@@ -193,12 +199,13 @@ def _parser() -> argparse.ArgumentParser:
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
     first = commands.add_parser("first-page", parents=[common], help="print the table of README")
     turned = commands.add_parser("turn", parents=[common], help="print what the run told nothing brings")
+    others = commands.add_parser("varied", parents=[common], help="print the same by other figures and rates")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
     beside = commands.add_parser("by-weight", parents=[common], help="print leaving out by weight beside leaving out")
     after = commands.add_parser("corrected", parents=[common], help="print what correcting suspects brings")
     written = (
-        (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (suspects, _suspects),
-        (beside, _by_weight), (after, _corrected),
+        (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (others, _varied),
+        (suspects, _suspects), (beside, _by_weight), (after, _corrected),
     )  # fmt: skip
     for command, do in written:
         if do in (_table, _summary):

@@ -7,15 +7,30 @@ from benchmarks.common.records import Facts
 from benchmarks.frontier.plan import ARMS, KINDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
-__all__ = ["BEGIN", "turn"]
+__all__ = ["BEGIN", "BEGIN_VARIED", "turn", "varied"]
 
-BEGIN = "<!-- python -m benchmarks.frontier turn -->"
+BEGIN, BEGIN_VARIED = "<!-- python -m benchmarks.frontier turn -->", "<!-- python -m benchmarks.frontier varied -->"
 SHOWN = ("turn", "turn-decay", "regular-elr", "regular-elr-decay", "turn-elr-decay", "known-wrong")
 """Arms beside regular training."""
+VARIED = (
+    "turn", "turn-500", "turn-100", "turn-aside", "regular-step", "turn-step", "regular-constant", "turn-constant",
+    "regular-warm", "turn-warm",
+)  # fmt: skip
+"""Those told by fewer labels, or by none, and those with other learning rates."""
 
 
 def turn(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the table as Markdown, from the runs of each subject: means over seeds, and in brackets the least."""
+    return _table(results, SHOWN)
+
+
+def varied(results: Mapping[str, Sequence[Facts]]) -> str:
+    """Return the table of other figures and rates, of the subjects that were run so."""
+    some = {subject: runs for subject, runs in results.items() if any(run["arm"] == "turn-aside" for run in runs)}
+    return _table(some, VARIED)
+
+
+def _table(results: Mapping[str, Sequence[Facts]], shown: Sequence[str]) -> str:
     rows = []
     for subject, runs in results.items():
         for kind in KINDS:
@@ -24,12 +39,12 @@ def turn(results: Mapping[str, Sequence[Facts]]) -> str:
                 continue
             regular = {epochs: _mean(of) for (arm, epochs), of in found.items() if arm == "regular"}
             best = max(regular, key=lambda epochs: regular[epochs])
-            cells = [_shown(found.get((arm, USUAL))) for arm in SHOWN]
+            cells = [_shown(found.get((arm, USUAL))) for arm in shown]
             rows.append(
                 [f"`{subject}`", f"`{kind}`", f"{regular[USUAL]:.1f}", f"{regular[best]:.1f} at {best}", *cells]
             )
-    columns = ["subject", "labels", f"regular, {USUAL} epochs", "best length", *(f"`{arm}`" for arm in SHOWN)]
-    names = "; ".join(f"`{arm}`: {ARMS[arm].title}" for arm in SHOWN)
+    columns = ["subject", "labels", f"regular, {USUAL} epochs", "best length", *(f"`{arm}`" for arm in shown)]
+    names = "; ".join(f"`{arm}`: {ARMS[arm].title}" for arm in shown)
     subjects = "; ".join(f"`{name}` is {SUBJECTS[name].title}" for name in results)
     return f"{markdown(columns, rows)}\n\n{names}. {subjects}.\n"
 

@@ -21,10 +21,13 @@ from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, fill, share_of_known, tables
+from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
+from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
+TURN = ROOT / "docs" / "evidence" / "turn.md"
 SHORT, LONG = (ROOT / "docs" / "evidence" / f"frontier{name}.md" for name in ("", "-tables"))
 
 
@@ -265,6 +268,8 @@ def test_the_pages_show_what_was_recorded():
         (README, FIRST_PAGE, first_page(results)),
         (SHORT, SUMMARY, summary(results)),
         (LONG, BEGIN, all_tables(results)),
+        (TURN, BEGIN_TURN, turn(results)),
+        (TURN, BEGIN_VARIED, varied(results)),
     )
     for page, begin, written in pages:
         assert fill(page, begin, written) == page.read_text(encoding="utf-8")
