@@ -42,7 +42,9 @@ TABLE: dict[str, dict[str, Cell]] = {
             "torch/test_resume.py::test_at_every_batch_alike",
             "torch/by_weight/test_loader.py::test_it_goes_on_within_an_epoch",
         ),
-        "validation figure": tried("torch/figures/test_auto.py::test_the_loader_follows_the_advice", says="`validated`"),
+        "validation figure": tried(
+            "torch/figures/test_auto.py::test_the_loader_follows_the_advice", says="`validated`"
+        ),
     },
     "[DDP, FSDP2](pytorch.md#several-processes)": {
         "untouched": tried("torch/test_untouched_ranks.py::test_two_ranks"),

@@ -138,7 +138,7 @@ def test_trust_is_the_sum_of_roots_in_whatever_order(losses, random):
 
 
 def test_trust_falls_where_the_network_errs_more_though_it_grows_surer():
-    """Of 300 samples aside 60 % are right at the best, then 45 %, while it gets from 35 to 81 % sure of what it says."""
+    """Of 300 samples aside 60 % are right at the best, then 45 %, while it gets from 35 to 81 % sure."""
     right = [min(0.3 + 0.06 * epoch, 0.6) - 0.01 * max(0, epoch - 8) for epoch in range(24)]
     figures: dict[str, list[float]] = {"trust": [], "believed": []}
     for epoch, share in enumerate(right):
