@@ -24,25 +24,31 @@ os._exit(status)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
-    # Two benchmarks have TensorFlow, which the others then needn't load.
-    "keras": ["adapters/keras", "adapters/tensorflow", "benchmarks/demo/test_stream.py", "benchmarks/streams"],
     "torch": ["adapters/torch"],
+    # What has TensorFlow beside PyTorch, which others then needn't load.
+    "keras": [
+        "adapters/keras",
+        "adapters/tensorflow",
+        "adapters/test_twice.py",
+        "benchmarks/demo/test_stream.py",
+        "benchmarks/streams",
+    ],
     "huggingface": ["adapters/huggingface"],
     "benchmarks": ["benchmarks"],
-    "contract": ["adapters/test_conformance.py", "adapters/test_parity.py", "adapters/test_twice.py"],
+    "rest": [""],
     "store": ["store"],
+    "contract": ["adapters/test_conformance.py", "adapters/test_parity.py"],
+    "adapters": ["adapters"],
     "lightning": ["adapters/lightning"],
     "streams": ["adapters/test_iterable.py", "adapters/webdataset", "streams"],
-    "adapters": ["adapters"],
-    "rest": [""],
 }
-"""Folders and files of tests; what several rooms have is run by the first. Those that take long begin first."""
+"""Folders and files of tests; a room has not what lies within another one's. Those that take long begin first."""
 
 
 def paths_of(room):
-    """The arguments by which pytest takes a room's tests, and none that an earlier room has."""
-    earlier = [path for name in list(ROOMS)[: list(ROOMS).index(room)] for path in ROOMS[name]]
-    taken = [path for path in earlier if any(Path(path).is_relative_to(mine) for mine in ROOMS[room])]
+    """The arguments by which pytest takes a room's tests, and none that another room names."""
+    others = [path for name, paths in ROOMS.items() if name != room for path in paths]
+    taken = [path for path in others if any(Path(path).is_relative_to(mine) for mine in ROOMS[room])]
     return [f"tests/{path}" for path in ROOMS[room]] + [f"--ignore=tests/{path}" for path in taken]
 
 
