@@ -3,7 +3,7 @@
 import pytest
 
 import prunedata
-from tests.reporting.browser import in_a_browser, launched
+from tests.reporting.browser import in_a_browser
 from tests.reporting.runs import KINDS, Sheet
 
 pytestmark = in_a_browser
@@ -70,16 +70,6 @@ def pages(tmp_path_factory):
         made[name] = folder / f"{name}.html"
         prunedata.report(folder / "finished.zarr", made[name], **options)
     return made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = launched(playwright)
-        yield opened
-        opened.close()
 
 
 def opened(browser, address, width, scheme, scripts=True):

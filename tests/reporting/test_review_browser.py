@@ -9,7 +9,7 @@ import pytest
 import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
-from tests.reporting.browser import in_a_browser, launched
+from tests.reporting.browser import in_a_browser
 from tests.reporting.runs import HOSTILE, SAMPLES, Sheet, observe_only
 
 pytestmark = in_a_browser
@@ -44,16 +44,6 @@ def pages(tmp_path_factory):
         made[name] = folder / f"{name.replace(' ', '-')}.html"
         prunedata.report(run, made[name], dataset=dataset, review=True, top=MANY)
     return made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = launched(playwright)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

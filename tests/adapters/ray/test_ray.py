@@ -83,6 +83,8 @@ def test_one_worker_is_dealt_what_a_plain_loop_gets():
     assert np.array_equal(counts, plain.counts)
     assert np.array_equal(visits, plain.visits)
     assert len(reported) == sum(-(-kept // 8) for kept in KEPT)
+    dealer.ask(lambda run: run.validated(0.75))  # a figure of the epoch that has ended last
+    assert [record.get("validation") for record in facts(dealer)[0]] == [None] * (len(KEPT) - 1) + [0.75]
 
 
 def test_by_weight_all_samples_are_dealt():
@@ -130,13 +132,6 @@ def test_the_others_do_what_a_killed_worker_had():
     history, _, visits = facts(dealer)
     assert [record["observed"] for record in history] == KEPT
     assert visits.sum() == sum(KEPT)
-
-
-def test_a_figure_is_given_through_the_dealer():
-    dealer = serve(maker(), 8)
-    ray.get(make_worker().remote().train.remote(dealer, "one"))
-    dealer.ask(lambda run: run.validated(0.75))  # of the epoch that has ended last
-    assert [record.get("validation") for record in facts(dealer)[0]] == [None] * (len(KEPT) - 1) + [0.75]
 
 
 def test_a_worker_that_takes_too_long_is_not_waited_for():
