@@ -232,7 +232,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "ranks": tried("ray/test_ray.py::test_workers_in_tasks_share_an_epoch"),
         "within an epoch": tried("ray/test_ray.py::test_state_goes_into_a_checkpoint_and_back"),
         "validation figure": tried(
-            "ray/test_ray.py::test_a_figure_is_given_through_the_dealer",
+            "ray/test_ray.py::test_one_worker_is_dealt_what_a_plain_loop_gets",
             says="`dealer.ask(lambda run: run.validated(...))`",
         ),
     },
