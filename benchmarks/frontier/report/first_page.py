@@ -16,12 +16,13 @@ ROWS = (
     ("head-pretrained", "worse", "{} wrong, by people"),
     ("conv-cifar10", "worse", "{} wrong, by people; trained from scratch"),
     ("head-pretrained", "aggre", "{} wrong, by people"),
+    ("head-texts", "worse", "{} wrong, by people; short texts"),
     ("head-pretrained", "confusable20", "{} wrong, mistakes a weak model makes"),
     ("head-pretrained", "clean", "none wrong"),
 )
 """The subject, the kind of labels, and how a stranger calls it."""
 HEADS = (
-    "labels of photos",
+    "labels",
     f"{USUAL} epochs",
     "best length",
     "and tuned",
