@@ -2,8 +2,8 @@
 
 python -m benchmarks.frontier run         writes runs to benchmarks/frontier/results, and goes on where it stood
 python -m benchmarks.frontier summary     prints a line for each subject, with --page into docs/evidence/frontier.md
-python -m benchmarks.frontier.mixed         prints how mixup is best recorded
-python -m benchmarks.frontier.worst_tokens  prints whether a text is better judged by its worst tokens
+python -m benchmarks.frontier.questions.mixed         prints how mixup is best recorded
+python -m benchmarks.frontier.questions.worst_tokens  prints whether a text is better judged by its worst tokens
 python -m benchmarks.frontier table       prints every point, with --page into docs/evidence/frontier-tables.md
 python -m benchmarks.frontier picture     draws docs/pictures/frontier-head.png
 """

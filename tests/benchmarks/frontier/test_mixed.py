@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.frontier.mixed import measure
+from benchmarks.frontier.questions.mixed import measure
 from benchmarks.frontier.subjects import SUBJECTS
 
 

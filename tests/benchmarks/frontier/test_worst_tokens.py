@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.frontier.worst_tokens import RULED, WORDS, answers, measure
+from benchmarks.frontier.questions.worst_tokens import RULED, WORDS, answers, measure
 
 
 def test_so_many_tokens_are_wrong_and_no_others():

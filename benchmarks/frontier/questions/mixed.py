@@ -1,6 +1,6 @@
 """Whether to record mixup, where a loss has two owners: for both, or not at all.
 
-    python -m benchmarks.frontier.mixed                      some minutes; prints a table
+    python -m benchmarks.frontier.questions.mixed                      some minutes; prints a table
 
 The convolutional network on digits, 40 % of whose labels are wrong at random, is trained for 30 epochs. From epoch 10
 on, 40 % are left out by weight, by their mean excess until then. Batches are mixed as in timm: each row with another of
@@ -45,7 +45,7 @@ EPOCHS, WATCHED, SHARE = 30, 10, 0.4
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit status."""
-    parser = program("benchmarks.frontier.mixed", __doc__)
+    parser = program("benchmarks.frontier.questions.mixed", __doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
     parser.add_argument("--cache", type=Path, default=Path("frontier-conv-digits.npz"), help="default: %(default)s")
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 """Whether a sample of text is better judged by its worst tokens than by the mean over all of them.
 
-    python -m benchmarks.frontier.worst_tokens               a minute; prints a table
+    python -m benchmarks.frontier.questions.worst_tokens               a minute; prints a table
 
 A GRU learns answers of eight tokens that count on from a question. Three of the eight are drawn at random, as names and
 numbers in a text are that nobody can foresee. In a quarter of the answers one of the others is wrong, or all are.
@@ -44,7 +44,7 @@ class Reader(nn.Module):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit status."""
-    parser = program("benchmarks.frontier.worst_tokens", __doc__)
+    parser = program("benchmarks.frontier.questions.worst_tokens", __doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
