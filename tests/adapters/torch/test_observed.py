@@ -95,7 +95,7 @@ class TestWhatIsNotObserved:
     def test_a_loop_left_early(self):
         pruner = make_pruner()
         loader = prune(loader_of(), pruner)
-        with pytest.raises(SkippedSamples, match=r"did not deliver 79 of them: .* frozen\? Call observe"):
+        with pytest.raises(SkippedSamples, match=r"did not deliver 79 of them: .* frozen\? To stop early on purpose"):
             loop(loader, pruner, stop=3)
 
     def test_a_frozen_length(self):

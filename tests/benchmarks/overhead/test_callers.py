@@ -31,6 +31,7 @@ def test_a_run_that_lost_a_sample_is_an_error():
         _checked(pruner)
 
 
+@pytest.mark.slow
 def test_what_was_found_is_a_row_and_a_record(tmp_path, capsys):
     pytest.importorskip("ray")
     given = ["--callers", "2", "--most", "2", "--batches", "20", "--results", str(tmp_path)]

@@ -211,6 +211,7 @@ def test_rows_of_tensorflow_name_it(tmp_path, monkeypatch, capsys):
     assert all(0 < row["ratio_numbered"] < 10 for row in rows)
 
 
+@pytest.mark.slow
 def test_scale_is_told_as_a_table(tmp_path):
     told = run("--scale", "1001", cwd=tmp_path)
     assert told.returncode == 0, told.stderr
