@@ -36,6 +36,9 @@ class Pool:
         Where they meet.
     """
 
+    start = "forkserver"
+    """How ranks are started; by "fork" they have what this process has, as a library that was broken on purpose."""
+
     def __init__(self, most: int, folder: Path) -> None:
         self.most, self.folder, self._met = most, folder, 0
         self._ranks: list[tuple[Any, Connection]] = []
@@ -69,8 +72,9 @@ class Pool:
         return [found[rank] for rank in range(ranks)]
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "benchmarks.faults.fuzz.play", "torch.distributed"])
+        context = multiprocessing.get_context(self.start)
+        if self.start == "forkserver":
+            context.set_forkserver_preload([__name__, "benchmarks.faults.fuzz.play", "torch.distributed"])
         for _ in range(self.most):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs,), daemon=True)

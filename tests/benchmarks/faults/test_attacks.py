@@ -112,7 +112,13 @@ BROKEN = [
     ("damaged-stores", NO_DIGEST, 100),
     ("damaged-indexes", NO_INDEX_DIGEST, 100),
 ]
-BEGIN = "import sys\nfrom benchmarks.faults.__main__ import main\nfrom benchmarks.faults import story\n"
+BEGIN = """
+import sys
+from benchmarks.faults import story
+from benchmarks.faults.__main__ import main
+from benchmarks.faults.fuzz.pool import Pool
+Pool.start = "fork"
+"""
 
 
 @pytest.mark.slow

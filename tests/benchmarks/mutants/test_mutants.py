@@ -66,8 +66,8 @@ tried = [
     changed("cut_batches", "ids.size % size", "ids.size % size", True),
     changed("cut_batches", "ids.size % size", "ids.size / size", True),
     changed("cut_batches", "for piece in pieces:", "while pieces:", True),
-    changed("", "BLOCK = 256", "BLOCK = 256", False),
-    changed("", "BLOCK = 256", "BLOCK = None", False),
+    changed("", "NEIGHBOURS = 256", "NEIGHBOURS = 256", False),
+    changed("", "NEIGHBOURS = 256", "NEIGHBOURS = None", False),
 ]
 with tempfile.TemporaryDirectory() as folder:
     trials = Trials(path, ["tests/run/test_order.py"], 2, 0.3, Path(folder), Path(folder))

@@ -45,14 +45,14 @@ def namespaces():
 
 @ON_LINUX
 @pytest.mark.slow
-def test_two_ranks_exchange_two_bits_a_sample():
+def test_two_ranks_exchange_two_bits_and_a_loss_a_sample():
     pytest.importorskip("torch")
     if why := namespaces():
         pytest.skip(f"no network namespaces: {why}")
     found = measure_exchange(500_000)
     sent = [found["steps"][f"exchange, {kind}"]["sent_bytes"] for kind in ("all", "pruned")]
     assert min(sent) > 0
-    assert max(sent) < 0.3 * 500_000
+    assert max(sent) < 4.3 * 500_000
 
 
 def test_a_law_gives_back_what_it_made():
