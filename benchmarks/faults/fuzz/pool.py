@@ -72,7 +72,7 @@ class Pool:
         return [found[rank] for rank in range(ranks)]
 
     def _start(self) -> None:
-        context = multiprocessing.get_context(self.start)
+        context: Any = multiprocessing.get_context(self.start)
         if self.start == "forkserver":
             context.set_forkserver_preload([__name__, "benchmarks.faults.fuzz.play", "torch.distributed"])
         for _ in range(self.most):
