@@ -1,6 +1,8 @@
 """Runs on S3: a real server of the protocol, reached as users reach it, by a plain URL and by zarr's own store."""
 
+import gc
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -26,6 +28,15 @@ s3fs = pytest.importorskip("s3fs")
 moto = pytest.importorskip("moto.server")
 
 BUCKET = "runs"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    """What s3fs leaves open is collected here, not in the middle of another test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
