@@ -18,7 +18,8 @@ python -m benchmarks.frontier corrected [--page docs/evidence/turn.md]
 import argparse
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -84,35 +85,33 @@ def _watch(given: argparse.Namespace) -> int:
 
 
 def _run_by_weight(given: argparse.Namespace) -> int:
-    torch.set_num_threads(given.threads)
-    warnings.simplefilter("ignore", NeverPrunesWarning)
-    subject, material, kinds = _material(given)
-    folder = given.results / BY_WEIGHT / given.subject
-    by_weight.run(material, kinds, folder, subject.settings, given.seeds, given.arms)
-    return 0
-
-
-def _by_weight(given: argparse.Namespace) -> int:
-    _write(given.page, by_weight.BEGIN, by_weight.table(_read_in(given, BY_WEIGHT)))
-    return 0
+    return _run_apart(given, BY_WEIGHT, partial(by_weight.run, arms=given.arms))
 
 
 def _run_corrected(given: argparse.Namespace) -> int:
+    return _run_apart(given, CORRECTED, corrected.run)
+
+
+def _run_apart(given: argparse.Namespace, folder: str, run_all: Callable[..., int]) -> int:
+    """Run what is recorded in a folder of its own."""
     torch.set_num_threads(given.threads)
     warnings.simplefilter("ignore", NeverPrunesWarning)
     subject, material, kinds = _material(given)
-    corrected.run(material, kinds, given.results / CORRECTED / given.subject, subject.settings, given.seeds)
+    run_all(material, kinds, given.results / folder / given.subject, subject.settings, given.seeds)
     return 0
 
 
-def _corrected(given: argparse.Namespace) -> int:
-    _write(given.page, corrected.BEGIN, corrected.table(_read_in(given, CORRECTED)))
+def _table_of(
+    folder: str, begin: str, print_all: Callable[[dict[str, list[Facts]]], str], given: argparse.Namespace
+) -> int:
+    """Print what is recorded in a folder of its own."""
+    _write(given.page, begin, print_all(_read_in(given, folder)))
     return 0
 
 
-def _suspects(given: argparse.Namespace) -> int:
-    _write(given.page, BEGIN_SUSPECTS, table(_read_in(given, SUSPECTS)))
-    return 0
+_by_weight = partial(_table_of, BY_WEIGHT, by_weight.BEGIN, by_weight.table)
+_corrected = partial(_table_of, CORRECTED, corrected.BEGIN, corrected.table)
+_suspects = partial(_table_of, SUSPECTS, BEGIN_SUSPECTS, table)
 
 
 def _read_in(given: argparse.Namespace, folder: str) -> dict[str, list[Facts]]:

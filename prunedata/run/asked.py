@@ -21,10 +21,10 @@ from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
 from prunedata.types import Mask
 
+__all__ = ["Asked", "warn_of_no_factors", "warn_of_no_figure", "warn_of_small_prune"]
+
 AUTO_PRUNES = "45%"
 """What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
-
-__all__ = ["Asked", "warn_of_no_factors", "warn_of_no_figure", "warn_of_small_prune"]
 
 
 @dataclass(frozen=True)

@@ -202,9 +202,7 @@ class Engine:
             said, needs_losses = self._said(), self.policy.needs_losses
             unseen = opened.unseen(said, needs_losses=needs_losses) if self.group.processes > 1 else 0
             own = self._own(opened.excused, unseen, said)
-            waiting = opened.waiting
-            to_merge, shared = (opened.tally, None) if waiting is None else (None, waiting.shared)
-            met = Met(*self.group.meet(own, failure, to_merge, shared))
+            met = Met(*self.group.meet(own, failure, *opened.to_meet))
             if failure is not None:
                 raise failure
             # What all of them have observed.

@@ -198,6 +198,11 @@ class OpenEpoch:
             self.tally, self.arrays = self._settled(tolerance)
             self.waiting = None
 
+    @property
+    def to_meet(self) -> tuple[Tally | None, Shared | None]:
+        """The tally that will be merged; or if losses wait for the means of their batches, how these are shared."""
+        return (self.tally, None) if self.waiting is None else (None, self.waiting.shared)
+
     def merged(self, group: Group, tolerance: float) -> tuple[Tally, Arrays]:
         """The tally and the arrays, with what waits, over all processes."""
         if group.processes == 1:

@@ -26,7 +26,7 @@ EVERY = plan.plan(tuple(plan.RUNS))
 
 
 @pytest.mark.parametrize("stretch", [1.0, 2.0, 4.0])
-def test_a_device_never_takes_less_than_it_says_and_stretch_is_exact(stretch):
+def test_a_device_never_takes_less_than_it_says_times_the_stretch(stretch):
     task = Training(mode="sync", workers=1, epochs=1, batch=32, device_time=0.001, stretch=stretch)
     found = train_as_rank(task, FEW, None)
     assert found["updates"] == 2
