@@ -28,9 +28,9 @@ from tqdm import tqdm
 from benchmarks.common.arguments import add_results, program
 from benchmarks.common.records import Facts, add, read
 from benchmarks.frontier import by_weight, corrected
+from benchmarks.frontier.arms import ARMS, KINDS, SEEDS
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
-from benchmarks.frontier.plan import ARMS, KINDS, SEEDS
 from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw

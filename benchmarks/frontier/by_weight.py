@@ -16,8 +16,8 @@ from tqdm import tqdm
 from benchmarks.common.markdown import gain, markdown
 from benchmarks.common.records import Facts, add, read
 from benchmarks.common.timing import made_on
+from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
-from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.training.objectives import Counting
 from benchmarks.frontier.training.selection import ByPruner, selection_of
 from benchmarks.frontier.training.train import Settings, train

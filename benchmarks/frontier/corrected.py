@@ -18,8 +18,8 @@ from tqdm import tqdm
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts, add, read
 from benchmarks.common.timing import made_on
+from benchmarks.frontier.arms import KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material, Part
-from benchmarks.frontier.plan import KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.training.selection import ByPruner, selection_of
 from benchmarks.frontier.training.train import Settings, train
 from prunedata.types import Ids

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.frontier.plan import USUAL, Lengths
+from benchmarks.frontier.arms import USUAL, Lengths
 
 __all__ = ["EARLY_STOP", "PATIENCE", "Curve", "curves"]
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common.markdown import gain
+from benchmarks.frontier.arms import ARMS
 from benchmarks.frontier.curves import EARLY_STOP, Curve
-from benchmarks.frontier.plan import ARMS
 
 __all__ = [
     "Apart", "best_of", "best_rival", "equal_epochs", "equal_visits", "own_known", "own_regular", "text_of",

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import Facts, add, read
 from benchmarks.common.timing import cpu
+from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, Lengths, Plan
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.plan import ARMS, KINDS, SEEDS, Lengths, Plan
 from benchmarks.frontier.training.train import Settings, train
 
 __all__ = ["GROUPS", "measure", "plans", "run"]

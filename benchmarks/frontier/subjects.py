@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.frontier.arms import Lengths
 from benchmarks.frontier.data.cifar import KINDS as CIFAR_KINDS
 from benchmarks.frontier.data.cifar import cifar10, cifar10_pixels
 from benchmarks.frontier.data.digits import digits
@@ -16,7 +17,6 @@ from benchmarks.frontier.data.material import Made, Material, load
 from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
 from benchmarks.frontier.data.texts import KINDS as TEXT_KINDS
 from benchmarks.frontier.data.texts import text_embeddings, text_tokens
-from benchmarks.frontier.plan import Lengths
 from benchmarks.frontier.training.train import Settings
 
 __all__ = ["SUBJECTS", "Subject"]

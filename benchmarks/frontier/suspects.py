@@ -17,8 +17,8 @@ from torch import nn
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
+from benchmarks.frontier.arms import KINDS, USUAL
 from benchmarks.frontier.data.material import HeadTask, Part
-from benchmarks.frontier.plan import KINDS, USUAL
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.selection import Unpruned
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, watched

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.distributed.cluster import STUDY
-from benchmarks.distributed.emulated.plan import NOMINAL
+from benchmarks.distributed.emulated.runs import NOMINAL
 from benchmarks.distributed.measured.results import Facts, read
 
 __all__ = ["caption", "middle", "runs_of", "spread"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from benchmarks.distributed.emulated.plan import Emulated
+from benchmarks.distributed.emulated.runs import Emulated
 from benchmarks.distributed.hosts import PORT, Hosts, address, hosts
 from benchmarks.distributed.measured.results import Facts, add, name_of, read
 from benchmarks.distributed.training.task import Training

@@ -8,7 +8,7 @@ from statistics import median
 from benchmarks.common.markdown import markdown
 from benchmarks.distributed.cluster import STUDY, Cluster, Configuration, Linked
 from benchmarks.distributed.emulated.found import caption, middle, runs_of, spread
-from benchmarks.distributed.emulated.plan import NOMINAL, SOFTWARE
+from benchmarks.distributed.emulated.runs import NOMINAL, SOFTWARE
 from benchmarks.distributed.measured.measured_tables import ALONE, setup_of
 from benchmarks.distributed.measured.results import Facts, mean_staleness
 from benchmarks.distributed.tables import ROWS

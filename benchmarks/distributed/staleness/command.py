@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.common.arguments import add_results, positive
 from benchmarks.common.records import add, read
 from benchmarks.common.timing import made_on
-from benchmarks.distributed.staleness.plan import SUBJECTS, plans
+from benchmarks.distributed.staleness.runs import SUBJECTS, runs_to_make
 from benchmarks.distributed.staleness.table import markdown_staleness
 
 __all__ = ["RESULTS", "add_staleness", "staleness"]
@@ -35,7 +35,7 @@ def staleness(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)
     done = {facts["name"] for facts in read(options.results)}
-    for run in [run for run in plans(options.run, options.seeds) if run.name not in done][: options.most]:
+    for run in [run for run in runs_to_make(options.run, options.seeds) if run.name not in done][: options.most]:
         facts = train_stale(run, task_of(run, options.images)) | made_on("numpy", "torch", "prunedata", threads=1)
         add(options.results, facts)
         print(facts["name"], facts["accuracy"], facts["found"], flush=True)

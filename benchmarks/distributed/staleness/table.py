@@ -5,7 +5,7 @@ from statistics import mean
 
 from benchmarks.common.markdown import gain, markdown
 from benchmarks.common.records import Facts
-from benchmarks.distributed.staleness.plan import ARMS, SUBJECTS
+from benchmarks.distributed.staleness.runs import ARMS, SUBJECTS
 
 __all__ = ["markdown_staleness"]
 

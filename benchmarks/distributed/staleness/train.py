@@ -22,7 +22,7 @@ from benchmarks.common.data import Data, ImageSet, digits, folder
 from benchmarks.common.networks import build
 from benchmarks.common.parquet import SIZE
 from benchmarks.common.records import Facts
-from benchmarks.distributed.staleness.plan import ARMS, StaleRun
+from benchmarks.distributed.staleness.runs import ARMS, StaleRun
 from benchmarks.study.judging import auc
 from prunedata import Deal, Dealer, Pruner, RunningLoss
 from prunedata.types import Mask

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
+from benchmarks.frontier.arms import SEEDS, USUAL
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import best_of, tuned
-from benchmarks.frontier.plan import SEEDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "first_page"]

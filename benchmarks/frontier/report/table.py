@@ -8,9 +8,9 @@ from pathlib import Path
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
+from benchmarks.frontier.arms import ARMS, KINDS, Lengths
 from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
 from benchmarks.frontier.distances import best_rival, equal_visits, own_known, own_regular, text_of, tops_apart
-from benchmarks.frontier.plan import ARMS, KINDS, Lengths
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "END", "TITLES", "all_tables", "fill", "share_of_known", "tables", "title"]

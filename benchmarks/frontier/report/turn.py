@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
-from benchmarks.frontier.plan import ARMS, KINDS, USUAL
+from benchmarks.frontier.arms import ARMS, KINDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "BEGIN_VARIED", "turn", "varied"]

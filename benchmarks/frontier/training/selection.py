@@ -6,8 +6,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.frontier.arms import ARMS, Plan
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.plan import ARMS, Plan
 from benchmarks.frontier.training.policies import policy_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from prunedata import Pruner, Schedule

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.frontier.arms import ARMS, SHARES, Plan
 from benchmarks.frontier.data.material import HeadTask, Part
-from benchmarks.frontier.plan import ARMS, SHARES, Plan
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.objectives import Counting, CrossEntropy, Objective, objective_of
 from benchmarks.frontier.training.policies import SIGNALS, Signal

@@ -12,7 +12,7 @@ from benchmarks.common.arguments import program
 from benchmarks.common.data import digits
 from benchmarks.distributed.arguments import add_task, task_of
 from benchmarks.distributed.cluster import STUDY, Configuration
-from benchmarks.distributed.emulated import plan
+from benchmarks.distributed.emulated import runs
 from benchmarks.distributed.emulated.__main__ import UNABLE, main
 from benchmarks.distributed.emulated.measure import as_arguments, measure
 from benchmarks.distributed.hosts import unable
@@ -22,7 +22,7 @@ from benchmarks.distributed.training.replica import Replica
 from benchmarks.distributed.training.task import Training, fewer
 
 FEW = fewer(digits(), 64, 16)
-EVERY = plan.plan(tuple(plan.RUNS))
+EVERY = runs.runs_to_make(tuple(runs.RUNS))
 
 
 @pytest.mark.parametrize("stretch", [1.0, 2.0, 4.0])
@@ -81,7 +81,8 @@ def test_the_command_that_is_run_gives_the_task_that_was_planned():
 
 
 def test_all_rows_of_the_study_are_planned():
-    rows = {(one.training.workers, one.training.servers, one.training.placement) for one in plan.plan(["tables"])}
+    found = runs.runs_to_make(["tables"])
+    rows = {(one.training.workers, one.training.servers, one.training.placement) for one in found}
     assert rows == {(1, 1, "shared"), (2, 1, "shared"), (4, 1, "shared"), (4, 3, "shared"), (8, 7, "shared"),
                     (4, 3, "dedicated")}  # fmt: skip
 
@@ -100,7 +101,7 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
     if why := unable():
         pytest.skip(f"no network namespaces: {why}")
     pytest.importorskip("ray")
-    run = plan.whole(
+    run = runs.whole(
         "local", Configuration(2, 1), mode="local", local_steps=4, epochs=1, batch=16, device_time=0.001, stretch=1.0
     )
     run = replace(run, samples=256)
@@ -109,7 +110,7 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
     assert (facts["updates"], facts["visits"]) == (2, [256])
     assert facts["workers_lost"] == []
     # The server is on the first host: the second pulls and pushes all of the weights in each update.
-    model = facts["updates"] * 4 * plan.PARAMETERS
+    model = facts["updates"] * 4 * runs.PARAMETERS
     assert facts["sent"][1] > model
     assert "tbf limits to" in facts["emulated"]
     assert measure([run], tmp_path / ".", None) == 0  # and is not made again

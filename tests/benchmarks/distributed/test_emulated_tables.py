@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks.distributed.cluster import Configuration
-from benchmarks.distributed.emulated import other_tables, plan, study_tables
+from benchmarks.distributed.emulated import other_tables, runs, study_tables
 from benchmarks.distributed.emulated.found import runs_of
 from benchmarks.distributed.measured import results
 from benchmarks.distributed.training.parts import PARTS
@@ -43,9 +43,9 @@ def rows(table):
 
 @pytest.fixture
 def folder(tmp_path):
-    record(tmp_path, plan.mixed("tables", plan.ONE), 100.0)
+    record(tmp_path, runs.mixed("tables", runs.ONE), 100.0)
     for seed, rate in enumerate((380.0, 400.0, 390.0)):
-        record(tmp_path, plan.mixed("spread" if seed else "tables", FOUR, seed=seed), rate)
+        record(tmp_path, runs.mixed("spread" if seed else "tables", FOUR, seed=seed), rate)
     return tmp_path
 
 
@@ -70,30 +70,30 @@ def test_times_are_those_of_the_cluster_that_is_emulated(folder):
 
 def test_stretches_are_compared_with_the_longest(tmp_path):
     for by, rate in ((1.0, 95.0), (4.0, 100.0)):
-        record(tmp_path, plan.whole("stretch", plan.ONE, stretch=by), rate)
-        record(tmp_path, plan.whole("stretch", FOUR, stretch=by), 4 * rate)
+        record(tmp_path, runs.whole("stretch", runs.ONE, stretch=by), rate)
+        record(tmp_path, runs.whole("stretch", FOUR, stretch=by), 4 * rate)
     found = rows(study_tables.stretches(tmp_path))
     assert found[0] == ["1 Node", "95.0 (-5.0 %)", "100.0 (+0.0 %)", "1.00", "1.00"]
     assert found[1][3:] == ["4.00", "4.00"]
 
 
 def test_other_ways_are_over_one_node(tmp_path):
-    record(tmp_path, plan.whole("stretch", plan.ONE), 100.0)
-    record(tmp_path, plan.whole("local", FOUR, mode="local", local_steps=4), 395.0)
+    record(tmp_path, runs.whole("stretch", runs.ONE), 100.0)
+    record(tmp_path, runs.whole("local", FOUR, mode="local", local_steps=4), 395.0)
     (row,) = rows(other_tables.ways(tmp_path))
     assert row[:5] == ["4 Nodes (4 Workers + 3 PS)", "local, 4 steps", "7.5 GB/s", "395.0", "3.95"]
 
 
 def test_what_pruning_saves_is_beside_how_many_images_are_fewer(tmp_path):
     for prune, seconds, visits in ((0.0, 20.0, [100, 100, 100]), (0.3, 16.0, [100, 70, 70])):
-        run = plan.whole("pruned", FOUR, stretch=2.0, prune=prune)
+        run = runs.whole("pruned", FOUR, stretch=2.0, prune=prune)
         record(tmp_path, run, 300.0, seconds=2 * seconds, visits=visits)
     (row,) = rows(other_tables.pruned(tmp_path))
     assert row[3:7] == ["20.0 s", "16.0 s", "20.0 %", "20.0 %"]
 
 
 def test_a_straggler_and_who_waits_for_it(tmp_path):
-    run = plan.whole("straggler", FOUR, mode="sync", backup=1, slow=(3, 0.5))
+    run = runs.whole("straggler", FOUR, mode="sync", backup=1, slow=(3, 0.5))
     record(tmp_path, run, 300.0, dropped=8)
     (row,) = rows(other_tables.straggler(tmp_path))
     assert row == ["sync, 1 backup", "500 ms", "300.0", "5", "25 %", "100%"]
@@ -101,7 +101,7 @@ def test_a_straggler_and_who_waits_for_it(tmp_path):
 
 def test_the_time_to_a_loss_is_over_the_stretch(tmp_path):
     for nodes, last in ((1, 60.0), (4, 20.0)):
-        run = plan.whole("loss", Configuration(nodes, nodes - 1), stretch=2.0)
+        run = runs.whole("loss", Configuration(nodes, nodes - 1), stretch=2.0)
         record(tmp_path, run, 100.0 * nodes, curve=[[2 * last, 0.5]] * 10)
     found = {row[0]: row for row in rows(other_tables.loss(tmp_path))}
     assert found["1"][4:8] == ["1.00", "60.0 s", "1.00", "0.500"]

@@ -11,10 +11,10 @@ import torch
 
 from benchmarks.common.records import read
 from benchmarks.distributed.__main__ import main
-from benchmarks.distributed.staleness import plan
+from benchmarks.distributed.staleness import runs
 from benchmarks.distributed.staleness import train as training
 from benchmarks.distributed.staleness.command import RESULTS
-from benchmarks.distributed.staleness.plan import ARMS, SUBJECTS, StaleRun, plans
+from benchmarks.distributed.staleness.runs import ARMS, SUBJECTS, StaleRun, runs_to_make
 from benchmarks.distributed.staleness.table import markdown_staleness
 from benchmarks.distributed.staleness.train import StaleTask, task_of, train_stale
 from benchmarks.study.judging import auc
@@ -29,7 +29,7 @@ def brief(monkeypatch):
     """Digits for 6 epochs, 320 of them."""
     torch.set_num_threads(1)
     short = replace(SUBJECTS["digits"], epochs=6, samples=320, noises=(0.4,))
-    monkeypatch.setitem(plan.SUBJECTS, "digits", short)
+    monkeypatch.setitem(runs.SUBJECTS, "digits", short)
     return task_of(StaleRun("digits", "regular", 0.4, 0, 0))
 
 
@@ -82,7 +82,7 @@ def test_clean_labels_have_nothing_to_find(brief):
 def test_what_is_recorded_is_not_run_again(brief, tmp_path, capsys):
     for _ in range(2):
         assert main(["staleness", "--run", "digits", "--most", "1", "--results", str(tmp_path)]) == 0
-    assert [run["name"] for run in read(tmp_path)] == sorted(run.name for run in plans("digits", 1)[:2])
+    assert [run["name"] for run in read(tmp_path)] == sorted(run.name for run in runs_to_make("digits", 1)[:2])
     capsys.readouterr()
     assert main(["staleness", "--results", str(tmp_path)]) == 0
     assert "| 40% wrong | 0         |" in capsys.readouterr().out

@@ -10,8 +10,8 @@ import torch
 from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import BY_WEIGHT, RESULTS
+from benchmarks.frontier.arms import Plan
 from benchmarks.frontier.by_weight import BEGIN, Counting, measure, table
-from benchmarks.frontier.plan import Plan
 from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.selection import selection_of

@@ -14,10 +14,10 @@ import torch
 
 from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import read
+from benchmarks.frontier.arms import ARMS, KINDS, HeadArm, Lengths, Plan
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
 from benchmarks.frontier.grid import measure, plans, run
-from benchmarks.frontier.plan import ARMS, KINDS, HeadArm, Lengths, Plan
 from benchmarks.frontier.training.networks import Convolutions, Layers, NormalisedConvolutions
 from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.training.policies import SIGNALS, policy_of

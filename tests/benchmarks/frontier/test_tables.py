@@ -13,9 +13,9 @@ from matplotlib.image import imread
 from benchmarks.common.records import add, read
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
+from benchmarks.frontier.arms import ARMS, Lengths
 from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_epochs, equal_visits, tops_apart
-from benchmarks.frontier.plan import ARMS, Lengths
 from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY

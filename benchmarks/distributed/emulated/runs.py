@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.training.task import Training
 
-__all__ = ["NOMINAL", "PARAMETERS", "RUNS", "SOFTWARE", "Emulated", "plan"]
+__all__ = ["NOMINAL", "PARAMETERS", "RUNS", "SOFTWARE", "Emulated", "runs_to_make"]
 
 PARAMETERS = 1_298_342
 """A twentieth of those of ResNet-50 with 1,200 outputs. Links are a twentieth, too: an exchange lasts as long."""
@@ -121,6 +121,6 @@ RUNS: dict[str, list[Emulated]] = {
 """All runs, by what they are measured for."""
 
 
-def plan(groups: Sequence[str]) -> list[Emulated]:
+def runs_to_make(groups: Sequence[str]) -> list[Emulated]:
     """All runs of some groups."""
     return [run for group in groups for run in RUNS[group]]

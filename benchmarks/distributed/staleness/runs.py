@@ -6,7 +6,7 @@ from itertools import product
 from prunedata import DroppingCount, Random, RunningLoss, Schedule
 from prunedata.policies.protocol import Policy
 
-__all__ = ["ARMS", "STALENESS", "SUBJECTS", "StaleRun", "StaleSubject", "plans"]
+__all__ = ["ARMS", "STALENESS", "SUBJECTS", "StaleRun", "StaleSubject", "runs_to_make"]
 
 STALENESS = (0, 1, 3, 7)
 """In versions of the weights: what 1, 2, 4 and 8 workers see that take turns."""
@@ -106,7 +106,7 @@ class StaleRun:
         return f"{self.data}-wrong{100 * self.noise:g}-stale{self.staleness}-{self.arm}-seed{self.seed}"
 
 
-def plans(data: str, seeds: int) -> list[StaleRun]:
+def runs_to_make(data: str, seeds: int) -> list[StaleRun]:
     """All runs on some data, seed by seed, what decides most first."""
     subject = SUBJECTS[data]
     order = product(range(seeds), subject.noises, subject.staleness, ARMS)
