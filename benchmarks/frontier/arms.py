@@ -1,6 +1,7 @@
 """What a run is made of: labels, an arm, a length, a seed; and what each arm does."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 __all__ = ["ARMS", "KINDS", "SEEDS", "SHARES", "USUAL", "HeadArm", "Lengths", "Plan"]
 
@@ -44,6 +45,9 @@ class HeadArm:
         How many samples it leaves out, times those whose labels are wrong.
     rates : str
         How the learning rate falls, by a name of :data:`benchmarks.frontier.training.rates.RATES`.
+    figure : {"trust", "accuracy"}
+        What is said of the labels held out: how far they are trusted, the mean fourth root of their probability, or
+        how many percent are right.
     figure_of : int
         As many of the labels held out say how validation goes; 0 for all.
     aside : float
@@ -59,6 +63,7 @@ class HeadArm:
     signal: str = "loss"
     times: float = 1.0
     rates: str = "cosine"
+    figure: Literal["trust", "accuracy"] = "trust"
     figure_of: int = 0
     aside: float = 0.0
 
@@ -86,6 +91,7 @@ ARMS = {
     "turn-elr-decay": HeadArm(
         '`policy="auto"`, early-learning, ten times the decay', "auto", objective="elr", decay=10
     ),
+    "turn-accuracy": HeadArm('`policy="auto"`, told how many labels are right', "auto", figure="accuracy"),
     "turn-100": HeadArm('`policy="auto"`, told by 100 labels held out', "auto", figure_of=100),
     "turn-500": HeadArm('`policy="auto"`, told by 500 labels held out', "auto", figure_of=500),
     "turn-aside": HeadArm('`policy="auto"`, told by a twentieth of its own samples, aside', "auto", aside=0.05),

@@ -21,7 +21,7 @@ __all__ = ["GROUPS", "measure", "plans", "run"]
 
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
 TURN = ("turn", "turn-decay", "regular-decay")
-SHORT_OF_LABELS = ("turn-100", "turn-500", "turn-aside")
+FIGURES = ("turn-accuracy", "turn-100", "turn-500", "turn-aside")
 RATES = ("regular-step", "turn-step", "regular-constant", "turn-constant", "regular-warm", "turn-warm")
 ELR = ("regular-elr", "turn-elr", "regular-elr-decay", "turn-elr-decay")
 DROPOUT = ("regular-dropout", "bounded-dropout")
@@ -39,7 +39,7 @@ GROUPS = (
     ((("clean",), FIRST), (TELLING, DROPOUT)),
     ((OTHERS, FIRST), (KINDS, TURN)),
     ((KINDS[2:], DROPOUT), (KINDS, REST)),
-    ((KINDS, ELR), (KINDS, SHORT_OF_LABELS), (KINDS, RATES)),
+    ((KINDS, ELR), (KINDS, FIGURES), (KINDS, RATES)),
     ((KINDS, CONTROLS), (KINDS, SIGNALS), (KINDS, AMOUNTS)),
     ((KINDS, STRENGTHS), (KINDS, PRUNED_TUNED)),
 )

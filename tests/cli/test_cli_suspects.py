@@ -166,7 +166,7 @@ def test_advice_to_prune(say, tmp_path):
         "or train shorter": f"{found['shorter']} epochs, without pruning",
     }
     assert lines[lines.index("") + 1] == "because"
-    assert "  Of 120 samples 30 had a mean loss above 0.75 of the mean of all up to the turn: leave these out." in lines
+    assert "XX" in lines
     assert (found["verdict"], found["prune"]) == ("prune", 30)
     assert TURN < found["turned"] < EPOCHS
     assert Schedule.from_dict(found["schedule"]) == Schedule.steady(60, found["turned"] + 1)

@@ -13,8 +13,8 @@ BEGIN, BEGIN_VARIED = "<!-- python -m benchmarks.frontier turn -->", "<!-- pytho
 SHOWN = ("turn", "turn-decay", "regular-elr", "regular-elr-decay", "turn-elr-decay", "known-wrong")
 """Arms beside regular training."""
 VARIED = (
-    "turn", "turn-500", "turn-100", "turn-aside", "regular-step", "turn-step", "regular-constant", "turn-constant",
-    "regular-warm", "turn-warm",
+    "turn", "turn-accuracy", "turn-500", "turn-100", "turn-aside", "regular-step", "turn-step", "regular-constant",
+    "turn-constant", "regular-warm", "turn-warm",
 )  # fmt: skip
 """Those told by fewer labels, or by none, and those with other learning rates."""
 

@@ -16,8 +16,9 @@ from benchmarks.frontier.training.policies import SIGNALS, Signal
 from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import ByPruner, Selection, selection_of
 from prunedata import Pruner, Schedule
+from prunedata.plan.turn import TRUST, trust_in
 
-__all__ = ["Epoch", "Settings", "fit", "right", "scores_of", "train", "watched"]
+__all__ = ["Epoch", "Settings", "fit", "right", "scores_of", "train", "trust", "watched"]
 
 AT_ONCE = 1000
 """Samples that are looked at together where nothing is learnt."""
@@ -105,8 +106,8 @@ def train(
         left_out = selection.left_out
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         validation = right(network, task.held_out)
-        if not arm.aside:
-            selection.validated(right(network, figure_of) if arm.figure_of else validation)
+        if arm.policy and not arm.aside:
+            selection.validated(trust(network, figure_of) if arm.figure == "trust" else validation)
         yield Epoch(visits, right(network, task.test), validation, wrong)
 
 
@@ -158,6 +159,12 @@ def scores_of(network: nn.Module, features: Tensor) -> Tensor:
     """Return the scores of each class without learning, float32 of shape (n, classes)."""
     network.eval()
     return torch.cat([network(some) for some in features.split(AT_ONCE)])
+
+
+def trust(network: nn.Module, part: Part) -> float:
+    """Return how far the network trusts the labels: the mean fourth root of their probability."""
+    losses = F.cross_entropy(scores_of(network, part.features), part.labels, reduction="none")
+    return trust_in(losses.numpy()) / (TRUST * len(part))
 
 
 def right(network: nn.Module, part: Part) -> float:
