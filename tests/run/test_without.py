@@ -189,11 +189,11 @@ def test_advice_is_of_the_samples_that_are_left():
         for _ in range(10):
             epoch = pruner.begin_epoch()
             ids = np.flatnonzero(epoch.keep)
-            pruner.observe(ids, np.where(wrong[ids], 5.0, np.where(ids % 10 == 0, 1.0, 0.1)))
+            pruner.observe(ids, np.where(wrong[ids], 90.0, np.where(ids % 10 == 0, 60.0, 0.0)))
             pruner.validated(80 - 3 * abs(epoch.number - 5))
             pruner.end_epoch()
     assert runs[0].advice.prune == 90  # the most that it may, of 100 wrong ones
-    assert runs[1].advice.prune == 20  # of 200 samples each tenth has a higher loss
+    assert runs[1].advice.prune == 20  # of 200 samples each tenth has a high loss
 
 
 @WORKERS

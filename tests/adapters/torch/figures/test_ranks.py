@@ -23,7 +23,7 @@ def figure(epoch, apart=0.0):
 
 
 def make(rank, world, **options):
-    given = {"prune": 0.5, "policy": "auto", "seed": 3} | options
+    given = {"prune": 0.25, "policy": "auto", "seed": 3} | options
     pruner = Pruner(SAMPLES, Schedule.steady(EPOCHS), **given)
     sampler = DistributedSampler(Items(SAMPLES), world, rank)
     return pruner, prune(DataLoader(Items(SAMPLES), BATCH * 3 // world, sampler=sampler), pruner)
