@@ -12,6 +12,8 @@ __all__ = ["BEGIN", "BEGIN_VARIED", "turn", "varied"]
 BEGIN, BEGIN_VARIED = "<!-- python -m benchmarks.frontier turn -->", "<!-- python -m benchmarks.frontier varied -->"
 SHOWN = ("turn", "turn-decay", "regular-elr", "regular-elr-decay", "turn-elr-decay", "known-wrong")
 """Arms beside regular training."""
+FALL, BELOW_BEST, BELOW_END = 1.0, 0.5, 0.3
+"""In points: how far regular training falls from its best length, and how far below it a run told nothing may end."""
 VARIED = (
     "turn", "turn-accuracy", "turn-500", "turn-100", "turn-aside", "regular-step", "turn-step", "regular-constant",
     "turn-constant", "regular-warm", "turn-warm",
@@ -21,7 +23,28 @@ VARIED = (
 
 def turn(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the table as Markdown, from the runs of each subject: means over seeds, and in brackets the least."""
-    return _table(results, SHOWN)
+    return f"{_table(results, SHOWN)}\n{held(results)}\n"
+
+
+def held(results: Mapping[str, Sequence[Facts]]) -> str:
+    """Say on how many kinds of labels the run told nothing ends where it should, by means over seeds."""
+    falls, steady = [], []
+    for runs in results.values():
+        for kind in KINDS:
+            found = _accuracies([run for run in runs if run["kind"] == kind])
+            if ("turn", USUAL) not in found:
+                continue
+            regular = {epochs: _mean(of) for (arm, epochs), of in found.items() if arm == "regular"}
+            ends, end, best = _mean(found["turn", USUAL]), regular[USUAL], max(regular.values())
+            if best - end >= FALL:
+                falls.append(round(ends - best, 2) >= -BELOW_BEST)
+            else:
+                steady.append(round(ends - end, 2) >= -BELOW_END)
+    return (
+        f"Where regular training falls by {FALL:g} point or more, `turn` ends at its best length less {BELOW_BEST:g} or "
+        f"above on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at regular training's end less "
+        f"{BELOW_END:g} or above on {sum(steady)} of {len(steady)}."
+    )
 
 
 def varied(results: Mapping[str, Sequence[Facts]]) -> str:

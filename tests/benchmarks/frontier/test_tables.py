@@ -22,7 +22,7 @@ from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, fill, share_of_known, tables
 from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
-from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
+from benchmarks.frontier.report.turn import BEGIN_VARIED, held, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS
 
 ROOT = Path(__file__).parents[3]
@@ -273,3 +273,16 @@ def test_the_pages_show_what_was_recorded():
     )
     for page, begin, written in pages:
         assert fill(page, begin, written) == page.read_text(encoding="utf-8")
+
+
+def test_it_is_counted_on_how_many_kinds_a_run_told_nothing_ends_where_it_should():
+    def runs(kind, best, end, *told):
+        of = [("regular", 9, best), ("regular", 30, end), *(("turn", 30, accuracy) for accuracy in told)]
+        return [{"kind": kind, "arm": arm, "epochs": epochs, "accuracy": accuracy} for arm, epochs, accuracy in of]
+
+    told = held({
+        "head": runs("worse", 76.0, 63.0, 75.5) + runs("random40", 76.0, 75.0, 75.4) + runs("clean", 83.0, 82.5, 82.2),
+        "conv-digits": runs("worse", 76.0, 75.1, 74.7) + runs("aggre", 70.0, 60.0),
+    })  # fmt: skip
+    assert "its best length less 0.5 or above on 1 of 2 kinds of labels" in told
+    assert "regular training's end less 0.3 or above on 1 of 2." in told
