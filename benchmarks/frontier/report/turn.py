@@ -41,8 +41,8 @@ def held(results: Mapping[str, Sequence[Facts]]) -> str:
             else:
                 steady.append(round(ends - end, 2) >= -BELOW_END)
     return (
-        f"Where regular training falls by {FALL:g} point or more, `turn` ends at its best length less {BELOW_BEST:g} or "
-        f"above on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at regular training's end less "
+        f"Where regular training falls by {FALL:g} point or more, `turn` ends at its best length less {BELOW_BEST:g} "
+        f"or above on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at regular training's end less "
         f"{BELOW_END:g} or above on {sum(steady)} of {len(steady)}."
     )
 
