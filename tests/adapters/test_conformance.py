@@ -21,7 +21,10 @@ class OnDataset(Adapter):
 
 
 SLOW = pytest.mark.slow
-ALIKE = ("torch stream, stateful", "Hugging Face", "Hugging Face stream", "Hugging Face stream of a Dataset")
+ALIKE = (
+    "torch, stateful", "torch stream, stateful", "Hugging Face", "Hugging Face stream",
+    "Hugging Face stream of a Dataset",
+)  # fmt: skip
 TRAINERS = ("Lightning", "Hugging Face Trainer")
 DROPS_LAST = ("torch", "torch, stateful", "torch stream", "torch stream, stateful", "Grain", "Hugging Face Trainer")
 FEW_WORKERS = pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's

@@ -27,7 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "without_a_remainder": {"drop_remainder": True},
 }
 """``test_backends.py`` says which of them other backends do."""
-SLOW = ["bfloat16", "shuffled"]
+SLOW = ["bfloat16", "shuffled", "compiled"]
 COMPILES = keras.backend.backend() == "jax"  # it takes long over each operation alone
 
 

@@ -101,6 +101,7 @@ def hang(rank, folder):
     train(rank, folder, world=2, timeout=HUNG, seconds=1)
 
 
+@pytest.mark.slow  # another way to be lost than being killed, which is quick
 def test_the_one_that_is_left_names_one_that_hangs(tmp_path):
     context = clean_processes()
     ranks = [context.Process(target=hang, args=(rank, tmp_path)) for rank in range(2)]

@@ -75,6 +75,7 @@ def test_in_async_the_other_gets_what_a_killed_worker_had(tmp_path):
     assert (visits.sum(), visits.min(), visits.max()) == (1800, 1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read as Linux tells it")
 def test_a_server_out_of_memory_is_named():
     def limit(_):

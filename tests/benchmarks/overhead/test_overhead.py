@@ -45,6 +45,7 @@ def test_json_names_the_machine_and_describes_every_row(measured):
             assert peer["min"] > 0
 
 
+@pytest.mark.slow
 def test_every_size_and_batch_has_its_rows(measured):
     rows = [(row["part"], row["samples"], row["batch"]) for row in measured["rows"]]
     assert len(set(rows)) == len(rows)
@@ -55,6 +56,7 @@ def test_every_size_and_batch_has_its_rows(measured):
         assert {batch for part, size, batch in rows if size == samples and "observe" in part} == set(BATCHES)
 
 
+@pytest.mark.slow
 def test_peers_stand_beside_what_they_do_too(measured):
     for row in measured["rows"]:
         if "observe" in row["part"]:

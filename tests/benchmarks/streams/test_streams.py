@@ -127,6 +127,7 @@ def test_an_epoch_can_be_passed_as_often_as_is_asked_for(tmp_path, adapter):
 # -- the race
 
 
+@pytest.mark.slow
 def test_passes_take_turns():
     made = []
 
@@ -142,6 +143,7 @@ def test_passes_take_turns():
     assert made[6 * TURNS] == "short", "who begins does not change with the repeats"
 
 
+@pytest.mark.slow
 def test_passes_that_read_ahead_are_run_whole():
     made = []
 

@@ -108,7 +108,7 @@ def close(found, expected, case=None):
         assert one == pytest.approx(other, rel=1e-6)
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_they_train_as_one_process_does(tmp_path, world):
     options = [{}, {"uneven": "drop"}, {"drop_last": True}, {"accumulate": 3}, {"num_workers": 1}]
     cases = [{"policy": policy, **option} for policy in ("counts", "weighs") for option in options]
