@@ -26,22 +26,22 @@ def turn(results: Mapping[str, Sequence[Facts]]) -> str:
     return f"{_table(results, SHOWN)}\n{held(results)}\n"
 
 
-def held(results: Mapping[str, Sequence[Facts]]) -> str:
-    """Say on how many kinds of labels the run told nothing ends where it should, by means over seeds."""
+def held(results: Mapping[str, Sequence[Facts]], arm: str = "turn") -> str:
+    """Say on how many kinds of labels an arm ends where it should, by means over seeds."""
     falls, steady = [], []
     for runs in results.values():
         for kind in KINDS:
             found = _accuracies([run for run in runs if run["kind"] == kind])
-            if ("turn", USUAL) not in found:
+            if (arm, USUAL) not in found:
                 continue
-            regular = {epochs: _mean(of) for (arm, epochs), of in found.items() if arm == "regular"}
-            ends, end, best = _mean(found["turn", USUAL]), regular[USUAL], max(regular.values())
+            regular = {epochs: _mean(of) for (other, epochs), of in found.items() if other == "regular"}
+            ends, end, best = _mean(found[arm, USUAL]), regular[USUAL], max(regular.values())
             if best - end >= FALL:
                 falls.append(round(ends - best, 2) >= -BELOW_BEST)
             else:
                 steady.append(round(ends - end, 2) >= -BELOW_END)
     return (
-        f"Where regular training falls by {FALL:g} point or more, `turn` ends at its best length less {BELOW_BEST:g} "
+        f"Where regular training falls by {FALL:g} point or more, `{arm}` ends at its best length less {BELOW_BEST:g} "
         f"or above on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at regular training's end less "
         f"{BELOW_END:g} or above on {sum(steady)} of {len(steady)}."
     )
@@ -50,7 +50,8 @@ def held(results: Mapping[str, Sequence[Facts]]) -> str:
 def varied(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the table of other figures and rates, of the subjects that were run so."""
     some = {subject: runs for subject, runs in results.items() if any(run["arm"] == "turn-aside" for run in runs)}
-    return _table(some, VARIED)
+    told = "\n".join(held(some, arm) for arm in ("turn-accuracy", "turn-aside"))
+    return f"{_table(some, VARIED)}\n{told}\n"
 
 
 def _table(results: Mapping[str, Sequence[Facts]], shown: Sequence[str]) -> str:
