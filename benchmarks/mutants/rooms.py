@@ -48,7 +48,11 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
     ],
     "selection": [
-        Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
+        Tested(
+            ["prunedata/policies/selection.py"],
+            ["tests/policies/test_selection.py"],
+            ["tests/policies", "tests/run/test_aside.py", *RUNS],
+        ),
         Tested(["prunedata/policies/kth.py"], ["tests/policies/test_kth.py"], ["tests/policies", *RUNS]),
         Tested(
             ["prunedata/policies/protocol.py", "prunedata/policies/built_in.py"],
@@ -76,19 +80,25 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         Tested(
             ["prunedata/run/epoch.py"],
             ["tests/policies/test_select.py", "tests/run/test_errors.py", *RUNS],
-            ["tests/policies"],
+            ["tests/policies", "tests/run/test_by_weight.py"],
         ),
     ],
     "store": [
         Tested(
             ["prunedata/store/pointer.py", "prunedata/store/state.py"],
             ["tests/store/test_pointer.py"],
-            ["tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/run/test_errors.py", *RUNS],
+            [
+                "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_history.py",
+                "tests/store/test_written_before.py", "tests/findings", "tests/run/test_errors.py", *RUNS,
+            ],
         ),
         Tested(
             ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/reading.py"],
             ["tests/store/test_slots.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
-            ["tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py"],
+            [
+                "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",
+                "tests/store/test_history.py",
+            ],
         ),
         Tested(
             ["prunedata/store/durable.py", "prunedata/store/lock.py"],

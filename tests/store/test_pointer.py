@@ -163,6 +163,17 @@ class TestState:
         alone = state()
         assert (alone.rank, alone.processes, alone.left_out, alone.shared) == (0, 1, 0, None)
 
+    def test_the_mean_excess_is_its_array_if_it_has_one(self):
+        excess = np.ones(4, np.float32)
+        assert state().mean_excess is None
+        assert state(arrays=COUNTS | {"mean_excess": excess}).mean_excess is excess
+
+    @pytest.mark.parametrize("name", ["DroppingCount", "EasyPruning"])
+    def test_policies_that_called_their_order_rank_are_those_of_today(self, name):
+        policy = {"name": name, "tolerance": 0.5, "rank": "run"}
+        found = RunState.from_json(PLAIN_STATE | {"run": RUN | {"policy": policy}}, COUNTS)
+        assert found.run["policy"] == {"name": name, "tolerance": 0.5, "by": "run"}
+
     def test_the_history_is_a_copy(self):
         plain = state().to_json()
         plain["history"][0]["kept"] = 0
