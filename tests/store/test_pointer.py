@@ -12,7 +12,7 @@ from prunedata import Schedule
 from prunedata.checks import LARGEST
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.store import pointer as pointers
-from prunedata.store.pointer import decode_pointer, encode_pointer
+from prunedata.store.pointer import HISTORY_CHUNK, decode_pointer, encode_pointer
 from prunedata.store.state import RunState
 
 PLAIN = st.recursive(
@@ -314,3 +314,8 @@ class TestState:
         for wrong in (np.zeros(4, np.uint16), np.zeros(5, np.uint8), np.zeros(4)):
             with pytest.raises(PrunedataError, match=r"Expected an array without of shape \(4,\), uint8\. Got shape"):
                 state(arrays=COUNTS | {"without": wrong}).check_arrays({})
+
+
+def test_how_large_a_part_of_the_history_is_belongs_to_the_format():
+    """Stores that lie on disks were written by it, and are checked against it."""
+    assert HISTORY_CHUNK == 1 << 14
