@@ -97,7 +97,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["tests/store/test_slots.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
             [
                 "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",
-                "tests/store/test_history.py",
+                "tests/store/test_history.py", "tests/store/test_system.py",
             ],
         ),
         Tested(

@@ -48,7 +48,7 @@ def test_without_keras_the_extra_is_named():
     assert "pip install 'prunedata[tensorflow]'" in done.stderr
 
 
-@pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "jax"])
+@pytest.mark.parametrize("backend", FIT)
 @pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.slow)], ids=["one", "all"])
 def test_keras_over_another_backend(backend, most):
     """Run tests of ``fit`` in a process of their own, as the backend is chosen once, and imports take the longest."""
