@@ -126,9 +126,7 @@ def test_few_labels_or_samples_of_its_own_tell_how_validation_goes(task):
             assert all(round(figure * 200 / 100, 3) % 1 == 0 for figure in figures)
         else:
             assert all(0 < figure < 1 for figure in figures)
-    assert (
-        len(set(first.values())) == 4
-    )  # of one network, but for the samples aside: by other labels, or as another figure
+    assert len(set(first.values())) == 4  # each is of other labels, or another figure of the same
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
