@@ -13,6 +13,8 @@ python -m benchmarks.frontier run-by-weight --subject head --data FOLDER --label
 python -m benchmarks.frontier by-weight [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier run-corrected --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier corrected [--page docs/evidence/turn.md]
+python -m benchmarks.frontier run-limits --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier limits [--page docs/evidence/turn.md]
 """
 
 import argparse
@@ -31,6 +33,7 @@ from benchmarks.frontier import by_weight, corrected
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
+from benchmarks.frontier.questions import limits
 from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
@@ -48,8 +51,9 @@ __all__ = ["RESULTS", "main"]
 
 RESULTS = Path(__file__).parent / "results"
 """Where runs are recorded, if nobody says otherwise: a file of JSON lines for each kind of labels."""
-SUSPECTS, BY_WEIGHT, CORRECTED = "suspects", "by-weight", "corrected"
-"""The folders of the recorded runs that were watched, of those by weight, and of those after correcting labels."""
+SUSPECTS, BY_WEIGHT, CORRECTED, LIMITS = "suspects", "by-weight", "corrected", "limits"
+"""The folders of the recorded runs that were watched, of those by weight, of those after correcting labels, and of
+those that go other ways after their turn."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
 
 
@@ -92,6 +96,10 @@ def _run_corrected(given: argparse.Namespace) -> int:
     return _run_apart(given, CORRECTED, corrected.run)
 
 
+def _run_limits(given: argparse.Namespace) -> int:
+    return _run_apart(given, LIMITS, limits.run)
+
+
 def _run_apart(given: argparse.Namespace, folder: str, run_all: Callable[..., int]) -> int:
     """Run what is recorded in a folder of its own."""
     torch.set_num_threads(given.threads)
@@ -111,6 +119,7 @@ def _table_of(
 
 _by_weight = partial(_table_of, BY_WEIGHT, by_weight.BEGIN, by_weight.table)
 _corrected = partial(_table_of, CORRECTED, corrected.BEGIN, corrected.table)
+_limits = partial(_table_of, LIMITS, limits.BEGIN, limits.table)
 _suspects = partial(_table_of, SUSPECTS, BEGIN_SUSPECTS, table)
 
 
@@ -191,20 +200,24 @@ def _parser() -> argparse.ArgumentParser:
         "--arms", nargs="+", choices=by_weight.COMPARED, default=by_weight.COMPARED, help="default: all"
     )
     mended = commands.add_parser("run-corrected", parents=[common], help="put suspects right, and train again")
-    for command, do in ((run, _run), (watched, _watch), (weighed, _run_by_weight), (mended, _run_corrected)):
+    others = commands.add_parser("run-limits", parents=[common], help="go other ways after the turn")
+    for command, do in (
+        (run, _run), (watched, _watch), (weighed, _run_by_weight), (mended, _run_corrected), (others, _run_limits),
+    ):  # fmt: skip
         _add_material(command)
         command.set_defaults(do=do)
     tables = commands.add_parser("table", parents=[common], help="print the tables")
     short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
     first = commands.add_parser("first-page", parents=[common], help="print the table of README")
     turned = commands.add_parser("turn", parents=[common], help="print what the run told nothing brings")
-    others = commands.add_parser("varied", parents=[common], help="print the same by other figures and rates")
+    varieties = commands.add_parser("varied", parents=[common], help="print the same by other figures and rates")
     suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
     beside = commands.add_parser("by-weight", parents=[common], help="print leaving out by weight beside leaving out")
     after = commands.add_parser("corrected", parents=[common], help="print what correcting suspects brings")
+    bounds = commands.add_parser("limits", parents=[common], help="print what other ways after the turn bring")
     written = (
-        (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (others, _varied),
-        (suspects, _suspects), (beside, _by_weight), (after, _corrected),
+        (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (varieties, _varied),
+        (suspects, _suspects), (beside, _by_weight), (after, _corrected), (bounds, _limits),
     )  # fmt: skip
     for command, do in written:
         if do in (_table, _summary):
