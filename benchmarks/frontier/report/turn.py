@@ -28,7 +28,7 @@ def turn(results: Mapping[str, Sequence[Facts]]) -> str:
 
 def held(results: Mapping[str, Sequence[Facts]], arm: str = "turn") -> str:
     """Say on how many kinds of labels an arm ends where it should, by means over seeds."""
-    falls, steady = [], []
+    falls, steady, untouched = [], [], 0
     for runs in results.values():
         for kind in KINDS:
             found = _accuracies([run for run in runs if run["kind"] == kind])
@@ -40,10 +40,15 @@ def held(results: Mapping[str, Sequence[Facts]], arm: str = "turn") -> str:
                 falls.append(round(ends - best, 2) >= -BELOW_BEST)
             else:
                 steady.append(round(ends - end, 2) >= -BELOW_END)
+                untouched += not any(
+                    run["saved_percent"] for run in runs
+                    if (run["kind"], run["arm"], run["epochs"]) == (kind, arm, USUAL)
+                )  # fmt: skip
     return (
         f"Where regular training falls by {FALL:g} point or more, `{arm}` ends at its best length less {BELOW_BEST:g} "
         f"or above on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at regular training's end less "
-        f"{BELOW_END:g} or above on {sum(steady)} of {len(steady)}."
+        f"{BELOW_END:g} or above on {sum(steady)} of {len(steady)}. On {untouched} of these {len(steady)} no run left "
+        "anything out."
     )
 
 

@@ -278,11 +278,14 @@ def test_the_pages_show_what_was_recorded():
 def test_it_is_counted_on_how_many_kinds_a_run_told_nothing_ends_where_it_should():
     def runs(kind, best, end, *told):
         of = [("regular", 9, best), ("regular", 30, end), *(("turn", 30, accuracy) for accuracy in told)]
-        return [{"kind": kind, "arm": arm, "epochs": epochs, "accuracy": accuracy} for arm, epochs, accuracy in of]
+        facts = {"kind": kind, "saved_percent": 0.0}
+        return [{**facts, "arm": arm, "epochs": epochs, "accuracy": accuracy} for arm, epochs, accuracy in of]
 
+    touched = runs("worse", 76.0, 75.1, 74.7, 74.6)
+    touched[-1]["saved_percent"] = 5.0
     told = held({
         "head": runs("worse", 76.0, 63.0, 75.5) + runs("random40", 76.0, 75.0, 75.4) + runs("clean", 83.0, 82.5, 82.2),
-        "conv-digits": runs("worse", 76.0, 75.1, 74.7) + runs("aggre", 70.0, 60.0),
+        "conv-digits": touched + runs("aggre", 70.0, 60.0),
     })  # fmt: skip
     assert "its best length less 0.5 or above on 1 of 2 kinds of labels" in told
-    assert "regular training's end less 0.3 or above on 1 of 2." in told
+    assert "regular training's end less 0.3 or above on 1 of 2. On 1 of these 2 no run left anything out." in told
