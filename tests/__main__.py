@@ -34,6 +34,8 @@ ROOMS = {
         "benchmarks/streams",
     ],
     "huggingface": ["adapters/huggingface"],
+    "distributed": ["benchmarks/distributed", "benchmarks/overhead", "benchmarks/scale"],
+    "faults": ["benchmarks/faults"],
     "benchmarks": ["benchmarks"],
     "rest": [""],
     "store": ["store"],

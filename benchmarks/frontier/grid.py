@@ -20,7 +20,7 @@ from benchmarks.frontier.training.train import Settings, train
 __all__ = ["GROUPS", "measure", "plans", "run"]
 
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
-TURN = ("turn", "turn-decay", "regular-decay")
+TURN = ("turn", "turn-decay", "regular-decay", "regular-delivered")
 FIGURES = ("turn-accuracy", "turn-100", "turn-500", "turn-aside")
 RATES = ("regular-step", "turn-step", "regular-constant", "turn-constant", "regular-warm", "turn-warm")
 ELR = ("regular-elr", "turn-elr", "regular-elr-decay", "turn-elr-decay")

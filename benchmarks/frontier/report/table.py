@@ -32,22 +32,17 @@ Arms = Mapping[str, Curve]
 def all_tables(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the tables of all subjects as Markdown, a section for each."""
     parts = [(SUBJECTS[name], name, of) for name, of in results.items()]
-    sections = [f"## `{name}`: {of.title}\n\n{tables(runs, of.kinds, of.lengths)}" for of, name, runs in parts]
+    sections = [f"## `{name}`: {of.title}\n\n{tables(runs, of.lengths)}" for of, name, runs in parts]
     return "\n".join(sections)
 
 
-def tables(
-    results: Sequence[Facts],
-    kinds: Sequence[str] = KINDS,
-    lengths: Lengths = Lengths(),  # noqa: B008, it is frozen
-) -> str:
-    """Return all tables of a subject, a section for each of its kinds of labels, and what has not been run."""
+def tables(results: Sequence[Facts], lengths: Lengths = Lengths()) -> str:  # noqa: B008, it is frozen
+    """Return all tables of a subject, a section for each of its kinds of labels."""
     found = curves(results, lengths)
     parts = [_preface(results)] if results else []
     for kind in [kind for kind in KINDS if kind in found]:
         arms = {arm: found[kind][arm] for arm in ORDER if arm in found[kind]}
         parts += [f"### `{kind}`: {title(kind, results)}", _points(arms), _tops(arms), _equal(arms)]
-    parts.append(_missing(found, kinds))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -128,18 +123,6 @@ def _equal(arms: Arms) -> str:
 
 def _pruned(arm: str) -> bool:
     return arm != EARLY_STOP and bool(ARMS[arm].policy)
-
-
-def _missing(found: Mapping[str, Arms], kinds: Sequence[str]) -> str:
-    """Say which arms have no complete seed yet, by kind of labels."""
-    lines = []
-    for kind in [kind for kind in KINDS if kind in kinds]:
-        wanted = [arm for arm in ARMS if kind != "clean" or ARMS[arm].policy != "known-wrong"]
-        arms = [arm for arm in wanted if arm not in found.get(kind, {})]
-        if arms:
-            all_of_it = len(arms) == len(wanted)
-            lines.append(f"`{kind}`: " + ("everything" if all_of_it else ", ".join(f"`{arm}`" for arm in arms)))
-    return "Not yet run: " + "; ".join(lines) + "." if lines else ""
 
 
 def fill(page: Path, begin: str, written: str) -> str:

@@ -11,6 +11,7 @@ from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.training.policies import policy_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from prunedata import Pruner, Schedule
+from prunedata.run.order import cut_batches, epoch_order
 
 __all__ = ["Batches", "ByPruner", "ByWindow", "Selection", "Unpruned", "selection_of"]
 
@@ -44,16 +45,21 @@ class Selection(Protocol):
 
 
 class Unpruned:
-    """All of them, in an order of its own for each epoch."""
+    """All of them, in an order of its own for each epoch, or in the one in which a Pruner delivers them."""
 
     left_out: NDArray[np.bool_] | None = None
 
-    def __init__(self, seed: int, epochs: int, samples: int, batch_size: int) -> None:
+    def __init__(self, seed: int, epochs: int, samples: int, batch_size: int, delivered: bool = False) -> None:
         self._seed, self._epochs, self._samples, self._batch_size = seed, epochs, samples, batch_size
+        self._delivered = delivered
 
     def epochs(self) -> Iterator[Batches]:
+        everything = np.ones(self._samples, bool)
         for number in range(self._epochs):
-            yield _cut(np.random.default_rng((self._seed, number)).permutation(self._samples), self._batch_size)
+            if self._delivered:
+                yield list(cut_batches(epoch_order(everything, seed=self._seed, epoch=number), self._batch_size))
+            else:
+                yield _cut(np.random.default_rng((self._seed, number)).permutation(self._samples), self._batch_size)
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
         """Nothing is kept."""
@@ -108,7 +114,7 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weigh
     """Return the selection of a run; ``by`` is the Pruner's."""
     samples, policy = len(task.train), ARMS[plan.arm].policy
     if not policy:
-        return Unpruned(plan.seed, plan.epochs, samples, batch_size)
+        return Unpruned(plan.seed, plan.epochs, samples, batch_size, ARMS[plan.arm].delivered)
     if policy == "seta":
         return ByWindow(SlidingWindow(samples, plan.epochs, plan.seed), batch_size)
     if policy == "counts":

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import read
+from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.arms import ARMS, KINDS, HeadArm, Lengths, Plan
 from benchmarks.frontier.data.features import PatchFeatures
 from benchmarks.frontier.data.material import Part
@@ -22,12 +23,11 @@ from benchmarks.frontier.training.networks import Convolutions, Layers, Normalis
 from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses, objective_of
 from benchmarks.frontier.training.policies import SIGNALS, policy_of
 from benchmarks.frontier.training.rates import RATES
-from benchmarks.frontier.training.selection import Unpruned, selection_of
+from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
 from prunedata import Known
 from prunedata.plan.turn import find_turn
-from prunedata.run.order import cut_batches, epoch_order
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 
@@ -244,22 +244,18 @@ def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_validation_has_turn
         next(train(Plan("random40", "auto", 20), task, SETTINGS))
 
 
-class InOrderOf(Unpruned):
-    """All samples, in the order in which a run that leaves nothing out delivers them."""
-
-    def epochs(self):
-        everything = np.ones(self._samples, bool)
-        for number in range(self._epochs):
-            yield list(cut_batches(epoch_order(everything, seed=self._seed, epoch=number), self._batch_size))
-
-
 def test_told_nothing_and_never_turned_is_regular_training_in_its_order(task):
-    told_nothing, regular = Plan("clean", "turn", 4, seed=1), Plan("clean", "regular", 4, seed=1)
-    epochs = list(train(told_nothing, task, SETTINGS))
+    epochs, in_its_order, regular = (
+        list(train(Plan("clean", arm, 4, seed=1), task, SETTINGS)) for arm in ("turn", "regular-delivered", "regular")
+    )
     assert {epoch.found for epoch in epochs} == {None}
-    same_order = InOrderOf(1, 4, len(task.train), SETTINGS.batch_size)
-    assert list(train(regular, task, SETTINGS, same_order)) == epochs
-    assert list(train(regular, task, SETTINGS)) != epochs
+    assert in_its_order == epochs
+    assert regular != epochs
+
+
+def test_a_recorded_run_in_its_order_is_equal_after_each_of_30_epochs():
+    recorded = {run["name"]: run["curves"] for run in read(RESULTS / "conv-cifar10")}
+    assert recorded["clean-regular-delivered-30-seed2"] == recorded["clean-turn-30-seed2"]
 
 
 def test_an_arm_may_leave_out_fewer_or_more_than_are_wrong():

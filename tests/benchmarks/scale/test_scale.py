@@ -52,7 +52,7 @@ def test_two_ranks_exchange_two_bits_and_a_loss_a_sample():
     found = measure_exchange(500_000)
     sent = [found["steps"][f"exchange, {kind}"]["sent_bytes"] for kind in ("all", "pruned")]
     assert min(sent) > 0
-    assert max(sent) < 4.3 * 500_000
+    assert max(sent) < 4.4 * 500_000, "and what packets say of themselves, more on a busy machine"
 
 
 def test_a_law_gives_back_what_it_made():
