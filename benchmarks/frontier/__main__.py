@@ -6,6 +6,7 @@ python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier turn [--page docs/evidence/turn.md]
 python -m benchmarks.frontier varied [--page docs/evidence/turn.md]
+python -m benchmarks.frontier replay [--page docs/evidence/turn.md]
 python -m benchmarks.frontier picture --subject head -o docs/pictures/frontier-head.png
 python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
@@ -37,6 +38,8 @@ from benchmarks.frontier.questions import limits
 from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
+from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
+from benchmarks.frontier.report.replay import replay
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, all_tables, fill
@@ -55,6 +58,19 @@ SUSPECTS, BY_WEIGHT, CORRECTED, LIMITS = "suspects", "by-weight", "corrected", "
 """The folders of the recorded runs that were watched, of those by weight, of those after correcting labels, and of
 those that go other ways after their turn."""
 CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
+PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]] = {
+    "table": (BEGIN, all_tables, "", "the tables"),
+    "summary": (BEGIN_SUMMARY, summary, "", "a line for each subject and kind of labels"),
+    "first-page": (BEGIN_FIRST_PAGE, first_page, "", "the table of README"),
+    "turn": (BEGIN_TURN, turn, "", "what the run told nothing brings"),
+    "varied": (BEGIN_VARIED, varied, "", "the same by other figures and rates"),
+    "replay": (BEGIN_REPLAY, replay, "", "where the turn would have begun to prune in runs that left nothing out"),
+    "suspects": (BEGIN_SUSPECTS, table, SUSPECTS, "how well wrong labels were found"),
+    "by-weight": (by_weight.BEGIN, by_weight.table, BY_WEIGHT, "leaving out by weight beside leaving out"),
+    "corrected": (corrected.BEGIN, corrected.table, CORRECTED, "what correcting suspects brings"),
+    "limits": (limits.BEGIN, limits.table, LIMITS, "what other ways after the turn bring"),
+}
+"""Commands that print what was recorded: between which markers of a page it stands, of which folder it is, what."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,18 +125,14 @@ def _run_apart(given: argparse.Namespace, folder: str, run_all: Callable[..., in
     return 0
 
 
-def _table_of(
-    folder: str, begin: str, print_all: Callable[[dict[str, list[Facts]]], str], given: argparse.Namespace
-) -> int:
-    """Print what is recorded in a folder of its own."""
-    _write(given.page, begin, print_all(_read_in(given, folder)))
+def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], folder: str, given: argparse.Namespace) -> int:
+    """Print what is recorded, if ``folder`` is not empty in a folder of its own, or write it into a page."""
+    text = text_of(_read_in(given, folder) if folder else _read(given))
+    if given.page is None:
+        print(text, end="")
+    else:
+        given.page.write_text(fill(given.page, begin, text), encoding="utf-8")
     return 0
-
-
-_by_weight = partial(_table_of, BY_WEIGHT, by_weight.BEGIN, by_weight.table)
-_corrected = partial(_table_of, CORRECTED, corrected.BEGIN, corrected.table)
-_limits = partial(_table_of, LIMITS, limits.BEGIN, limits.table)
-_suspects = partial(_table_of, SUSPECTS, BEGIN_SUSPECTS, table)
 
 
 def _read_in(given: argparse.Namespace, folder: str) -> dict[str, list[Facts]]:
@@ -135,38 +147,6 @@ def _material(given: argparse.Namespace) -> tuple[Subject, Material, list[str]]:
     cache = given.cache or CACHES / f"frontier-{given.subject}.npz"
     kinds = [kind for kind in subject.kinds if kind in (given.kinds or KINDS)]
     return subject, subject.load(given.data, given.labels, cache), kinds
-
-
-def _table(given: argparse.Namespace) -> int:
-    _write(given.page, BEGIN, all_tables(_read(given)))
-    return 0
-
-
-def _summary(given: argparse.Namespace) -> int:
-    _write(given.page, BEGIN_SUMMARY, summary(_read(given)))
-    return 0
-
-
-def _turn(given: argparse.Namespace) -> int:
-    _write(given.page, BEGIN_TURN, turn(_read(given)))
-    return 0
-
-
-def _varied(given: argparse.Namespace) -> int:
-    _write(given.page, BEGIN_VARIED, varied(_read(given)))
-    return 0
-
-
-def _first_page(given: argparse.Namespace) -> int:
-    _write(given.page, BEGIN_FIRST_PAGE, first_page(_read(given)))
-    return 0
-
-
-def _write(page: Path | None, begin: str, text: str) -> None:
-    if page is None:
-        print(text, end="")
-    else:
-        page.write_text(fill(page, begin, text), encoding="utf-8")
 
 
 def _picture(given: argparse.Namespace) -> int:
@@ -206,24 +186,12 @@ def _parser() -> argparse.ArgumentParser:
     ):  # fmt: skip
         _add_material(command)
         command.set_defaults(do=do)
-    tables = commands.add_parser("table", parents=[common], help="print the tables")
-    short = commands.add_parser("summary", parents=[common], help="print a line for each subject and kind of labels")
-    first = commands.add_parser("first-page", parents=[common], help="print the table of README")
-    turned = commands.add_parser("turn", parents=[common], help="print what the run told nothing brings")
-    varieties = commands.add_parser("varied", parents=[common], help="print the same by other figures and rates")
-    suspects = commands.add_parser("suspects", parents=[common], help="print how well wrong labels were found")
-    beside = commands.add_parser("by-weight", parents=[common], help="print leaving out by weight beside leaving out")
-    after = commands.add_parser("corrected", parents=[common], help="print what correcting suspects brings")
-    bounds = commands.add_parser("limits", parents=[common], help="print what other ways after the turn bring")
-    written = (
-        (tables, _table), (short, _summary), (first, _first_page), (turned, _turn), (varieties, _varied),
-        (suspects, _suspects), (beside, _by_weight), (after, _corrected), (bounds, _limits),
-    )  # fmt: skip
-    for command, do in written:
-        if do in (_table, _summary):
+    for name, (begin, text_of, folder, what) in PRINTED.items():
+        command = commands.add_parser(name, parents=[common], help=f"print {what}")
+        if name in ("table", "summary"):
             command.add_argument("--subject", choices=SUBJECTS, help="default: all")
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")
-        command.set_defaults(do=do)
+        command.set_defaults(do=partial(_print, begin, text_of, folder))
     picture = commands.add_parser("picture", parents=[common], help="draw accuracy over visits")
     picture.add_argument("--subject", choices=SUBJECTS, default="head", help="default: %(default)s")
     picture.add_argument("-o", "--out", type=Path, required=True, metavar="PNG", help="the file to write")

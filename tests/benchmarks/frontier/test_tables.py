@@ -18,6 +18,8 @@ from benchmarks.frontier.curves import Curve, curves
 from benchmarks.frontier.distances import Apart, best_rival, equal_epochs, equal_visits, tops_apart
 from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
+from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
+from benchmarks.frontier.report.replay import fall, replay
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, fill, share_of_known, tables
@@ -268,6 +270,7 @@ def test_the_pages_show_what_was_recorded():
         (LONG, BEGIN, all_tables(results)),
         (TURN, BEGIN_TURN, turn(results)),
         (TURN, BEGIN_VARIED, varied(results)),
+        (TURN, BEGIN_REPLAY, replay(results)),
     )
     for page, begin, written in pages:
         assert fill(page, begin, written) == page.read_text(encoding="utf-8")
@@ -287,3 +290,21 @@ def test_it_is_counted_on_how_many_kinds_a_run_told_nothing_ends_where_it_should
     })  # fmt: skip
     assert "its best length less 0.5 or above on 1 of 2 kinds of labels" in told
     assert "regular training's end less 0.3 or above on 1 of 2. On 1 of these 2 no run left anything out." in told
+
+
+def test_the_replay_counts_what_falls_and_what_starts():
+    rises, falls = [*range(20)], [*range(10), *range(10, 0, -1)]
+    assert (fall(rises), fall(falls)) == (0, pytest.approx(28 / 3 - 2))
+    runs = [
+        {"arm": arm, "kind": kind, "epochs": 20, "curves": {"accuracy": accuracy, "validation": validation}}
+        for arm, kind, accuracy, validation in (
+            ("regular", "worse", falls, falls),
+            ("regular-decay", "worse", falls, rises),  # missed
+            ("regular", "worse", rises, rises),
+            ("regular", "clean", rises, falls),  # by chance
+            ("turn", "clean", falls, falls),  # not on all samples
+        )
+    ]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in replay({"head": runs}).splitlines()]
+    assert rows[2] == ["`head`", "4", "2", "1", "1", "0", "1", "1"]
+    assert rows[3] == ["together", *rows[2][1:]]
