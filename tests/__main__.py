@@ -24,7 +24,6 @@ os._exit(status)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
-    "torch": ["adapters/torch"],
     # What has TensorFlow beside PyTorch, which others then needn't load.
     "keras": [
         "adapters/keras",
@@ -33,15 +32,16 @@ ROOMS = {
         "benchmarks/demo/test_stream.py",
         "benchmarks/streams",
     ],
-    "huggingface": ["adapters/huggingface"],
-    "distributed": ["benchmarks/distributed", "benchmarks/overhead", "benchmarks/scale"],
-    "faults": ["benchmarks/faults"],
-    "benchmarks": ["benchmarks"],
     "rest": [""],
+    "faults": ["benchmarks/faults"],
+    "distributed": ["benchmarks/distributed", "benchmarks/overhead", "benchmarks/scale"],
+    "torch": ["adapters/torch"],
+    "benchmarks": ["benchmarks"],
+    "huggingface": ["adapters/huggingface"],
     "store": ["store"],
     "contract": ["adapters/test_conformance.py", "adapters/test_parity.py"],
-    "adapters": ["adapters"],
     "lightning": ["adapters/lightning"],
+    "adapters": ["adapters"],
     "streams": ["adapters/test_iterable.py", "adapters/webdataset", "streams"],
 }
 """Folders and files of tests; a room has not what lies within another one's. Those that take long begin first."""
