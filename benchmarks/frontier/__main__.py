@@ -126,7 +126,7 @@ def _run_apart(given: argparse.Namespace, folder: str, run_all: Callable[..., in
 
 
 def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], folder: str, given: argparse.Namespace) -> int:
-    """Print what is recorded, if ``folder`` is not empty in a folder of its own, or write it into a page."""
+    """Print what is recorded in a folder of its own, or if that is empty by subject; or write it into a page."""
     text = text_of(_read_in(given, folder) if folder else _read(given))
     if given.page is None:
         print(text, end="")

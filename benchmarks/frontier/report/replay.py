@@ -3,19 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS
-from prunedata.plan.turn import find_turn
+from prunedata.plan.turn import MEAN_OF, Figures, find_turn
 
-__all__ = ["BEGIN", "fall", "replay"]
+__all__ = ["BEGIN", "replay"]
 
 BEGIN = "<!-- python -m benchmarks.frontier replay -->"
 FALLS, STEADY = 2.0, 0.5
 """In points of test accuracy: so much is lost where it should start, and less where it should not."""
-MEAN_OF = 3
 
 
 def replay(results: Mapping[str, Sequence[Facts]]) -> str:
@@ -23,8 +21,8 @@ def replay(results: Mapping[str, Sequence[Facts]]) -> str:
     rows, sums = [], np.zeros(7, int)
     for subject, facts in results.items():
         runs = [run for run in facts if not ARMS[run["arm"]].policy and run["epochs"] >= MEAN_OF]
-        fell = np.array([fall(run["curves"]["accuracy"]) for run in runs])
-        starts = np.array([_starts(run["curves"]["validation"]) for run in runs], bool)
+        fell = np.array([_figures(run["curves"]["accuracy"]).lost for run in runs])
+        starts = np.array([_figures(run["curves"]["validation"]).turned is not None for run in runs], bool)
         clean = np.array([run["kind"] == "clean" for run in runs], bool)
         parts = (fell >= FALLS, (fell < STEADY) & ~clean, (fell < STEADY) & clean)
         counts = [len(runs), *(int(one.sum()) for part in parts for one in (part, part & starts))]
@@ -35,11 +33,5 @@ def replay(results: Mapping[str, Sequence[Facts]]) -> str:
     return f"{markdown(heads, [*rows, ['together', *(f'{count:,}' for count in sums)]])}\n"
 
 
-def fall(figures: ArrayLike) -> float:
-    """How far the last mean of three figures, shape (epochs,), lies below the highest."""
-    means = np.convolve(np.asarray(figures, float), np.full(MEAN_OF, 1 / MEAN_OF), "valid")
-    return float(means.max() - means[-1])
-
-
-def _starts(figures: Sequence[float]) -> bool:
-    return find_turn([{"number": at, "validation": figure} for at, figure in enumerate(figures)]).turned is not None
+def _figures(curve: Sequence[float]) -> Figures:
+    return find_turn([{"number": at, "validation": figure} for at, figure in enumerate(curve)])

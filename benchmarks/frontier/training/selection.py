@@ -1,6 +1,6 @@
 """What each epoch of a run is trained on: all samples, what a Pruner keeps, or what SeTa's window does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -54,12 +54,13 @@ class Unpruned:
         self._delivered = delivered
 
     def epochs(self) -> Iterator[Batches]:
-        everything = np.ones(self._samples, bool)
         for number in range(self._epochs):
-            if self._delivered:
-                yield list(cut_batches(epoch_order(everything, seed=self._seed, epoch=number), self._batch_size))
-            else:
-                yield _cut(np.random.default_rng((self._seed, number)).permutation(self._samples), self._batch_size)
+            yield list(cut_batches(self._order(number), self._batch_size))
+
+    def _order(self, number: int) -> Iterable[Ids]:
+        if self._delivered:
+            return epoch_order(np.ones(self._samples, bool), seed=self._seed, epoch=number)
+        return [np.random.default_rng((self._seed, number)).permutation(self._samples)]
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
         """Nothing is kept."""
@@ -101,7 +102,7 @@ class ByWindow:
             ids = self._window.ids(number)
             self.left_out = np.ones(self._window.samples, bool)
             self.left_out[ids] = False
-            yield _cut(ids, self._batch_size)
+            yield list(cut_batches([ids], self._batch_size))
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
         self._window.observe(ids, signals)
@@ -132,7 +133,3 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weigh
         aside=ARMS[plan.arm].aside or None,
     )
     return ByPruner(pruner, batch_size)
-
-
-def _cut(order: Ids, batch_size: int) -> Batches:
-    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]

@@ -19,7 +19,7 @@ from benchmarks.frontier.distances import Apart, best_rival, equal_epochs, equal
 from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
 from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
-from benchmarks.frontier.report.replay import fall, replay
+from benchmarks.frontier.report.replay import replay
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
 from benchmarks.frontier.report.table import BEGIN, END, all_tables, fill, share_of_known, tables
@@ -294,7 +294,6 @@ def test_it_is_counted_on_how_many_kinds_a_run_told_nothing_ends_where_it_should
 
 def test_the_replay_counts_what_falls_and_what_starts():
     rises, falls = [*range(20)], [*range(10), *range(10, 0, -1)]
-    assert (fall(rises), fall(falls)) == (0, pytest.approx(28 / 3 - 2))
     runs = [
         {"arm": arm, "kind": kind, "epochs": 20, "curves": {"accuracy": accuracy, "validation": validation}}
         for arm, kind, accuracy, validation in (
