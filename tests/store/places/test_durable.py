@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import threading
 from pathlib import Path
 
@@ -111,10 +112,10 @@ def test_a_folder_that_somebody_else_made_has_its_name_made_safe_too(tmp_path, m
 def test_files_that_a_writer_puts_in_their_place_meanwhile_do_not_make_a_store_read_only(tmp_path):
     folder, done = tmp_path / "hits-0" / "c", threading.Event()
     folder.mkdir(parents=True)
-    parts = [folder / f"{number}.partial" for number in range(100)]
 
     def write():
         while not done.is_set():
+            parts = [folder / f"{secrets.token_hex(8)}.partial" for _ in range(100)]  # a writer uses no name twice
             for part in parts:
                 part.touch()
             for part in parts:
