@@ -116,7 +116,7 @@ class ByWeight(WatchedTrainer):
                 without_labels(seen[-1], np.zeros(1 if part.rows else len(part.ids), dtype=np.bool_))
         self._weigh_parts([batch[IDS] for batch in batch_samples])
         items = plain._get_num_items_in_batch(seen, *args, **options)
-        if self.pruner.current.counted is None or items is None:
+        if self.pruner.current.which_count is None or items is None:
             return items
         return items.clamp(min=1) if isinstance(items, torch.Tensor) else max(1, items)
 
@@ -124,7 +124,7 @@ class ByWeight(WatchedTrainer):
         """Take out of a batch what does not count."""
         ids = batch[IDS].cpu().numpy()
         self._given[ids] = True
-        counted = self.pruner.current.counted
+        counted = self.pruner.current.which_count
         part = Part(ids, np.ones(len(ids), dtype=np.bool_) if counted is None else counted[ids], self._own_losses)
         if part.counted.all():
             return Part(ids, part.counted)
@@ -137,7 +137,7 @@ class ByWeight(WatchedTrainer):
 
     def _weigh_parts(self, parts: list[Part]) -> None:
         """Say what the mean of each batch counts in the mean of the step, over its batches and all processes."""
-        if self.pruner.current.counted is None:
+        if self.pruner.current.which_count is None:
             return
         sizes = torch.tensor([sum(len(part.ids) for part in parts), sum(int(part.counted.sum()) for part in parts)])
         if self.args.world_size > 1:

@@ -1,6 +1,6 @@
 """The callback: ``fit`` opens and ends the epochs of a run."""
 
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -8,7 +8,7 @@ import tensorflow as tf
 from prunedata.adapters.keras.recorders import recorder_for
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import PrunedataError, SkippedSamples
-from prunedata.findings.monitor import check_mode, monitored
+from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
 __all__ = ["PruneCallback"]
@@ -24,8 +24,9 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
     monitor : str, optional
         The name of the validation figure in Keras's logs, as ``"val_accuracy"``: it is handed to ``pruner.validated``
         in each epoch that is validated.
-    mode : {"max", "min"}
-        Whether more or less of it is better.
+    mode : {"auto", "max", "min"}
+        Whether more or less of it is better. ``"auto"`` tells it by the name, as Keras does: less of a loss, more of an
+        accuracy. A name that tells neither needs ``"max"`` or ``"min"``.
 
     Raises
     ------
@@ -37,10 +38,9 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         left open instead, and the next ``fit`` goes on with it.
     """
 
-    def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Literal["max", "min"] = "max") -> None:
+    def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Mode = "auto") -> None:
         super().__init__()
-        check_mode(mode)
-        self._monitor, self._lower, self._is_validated = monitor, mode == "min", False
+        self._monitor, self._lower, self._is_validated = monitor, is_lower_better(monitor, mode), False
         self.pruner, self.recorder, self.batch = pruner, pruner.attach(recorder_for(pruner)), None
         self._gate = pruner.attach(Gate(pruner.samples))
         self._training, self._expected = False, 0

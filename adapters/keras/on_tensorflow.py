@@ -48,7 +48,9 @@ class GraphRecorder(Adapter):
         if self._weights is not None:
             self._weights.assign(tf.ones_like(self._weights) if epoch.weights is None else epoch.weights)
         if self._counted is not None:
-            counted = tf.ones_like(self._counted) if epoch.counted is None else tf.cast(epoch.counted, tf.float32)
+            counted = (
+                tf.ones_like(self._counted) if epoch.which_count is None else tf.cast(epoch.which_count, tf.float32)
+            )
             self._counted.assign(counted)
 
     def forget(self) -> None:

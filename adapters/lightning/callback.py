@@ -1,7 +1,7 @@
 """The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
 
 from functools import partial
-from typing import Any, Literal, Never
+from typing import Any, Never
 
 import torch.distributed as dist
 
@@ -19,7 +19,7 @@ from prunedata.adapters.lightning.steps import counting
 from prunedata.adapters.lightning.trial import Trial
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
-from prunedata.findings.monitor import check_mode, monitored
+from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
 __all__ = ["DataPruning"]
@@ -39,8 +39,9 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     monitor : str, optional
         The name under which the module logs its validation figure, as ``"val_acc"``: it is handed to
         ``pruner.validated`` in each epoch that is validated.
-    mode : {"max", "min"}
-        Whether more or less of it is better.
+    mode : {"auto", "max", "min"}
+        Whether more or less of it is better. ``"auto"`` tells it by the name, as Keras does: less of a loss, more of an
+        accuracy. A name that tells neither needs ``"max"`` or ``"min"``.
 
     Raises
     ------
@@ -52,10 +53,9 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         the epoch is left open instead.
     """
 
-    def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Literal["max", "min"] = "max") -> None:
+    def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Mode = "auto") -> None:
         super().__init__()
-        check_mode(mode)
-        self._monitor, self._lower, self._is_validated = monitor, mode == "min", False
+        self._monitor, self._lower, self._is_validated = monitor, is_lower_better(monitor, mode), False
         self.pruner, self._run = pruner, pruner.attach(TorchRun(pruner))
         self._begun: int | None = None
         self._trial = Trial(pruner)

@@ -40,6 +40,18 @@ class Ranks(Group):
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
         self.compare_loaders()
 
+    def agree(self, what: str, numbers: Sequence[float]) -> None:
+        """Compare numbers over the ranks."""
+        said = everyones(numbers)
+        if (said != said[0]).any():
+            told = ", ".join(
+                f"rank {rank} has {' and '.join(f'{one:g}' for one in row)}" for rank, row in enumerate(said)
+            )
+            raise PrunedataError(
+                f"Expected the same {what} on every rank before epoch {self._pruner.next_epoch} begins. Got others "
+                f"({told}): with agreed=True, call validated() on all ranks with one figure, as rank 0 broadcasts it."
+            )
+
     def compare_loaders(self) -> None:
         """Compare the ranks, unless no loader of another kind has come since that was done."""
         if self._compared != len(self._settings):

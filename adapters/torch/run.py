@@ -139,7 +139,7 @@ class TorchRun(Adapter):
     def begin_epoch(self, epoch: Epoch) -> None:
         """Forget what was delivered: the loader begins anew."""
         self.join()  # the processes may have met after the loader was wrapped
-        self.weighed = epoch if epoch.weights is not None or epoch.counted is not None else None
+        self.weighed = epoch if epoch.is_weighed else None
         self.begins += 1
         self._begun, self.delivery, self._said = epoch.number, None, {}
         for each in self.seeds:
@@ -160,7 +160,9 @@ class TorchRun(Adapter):
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
         group = self._pruner.group
-        counted = tally.observed if epoch.counted is None else int(tally.visits[epoch.counted].sum(dtype=np.int64))
+        counted = (
+            tally.observed if epoch.which_count is None else int(tally.visits[epoch.which_count].sum(dtype=np.int64))
+        )
         twice = group.observed - counted if isinstance(group, Ranks) else 0
         if self.streams and twice > 0:
             raise LossError(

@@ -34,6 +34,8 @@ few on which the network is sure and errs. Of the roots from 2 to 8 the fourth f
 seldom before."""
 TRUST = 1 << 20
 """What full trust in one label is in the sums: they are whole numbers, the same in whatever order they are added."""
+LARGEST = 1e100
+"""No figure is larger. Squares of figures, and sums of these, stay finite."""
 OTHER_SCALE = 20.0
 """How many times as large as all before a figure is that was said as a percentage, after fractions."""
 
@@ -58,6 +60,10 @@ class Figures:
         The last epoch of the three whose mean is the highest so far, or was when it turned.
     lost : float
         How far the newest mean of three lies below the highest, in the units of the figure.
+    number : int
+        How many figures there are.
+    newest : float
+        The last of them; 0 if there is none.
     """
 
     def __init__(self) -> None:
@@ -65,14 +71,17 @@ class Figures:
         self.best: int | None = None
         self.lost = 0.0
         self.number = 0
+        self.newest = 0.0
         self._first = 0.0
+        self._has_risen = False
         self._highest = -math.inf
         self._last: list[float] = []
 
     def add(self, epoch: int, figure: float) -> None:
         """Take over the figure of an epoch, of which more is better. Epochs may have none in between."""
         self._first = figure if not self.number else self._first
-        self.number += 1
+        self._has_risen = self._has_risen or figure > self._first
+        self.number, self.newest = self.number + 1, figure
         self._last = [*self._last[-DIFFERENCES:], figure]
         if len(self._last) < MEAN_OF:
             return
@@ -81,9 +90,15 @@ class Figures:
             self._highest = mean
             self.best = epoch if self.turned is None else self.best
         self.lost = self._highest - mean
-        rise = self._highest - self._first
-        if self.turned is None and self.lost > max(SCATTERS * self._scatter(), LEAST_FALL * rise):
+        rise, scatter = self._highest - self._first, SCATTERS * self._scatter()
+        # What never rose has not turned: it is a loss that was given as a score, or says nothing.
+        if self.turned is None and rise > 0 and self.lost > max(scatter, LEAST_FALL * rise):
             self.turned = epoch
+
+    @property
+    def only_falls(self) -> bool:
+        """Whether there are four figures or more, the newest is the lowest, and none is above the first."""
+        return self.number > MEAN_OF and not self._has_risen and self.newest == min(self._last)
 
     def _scatter(self) -> float:
         """The standard deviation of the difference of two means of three, if figures change by chance only."""
@@ -149,6 +164,8 @@ def _finite(figure: Any) -> float:
         value = math.nan if isinstance(figure, bool | str) else float(figure)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
-    if not math.isfinite(value):
-        raise PrunedataError(f"Expected the validation figure to be a finite number. Got {shown(figure)}.")
+    if not abs(value) <= LARGEST:
+        raise PrunedataError(
+            f"Expected the validation figure to be a finite number of at most {LARGEST:g}. Got {shown(figure)}."
+        )
     return value

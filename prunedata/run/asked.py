@@ -21,7 +21,14 @@ from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
 from prunedata.types import Mask
 
-__all__ = ["Asked", "warn_of_no_factors", "warn_of_no_figure", "warn_of_small_prune"]
+__all__ = [
+    "Asked",
+    "warn_of_falling",
+    "warn_of_lost_figure",
+    "warn_of_no_factors",
+    "warn_of_no_figure",
+    "warn_of_small_prune",
+]
 
 AUTO_PRUNES = "45%"
 """What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
@@ -150,10 +157,33 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
 def warn_of_no_factors(samples: int) -> None:
     """Warn that a loop of the user's own has trained on samples that were to count nothing."""
     warnings.warn(
-        f"Expected epoch.factors(ids) to be asked for, as {samples} samples of the epoch count nothing. Nobody asked: "
-        "train on the mean of epoch.factors(ids) * losses, and observe all losses as they are.",
+        f"Expected a loop that applies what losses weigh, as {samples} delivered samples weigh 0, or other than 1. "
+        "Got one that trains on them like on all others: call backward() on what the loader's observe() returns, or "
+        "train on the mean of epoch.factors(ids) * losses. Observe all losses as they are.",
         UnweighedWarning,
         stacklevel=3,
+    )
+
+
+def warn_of_falling() -> None:
+    """Warn that a figure of which more is said to be better falls from the first epoch on."""
+    warnings.warn(
+        "Expected a validation figure that rises while the network learns. Got one that has been below its first value "
+        "ever since and still falls, and so the run will never prune: for a loss call "
+        'pruner.validated(loss, lower_is_better=True), or give the callback mode="min".',
+        NeverPrunesWarning,
+        stacklevel=4,
+    )
+
+
+def warn_of_lost_figure(epoch: int) -> None:
+    """Warn that a resumed run begins its next epoch without the figure of the last one."""
+    warnings.warn(
+        f"Expected the validation figure of epoch {epoch}, as its checkpoint was saved before validated() was called. "
+        "Got the next epoch to begin without it, so that the run decides by other figures than one that never "
+        "stopped: after resuming, where pruner.awaits_figure is true, call pruner.validated() first.",
+        NeverPrunesWarning,
+        stacklevel=5,
     )
 
 

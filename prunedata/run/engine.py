@@ -21,7 +21,7 @@ from prunedata.policies.agreement import note_left_out
 from prunedata.policies.mean_excess import MEAN_EXCESS, MeanExcess
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
-from prunedata.run.asked import Asked
+from prunedata.run.asked import Asked, warn_of_lost_figure
 from prunedata.run.epoch import Epoch, deliver_all, read_only, select
 from prunedata.run.group import Group, Met
 from prunedata.run.meter import Meter
@@ -79,6 +79,8 @@ class Engine:
         self.store: RunStore | None = None
         self._failed = False
         """Whether a step failed in its middle."""
+        self._resumed = False
+        """Whether the run was restored and no epoch has begun since."""
         self._thread: int | None = None
         """The thread that trains, as ``threading.get_ident``."""
 
@@ -123,6 +125,7 @@ class Engine:
         """Open the next epoch, or go on with the one that is open."""
         self._refuse_failed()
         if self.opened is None:
+            self._check_figures()
             self.meter.overhead.clear()
         with self.meter.overhead:
             self.flush()
@@ -176,7 +179,7 @@ class Engine:
             keep = read_only(np.ones(self.asked.samples, dtype=np.bool_))
         kept = pruning.trainable - num_pruned if pruned else pruning.trainable
         epoch = Epoch(number, pruned, keep, kept, keep, self.asked.seed, weights)
-        if pruning.by_weight and kept < pruning.delivered:
+        if pruning.by_weight and kept < self.asked.samples:  # a trainer may deliver what is left out for good, too
             return deliver_all(epoch, pruning.included)
         aside = pruning.aside
         if aside is None:
@@ -259,6 +262,35 @@ class Engine:
         return bool(self.ledger.history) and "validation" in self.ledger.history[-1]
 
     @property
+    def awaits_figure(self) -> bool:
+        """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is to come.
+
+        Figures come if the epoch before had one, or in the first two epochs of a run with ``auto``.
+        """
+        history = self.ledger.history if self.opened is not None else self.ledger.history[:-1]
+        if self.pruning.aside is not None or self.is_validated or (self.opened is None and not self.ledger.history):
+            return False
+        expected = "validation" in history[-1] if history else self.pruning.auto
+        return expected and (self.opened is None or self.is_complete())
+
+    def awaits_figure_somewhere(self) -> bool:
+        """Whether no process has the figure of the open epoch, which is to come. Called in all of them."""
+        awaits = self.awaits_figure
+        if self.group.processes == 1:
+            return awaits
+        given, awaiting = self.group.add_up(np.array([self.is_validated, awaits], float))
+        return bool(awaiting and not given)
+
+    def _check_figures(self) -> None:
+        """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
+        figures, validated = self.figures, self.is_validated
+        if self.group.processes > 1 and self.pruning.aside is None:
+            self.group.agree("validation figures", [figures.number, figures.newest])
+        resumed, self._resumed = self._resumed, False
+        if resumed and not validated and self.awaits_figure:
+            warn_of_lost_figure(self.ledger.history[-1]["number"])
+
+    @property
     def lacks_figures(self) -> bool:
         """Whether a run with ``auto`` has just ended its second epoch, and nothing is known of how validation goes."""
         history = self.ledger.history
@@ -294,6 +326,11 @@ class Engine:
             history[-1] |= {"validation": value} | ({"lower_is_better": True} if lower_is_better else {})
             self._look()
         self.commit()
+
+    @property
+    def only_falls(self) -> bool:
+        """Whether a run with ``auto`` has figures that fell from the first, as those of a loss given as a score do."""
+        return self.pruning.auto and self.figures.only_falls
 
     def _flush_failure(self) -> PrunedataError | None:
         try:
@@ -353,7 +390,7 @@ class Engine:
             return
         alone = self.group.processes == 1 and self.in_thread()
         with suppress(PrunedataError):  # nobody would see it here: the epoch stays open, and says it when it goes on
-            if alone and self.is_recording and self.is_open(epoch) and self.is_complete():
+            if alone and self.is_recording and self.is_open(epoch) and self.is_complete() and not self.awaits_figure:
                 self.end(commit=False)
 
     def is_open(self, epoch: Epoch) -> bool:
@@ -558,7 +595,7 @@ class Engine:
             for adapter in self.adapters:
                 adapter.forget()
             self._close()
-            self._failed = False
+            self._failed, self._resumed = False, True
             self.pruning.go_on(schedule, advice)
             self.pruning.leave_out(state.without)
             self.figures = find_turn(state.history)

@@ -54,19 +54,24 @@ class Epoch:
     seed: int
     weights: Weights | None = None
     which_count: Mask | None = None
-    _asked: list[bool] = field(default_factory=list, repr=False)
-    """Not empty once somebody has asked what counts."""
+    _applied: list[bool] = field(default_factory=list, repr=False)
+    """Not empty once the loop, or an adapter for it, has applied what the losses weigh."""
 
     @property
-    def counted(self) -> Mask | None:
-        """``which_count``, for a loop that weighs by itself: who asks for it is not warned that nobody does."""
-        self._asked[:] = [True]
-        return self.which_count
+    def is_weighed(self) -> bool:
+        """Whether losses of samples that are delivered weigh other than 1, so that a loop has to apply it."""
+        return self.weights is not None or self.which_count is not None
 
     @property
-    def lacks_factors(self) -> bool:
-        """Whether some samples count nothing, and nobody asked which, in an epoch from its start."""
-        return self.which_count is not None and not self._asked and self.remaining is self.keep
+    def unapplied(self) -> int:
+        """How many delivered samples weigh other than 1, if the loop has not applied it in an epoch from its start."""
+        if not self.is_weighed or self._applied or self.remaining is not self.keep:
+            return 0
+        return int(np.count_nonzero(self._loss_weights(np.flatnonzero(self.keep)) != 1))
+
+    def apply_weights(self) -> None:
+        """Record that the loop trains on losses by what they weigh: an adapter that multiplies them calls this."""
+        self._applied[:] = [True]
 
     @property
     def trained_on(self) -> int:
@@ -75,15 +80,16 @@ class Epoch:
 
     def counting(self, ids: SomeIds) -> int:
         """How many of some samples count; ``ids`` is an array of int, shape (n,)."""
-        if self.which_count is None:
-            return len(ids)
-        self._asked[:] = [True]
-        return int(np.count_nonzero(self.which_count[ids]))
+        which = self.keep if self.which_count is None else self.which_count
+        return int(np.count_nonzero(which[ids]))
 
-    def factors(self, ids: SomeIds) -> Weights:
-        """What to multiply the losses of a batch by, so that the mean of the products is what to train on.
+    def loss_weights(self, ids: SomeIds) -> Weights:
+        """What the loss of each sample of a batch weighs in this epoch.
 
-        That is the mean over the samples that count, of their losses by their weights. Where none counts, it is 0.
+        This is the one place that decides it, for every adapter: 0 for a sample that must not be learnt, as it is left
+        out (of this epoch, by weight, or for good) or held out; else the policy's weight, or 1. Train on the sum of
+        weight times loss, divided by the number of samples that count (:meth:`counting`) in the whole batch that makes
+        one optimizer step. A loop that asks for weights applies them, so that it is not warned.
 
         Parameters
         ----------
@@ -93,8 +99,29 @@ class Epoch:
         -------
         ndarray of float32, shape (n,)
         """
-        weights = np.ones(len(ids), np.float32) if self.weights is None else self.weights[ids]
-        return weights if self.which_count is None else weights * np.float32(len(ids) / max(1, self.counting(ids)))
+        self.apply_weights()
+        return self._loss_weights(ids)
+
+    def _loss_weights(self, ids: SomeIds) -> Weights:
+        which = (self.keep if self.which_count is None else self.which_count)[ids]
+        return which.astype(np.float32) if self.weights is None else np.where(which, self.weights[ids], np.float32(0))
+
+    def factors(self, ids: SomeIds) -> Weights:
+        """What to multiply the losses of a batch by, so that the mean of the products is what to train on.
+
+        That is the mean over the samples that count, of their losses by :meth:`loss_weights`. Where none counts, it
+        is 0.
+
+        Parameters
+        ----------
+        ids : ndarray of int, shape (n,)
+
+        Returns
+        -------
+        ndarray of float32, shape (n,)
+        """
+        weights, counting = self.loss_weights(ids), self.counting(ids)
+        return weights if counting == len(ids) else weights * np.float32(len(ids) / max(1, counting))
 
     def __repr__(self) -> str:
         """One line: the arrays have as many numbers as there are samples."""
@@ -146,7 +173,7 @@ def deliver_all(epoch: Epoch, which: Mask | None) -> Epoch:
 
     What the epoch did not keep gets the weight 0. This is the one place that says so. A sample with the weight 0 is
     delivered like any other, and its loss is observed, but it is in no mean, neither in the one that is trained on nor
-    in the one that hits are found by, and nothing of it is recorded (:attr:`Epoch.counted`). Whatever else is to be
+    in the one that hits are found by, and nothing of it is recorded (:attr:`Epoch.which_count`). Whatever else is to be
     delivered and never trained on, as samples that are kept aside, needs no more than to be in ``which`` and not in
     the epoch's ``keep``.
     """

@@ -81,6 +81,9 @@ class Group:
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed. Raise if the processes are not of one run."""
 
+    def agree(self, what: str, numbers: Sequence[float]) -> None:
+        """Raise, naming the processes, unless all of them give the same numbers. ``what`` these are, for the error."""
+
     def forget(self) -> None:
         """The run was loaded from a state: what was compared before has to be compared again."""
 

@@ -19,7 +19,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapter
-from prunedata.run.asked import Asked, warn_of_no_factors, warn_of_no_figure
+from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors, warn_of_no_figure
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
@@ -138,6 +138,8 @@ class Pruner:
         keep(self._engine, store, resume=resume)
         self._told_to_weigh = False
         """Whether it was said that a loop has to weigh its losses."""
+        self._told_of_falling = False
+        """Whether it was said that the figure falls from the first epoch on."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     # -- where it stands
@@ -279,7 +281,8 @@ class Pruner:
             If nothing is left to train.
         """
         engine = self._engine
-        if engine.opened is not None and engine.is_complete_everywhere():
+        # An epoch that lacks no more than its figure is yielded again: the loop's body goes on with its validation.
+        if engine.opened is not None and engine.is_complete_everywhere() and not engine.awaits_figure_somewhere():
             self.end_epoch()
         elif engine.is_finished:
             self._warn_finished()
@@ -330,17 +333,19 @@ class Pruner:
         Warns
         -----
         UnweighedWarning
-            Once, if samples of the epoch count nothing, as with ``by="weight"`` or ``aside``, and a loop without an
-            adapter has not asked for :meth:`Epoch.factors`.
+            Once, if losses of the epoch weigh other than 1, as with ``by="weight"`` or ``aside``, and neither the loop
+            has asked for :meth:`Epoch.factors` nor gone back from what an adapter's ``observe`` returned.
         """
         engine = self._engine
         epoch = None if engine.opened is None else engine.opened.epoch
         engine.end()
-        if epoch is not None and epoch.lacks_factors and not self._told_to_weigh and not self.adapters:
+        unapplied = 0 if epoch is None or self._told_to_weigh else epoch.unapplied
+        if unapplied:
             self._told_to_weigh = True
-            warn_of_no_factors(epoch.kept - epoch.trained_on)
+            warn_of_no_factors(unapplied)
         if engine.lacks_figures:
             warn_of_no_figure()
+        self._look_at_figures()
 
     def validated(self, figure: float, *, lower_is_better: bool = False, agreed: bool = False) -> None:
         """Say how validation went, once an epoch: ``policy="auto"`` and advice go by it.
@@ -368,6 +373,7 @@ class Pruner:
             If no epoch has begun; or if it comes too late for the other ranks.
         """
         self._engine.validated(figure, lower_is_better=lower_is_better, agreed=agreed)
+        self._look_at_figures()
 
     @property
     def is_validated(self) -> bool:
@@ -381,6 +387,16 @@ class Pruner:
         of any kind, at least 0.
         """
         self._engine.excuse(integer("the samples to excuse", samples, 0))
+
+    @property
+    def awaits_figure(self) -> bool:
+        """Whether the epoch that was observed whole, open or just ended, still lacks its validation figure.
+
+        For a run that goes on from a checkpoint that was saved between an epoch's last batch and :meth:`validated`:
+        call it before the next epoch begins, and the run is as if it had never stopped. :meth:`epochs` yields an epoch
+        that is open once more for that. False in a run without figures, or one that keeps samples aside.
+        """
+        return self._engine.awaits_figure
 
     def rewindow(self, window: int) -> None:
         """Let a new window of ``window`` epochs begin with the next epoch; the store records it."""
@@ -497,6 +513,12 @@ class Pruner:
             restore(self._engine, joined(RunState.from_checkpoint(one) for one in state))
         else:
             restore(self._engine, RunState.from_checkpoint(state))
+
+    def _look_at_figures(self) -> None:
+        """Warn once if all figures say that the network gets worse from the first epoch on."""
+        if not self._told_of_falling and self._engine.only_falls:
+            self._told_of_falling = True
+            warn_of_falling()
 
     def _warn_finished(self) -> None:
         warnings.warn(

@@ -24,6 +24,8 @@ from prunedata import (
 )
 from prunedata.adapters.iterable import prune as prune_iterable
 
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
+
 SAMPLES = 50
 CHANGING = Schedule(6, window=6, start=2, block=2, pruned_per_block=1)
 
@@ -100,7 +102,7 @@ def test_by_weight_all_samples_are_dealt_and_the_deal_says_which_count():
     pruner, plain, weightless = start(by="weight"), start(by="weight"), 0
     dealer = dealing(pruner=pruner)
     for deal in dealer.deals("one"):
-        losses, counted = losses_of(deal.ids, deal.epoch), pruner.current.counted
+        losses, counted = losses_of(deal.ids, deal.epoch), pruner.current.which_count
         if counted is None:
             assert deal.weights is None
         else:

@@ -14,6 +14,8 @@ from prunedata.policies.protocol import describe
 from prunedata.run.epoch import select
 from tests.common.strategies import SEEDS, feeds, plain_keep, pruner, schedules
 
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
+
 VISITS = st.integers(0, 255).flatmap(lambda v: st.tuples(st.integers(0, v), st.just(v)))
 
 

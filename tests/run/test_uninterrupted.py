@@ -12,6 +12,8 @@ import prunedata
 from prunedata import LossRanked, NotInEpoch, Pruner, RunningLoss, Schedule
 from prunedata.uninterrupted import Uninterrupted
 
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
+
 PACKAGE = Path(prunedata.__file__).parent
 HERE = (str(PACKAGE / "run"), str(PACKAGE / "counting"), str(PACKAGE / "uninterrupted.py"))
 SAMPLES = 40

@@ -15,6 +15,8 @@ from prunedata.findings.table import suspect_table
 from tests.common.marks import WORKERS
 from tests.common.programs import run_python
 
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
+
 SAMPLES = 100
 SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
 BAD = np.arange(SAMPLES) % 10 == 3

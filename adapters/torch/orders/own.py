@@ -151,7 +151,7 @@ class OwnOrder(SampledOrder):
 
     def _counting_of(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
         """Of each of this rank's batches, by its first id: how many samples of its global batch count for a rank."""
-        counted, found = self.pruner.current.counted, dict[int, deque[float]]()
+        counted, found = self.pruner.current.which_count, dict[int, deque[float]]()
         if counted is None:
             return found
         world, each = self.world, self.batch_size * self.world

@@ -18,9 +18,9 @@ def run_of(policy="running", **options):
 
 def plain_loss(epoch, losses, ids):
     """The mean of a batch over what counts, written down by hand."""
-    if epoch.counted is None:
+    if epoch.which_count is None:
         return losses.mean()
-    counted = torch.from_numpy(epoch.counted[ids])
+    counted = torch.from_numpy(epoch.which_count[ids])
     weights = torch.from_numpy(epoch.weights[ids]).double()
     return (losses * weights)[counted].sum() / max(1, int(counted.sum()))
 

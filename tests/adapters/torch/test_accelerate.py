@@ -57,7 +57,7 @@ def train(stop=None, state=None, by=None):
     came = []
     for epoch in pruner.epochs():
         for ids, (values,) in prepared:
-            counted = np.ones(len(ids), bool) if epoch.counted is None else epoch.counted[ids]
+            counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids]
             losses = torch.sin(values)
             mean = loader.observe(losses, ids).item()
             assert mean == pytest.approx(losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum()))

@@ -98,7 +98,7 @@ def test_a_step_is_the_mean_over_the_tokens_that_count(options, smoothing, accum
 
     def look(batches, *args):
         ids = [batch["prunedata_ids"].clone() for batch in batches]
-        steps.append([run.current.counted, [dict(batch) for batch in batches], ids])
+        steps.append([run.current.which_count, [dict(batch) for batch in batches], ids])
         return count(batches, *args)
 
     trainer._get_num_items_in_batch = look

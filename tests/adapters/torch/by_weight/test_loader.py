@@ -101,7 +101,7 @@ def test_a_batch_of_which_all_is_left_out_gives_a_zero_to_go_back_from():
             losses = torch.full((1,), 7.0, requires_grad=True)
             mean = loader.observe(losses * 1)
             mean.backward()
-            counts = epoch.counted is None or bool(epoch.counted[ids.item()])
+            counts = epoch.which_count is None or bool(epoch.which_count[ids.item()])
             assert (mean.item(), losses.grad.item()) == ((7.0, 1.0) if counts else (0.0, 0.0))
             zeros += not counts
     assert zeros == 60
@@ -116,15 +116,15 @@ def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
             losses = torch.rand(SAMPLES).to(dtype).requires_grad_()
             mean = loader.observe(losses)
             counted = torch.ones(SAMPLES, dtype=torch.bool)
-            counted = counted if epoch.counted is None else torch.from_numpy(epoch.counted[ids.numpy()])
+            counted = counted if epoch.which_count is None else torch.from_numpy(epoch.which_count[ids.numpy()])
             assert mean.item() == pytest.approx(losses.detach()[counted].double().mean().item(), rel=1e-2)
     run = run_of(prune=1)
     loader = prune(DataLoader(Items(), SAMPLES), run)
     for epoch in run.epochs():
         for _, ids in loader:
             losses = torch.ones(SAMPLES, dtype=dtype)
-            if epoch.counted is not None:
-                losses[torch.from_numpy(~epoch.counted[ids.numpy()])] = torch.inf
+            if epoch.which_count is not None:
+                losses[torch.from_numpy(~epoch.which_count[ids.numpy()])] = torch.inf
                 run.excuse(SAMPLES)
                 with pytest.raises(LossError, match="finite"):  # it is said, as ever
                     loader.observe(losses)
@@ -144,7 +144,7 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
         for loader in loaders:
             for _, ids in loader:
                 losses = losses_of(model, ids)
-                counted = np.ones(len(ids), bool) if epoch.counted is None else epoch.counted[ids.numpy()]
+                counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids.numpy()]
                 expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
                 assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-12)
     assert [record["kept"] for record in run.history] == [SAMPLES] * 5
@@ -158,7 +158,7 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
             np.add.at(came, ids.numpy(), 1)
             loader.observe(losses_of(model, ids))
         run.end_epoch()
-        counted = np.ones(SAMPLES, bool) if epoch.counted is None else epoch.counted
+        counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
         assert (run.visits - before).tolist() == (came * counted).tolist()
 
 
@@ -176,7 +176,7 @@ def test_a_stream_delivers_everything_too(workers):
         for _, ids in loader:
             losses = losses_of(model, ids)
             came += len(ids)
-            counted = np.ones(len(ids), bool) if epoch.counted is None else epoch.counted[ids.numpy()]
+            counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids.numpy()]
             expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
             assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-12)
         assert came == SAMPLES
@@ -194,7 +194,7 @@ def test_ids_that_travel_with_their_samples():
         for batch in loader:
             losses = torch.rand(len(batch[1]))
             counted = torch.ones(len(losses), dtype=torch.bool)
-            counted = counted if epoch.counted is None else torch.from_numpy(epoch.counted[batch[1].numpy()])
+            counted = counted if epoch.which_count is None else torch.from_numpy(epoch.which_count[batch[1].numpy()])
             expected = losses[counted].sum().item() / max(1, int(counted.sum()))
             assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-5)
         run.excuse(13)
