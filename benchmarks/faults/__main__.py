@@ -21,6 +21,7 @@ from tqdm import tqdm
 from benchmarks.common.arguments import positive
 from benchmarks.faults import results
 from benchmarks.faults.attack import Attack, Outcome, search
+from benchmarks.faults.attacks.checkpoints import Checkpoints
 from benchmarks.faults.attacks.damage import DamagedIndexes, DamagedStores
 from benchmarks.faults.attacks.failing_calls import FailingCalls
 from benchmarks.faults.attacks.interrupts import HandlersAtLines, InterruptsAtLines
@@ -29,6 +30,7 @@ from benchmarks.faults.attacks.loaders import Loaders, Ranks
 from benchmarks.faults.attacks.pairs import Pairs
 from benchmarks.faults.attacks.power_cuts import PowerCuts, PowerCutsAfterKills
 from benchmarks.faults.attacks.sequences import Sequences
+from benchmarks.faults.attacks.weights import Weights, WeightsOnRanks
 from benchmarks.faults.calls import can_watch
 
 __all__ = ["ATTACKS", "BY_NAME", "PORTION", "main"]
@@ -46,6 +48,9 @@ ATTACKS: tuple[type[Attack], ...] = (
     Sequences,
     Loaders,
     Ranks,
+    Weights,
+    WeightsOnRanks,
+    Checkpoints,
     DamagedStores,
     DamagedIndexes,
 )

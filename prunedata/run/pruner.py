@@ -178,6 +178,11 @@ class Pruner:
         return self._engine.ledger.next_epoch
 
     @property
+    def is_open(self) -> bool:
+        """Whether an epoch is open: begun and not ended, also in a run that was just resumed."""
+        return self._engine.opened is not None
+
+    @property
     def current(self) -> Epoch:
         """The open epoch. Raises :class:`NotInEpoch` if none is."""
         return self._engine.current

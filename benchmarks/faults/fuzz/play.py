@@ -13,7 +13,7 @@ from benchmarks.faults.fuzz.sources import loader_of, losses_of, turn
 from prunedata import DroppingCount, PrunedataError, Pruner, Random, RunningLoss, Schedule, SkippedSamples
 from prunedata.adapters.torch import prune
 
-__all__ = ["Entry", "Place", "play"]
+__all__ = ["Entry", "Place", "on_rank", "play"]
 
 Entry = dict[str, Any]
 """What was seen: its ``kind`` says what."""
@@ -38,6 +38,12 @@ def play(setup: Setup, place: Place, rank: int, ranks: int, states: list[Any]) -
             told = str(error) if refused else "".join(traceback.format_exc().splitlines(keepends=True)[-7:])
             player.note("refused" if refused else "raised", message=told)
     return player.entries, place, state
+
+
+def on_rank(rank: int, ranks: int, setup: Setup, place: Place, states: list[Any]) -> tuple[bool, Any]:
+    """Train on a rank; return whether it came to its end, and what :func:`play` returns."""
+    played = play(setup, place, rank, ranks, states)
+    return not played[0] or played[0][-1]["kind"] not in ("refused", "raised"), played
 
 
 class _Player:

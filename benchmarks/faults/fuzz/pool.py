@@ -8,6 +8,7 @@ import multiprocessing
 import os
 from contextlib import suppress
 from datetime import timedelta
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from time import monotonic
@@ -45,15 +46,23 @@ class Pool:
 
     def play(self, setup: Any, place: tuple[int, int], ranks: int, states: list[Any]) -> list[Played]:
         """As :func:`play`, on so many ranks at once. Raises :class:`Hangs`."""
+        return self.run(ranks, "benchmarks.faults.fuzz.play", "on_rank", setup, place, states)
+
+    def run(self, ranks: int, module: str, function: str, *arguments: Any) -> list[Any]:
+        """Call a function on so many ranks at once; return what it returns on each.
+
+        It is called with the rank, the number of ranks and the arguments, and returns a pair: whether all went well,
+        and what to return. Raises :class:`Hangs`.
+        """
         if not self._ranks:
             self._start()
         self._met += 1
         meeting = self.folder / f"meeting-{os.getpid()}-{self._met}"
         for rank in range(ranks):
             with suppress(BrokenPipeError):  # it has died, which is said below
-                self._ranks[rank][1].send((meeting, setup, place, rank, ranks, states))
+                self._ranks[rank][1].send((meeting, rank, ranks, module, function, arguments))
         ends = monotonic() + 2 * LONGEST
-        found: dict[int, Played] = {}
+        found: dict[int, Any] = {}
         while len(found) < ranks:
             awaited = {rank: self._ranks[rank][1] for rank in range(ranks) if rank not in found}
             ready = wait(list(awaited.values()), max(0.0, ends - monotonic()))
@@ -99,25 +108,24 @@ def _serve(pipe: Connection) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
     with suppress(EOFError, KeyboardInterrupt):
         while True:
-            pipe.send(_play(*pipe.recv()))
+            pipe.send(_run(*pipe.recv()))
 
 
-def _play(meeting: Path, setup: Any, place: tuple[int, int], rank: int, ranks: int, states: list[Any]) -> Played:
+def _run(meeting: Path, rank: int, ranks: int, module: str, function: str, arguments: tuple[Any, ...]) -> Any:
     import torch.distributed as dist  # noqa: PLC0415
 
-    from benchmarks.faults.fuzz.play import play  # noqa: PLC0415
-
+    call = getattr(import_module(module), function)
     if ranks == 1:
-        return play(setup, place, rank, ranks, states)
+        return call(rank, ranks, *arguments)[1]
     dist.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=timedelta(seconds=LONGEST)
     )
     try:
         dist.barrier()  # else one that is refused at once is gone while others still look for it
-        played = play(setup, place, rank, ranks, states)
-        if not played[0] or played[0][-1]["kind"] not in ("refused", "raised"):
+        well, found = call(rank, ranks, *arguments)
+        if well:
             with suppress(RuntimeError):  # of another that was
                 dist.barrier()  # what was sent has come
-        return played
+        return found
     finally:
         dist.destroy_process_group()

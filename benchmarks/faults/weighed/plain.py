@@ -1,0 +1,69 @@
+"""The same training in numpy, which knows what each loss weighs and nothing of the library."""
+
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of
+
+__all__ = ["MOMENTUM", "RATE", "farthest", "plain"]
+
+RATE, MOMENTUM = 0.3, 0.5
+
+
+def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:
+    """Train on what each rank's loop has trained on; return the gradients of each step.
+
+    One process follows its gradients; ranks stay where they began, as none knows how many steps the others have.
+
+    Parameters
+    ----------
+    setup : Weighed
+    trained : list of dict
+        Of each rank: ``epochs``, for each epoch what the loss of each sample weighs, shape (samples,), by the role that
+        the run gave it; and ``steps``, for each optimizer step its epoch's number and the ids of its batches.
+
+    Returns
+    -------
+    list of ndarray of float64, shape (CLASSES, FEATURES)
+        The mean over the ranks of their gradients.
+    """
+    features, labels = data_of(setup)
+    weights, velocity, found = np.zeros((CLASSES, FEATURES)), np.zeros((CLASSES, FEATURES)), []
+    seen: set[int] = set()
+    number = -1
+    for parts in zip_longest(*(one["steps"] for one in trained)):
+        there = [part for part in parts if part is not None]
+        if there[0][0] != number:
+            number, seen = there[0][0], set()
+        weighs = trained[0]["epochs"][number]
+        gradient = np.zeros_like(weights)
+        for batches in zip_longest(*(batches for _, batches in there), fillvalue=[]):
+            ids = [each for batch in batches for each in batch]
+            ids = [each for at, each in enumerate(ids) if each not in seen and each not in ids[:at]]
+            seen |= set(ids)
+            counting = sum(bool(weighs[each]) for each in ids)
+            for each in ids:
+                gradient += weighs[each] * _gradient(weights, features[each], labels[each]) / max(1, counting)
+        found.append(gradient / setup.accumulate)
+        if len(trained) == 1:
+            velocity = MOMENTUM * velocity + found[-1]
+            weights = weights - RATE * velocity
+    return found
+
+
+def _gradient(weights: Any, features: Any, label: int) -> Any:
+    """Of the cross-entropy of one sample."""
+    logits = weights @ features
+    chances = np.exp(logits - logits.max())
+    chances /= chances.sum()
+    chances[label] -= 1
+    return np.outer(chances, features)
+
+
+def farthest(one: list[Any], other: list[Any]) -> float:
+    """The largest difference of any step; infinity if there are not as many steps."""
+    if len(one) != len(other):
+        return float("inf")
+    return max((float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True)), default=0.0)
