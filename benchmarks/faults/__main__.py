@@ -30,7 +30,7 @@ from benchmarks.faults.attacks.loaders import Loaders, Ranks
 from benchmarks.faults.attacks.pairs import Pairs
 from benchmarks.faults.attacks.power_cuts import PowerCuts, PowerCutsAfterKills
 from benchmarks.faults.attacks.sequences import Sequences
-from benchmarks.faults.attacks.weights import Weights, WeightsOnRanks
+from benchmarks.faults.attacks.weights import Weights, WeightsInFrameworks, WeightsOnRanks
 from benchmarks.faults.calls import can_watch
 
 __all__ = ["ATTACKS", "BY_NAME", "PORTION", "main"]
@@ -49,6 +49,7 @@ ATTACKS: tuple[type[Attack], ...] = (
     Loaders,
     Ranks,
     Weights,
+    WeightsInFrameworks,
     WeightsOnRanks,
     Checkpoints,
     DamagedStores,

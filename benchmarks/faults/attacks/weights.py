@@ -15,14 +15,14 @@ from benchmarks.faults.attack import Attack, Attempt, Verdict
 from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.weighed.setup import Weighed, draw, shown, simpler
 
-__all__ = ["Weights", "WeightsOnRanks"]
+__all__ = ["Weights", "WeightsInFrameworks", "WeightsOnRanks", "train"]
 
 NEAR = 1e-6
 """How far a gradient may lie from the plain loop's: what a loss weighs is a float32."""
 LONGEST = 120
 """Seconds after which a training is taken to hang."""
 SIMPLIFIED, TRIES = 5, 60
-ALONE = {
+ALONE: dict[str, float] = {
     "plain": 2,
     "dealer": 2,
     "loader": 4,
@@ -44,6 +44,14 @@ ALONE = {
     "lightning": 1,
 }
 """Loops, and how often each is drawn."""
+FRAMEWORKS: dict[str, float] = {
+    "tf.data": 1,
+    "grain": 2,
+    "keras": 1,
+    "trainer": 3,
+    "trainer by weight": 3,
+    "lightning": 3,
+}
 SHARED: dict[str, float] = {
     "loader": 4,
     "loader with ids": 2,
@@ -65,7 +73,9 @@ class Weights(Attack):
     """A case is one training in one process, and the same with poison."""
 
     name = "weights"
-    about = "a training in a random loop of any framework, with samples that must not be learnt: gradients, and poison"
+    about = (
+        "a training in a random loop with samples that must not be learnt: gradients, and with their labels poisoned"
+    )
     many, few = 3000, 40
     loops: ClassVar[dict[str, float]] = ALONE
     most_ranks: ClassVar[int] = 1
@@ -148,12 +158,21 @@ class Weights(Attack):
             signal.signal(signal.SIGALRM, before)
 
 
+class WeightsInFrameworks(Weights):
+    """The same where a framework has the loop or the data."""
+
+    name = "weights-frameworks"
+    about = "the same in fit of Keras and Lightning, in the Trainer, and over tf.data and Grain"
+    many, few = 500, 8
+    loops = FRAMEWORKS
+
+
 class WeightsOnRanks(Weights):
     """The same on ranks over gloo."""
 
     name = "weights-ranks"
     about = "the same on 2 or 3 ranks over gloo: the mean over the ranks of their gradients"
-    many, few = 1000, 20
+    many, few = 1000, 12
     loops = SHARED
     most_ranks = 3
 

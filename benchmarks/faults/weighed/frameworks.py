@@ -55,7 +55,7 @@ class Noting(torch.optim.SGD):
 
     loop: Any = None
 
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """Note the gradients and the batches that made them, and step."""
         result = None if closure is None else closure()
         super().step()

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -98,7 +99,8 @@ class Loop:
         torch.nn.init.zeros_(self.model.weight)
         self.optimizer = torch.optim.SGD(self.model.parameters(), RATE, MOMENTUM)
         self.pruner = pruner_of(setup)
-        self.moments, self.stop = 0, None
+        self.moments = 0
+        self.stop: int | None = None
         self.trained: dict[str, Any] = {"epochs": {}, "steps": [], "gradients": [], "history": []}
         self.micro: list[list[int]] = []
         self.make()
@@ -337,9 +339,7 @@ class WithIds(Loaded):
 
 class Stateful(Loaded):
     def user_loader(self) -> Any:
-        from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: PLC0415 (only here)
-
-        self.kind = StatefulDataLoader
+        self.kind = import_module("torchdata.stateful_dataloader").StatefulDataLoader
         return super().user_loader()
 
 
@@ -366,12 +366,12 @@ class Sorting(Loaded):
             batch = sorted(batch, key=lambda one: int(one["at"]), reverse=True)
             return {key: torch.as_tensor([int(one[key]) for one in batch]) for key in batch[0]}
 
-        setup, named = self.setup, {"batch_size": self.setup.batch, "drop_last": self.setup.drop_last}
+        setup = self.setup
         data: Any = [{"at": at} for at in range(setup.samples)]
         sampler: Any = RandomSampler(data)
         if self.ranks > 1:
             sampler = DistributedSampler(data, self.ranks, self.rank)
-        return DataLoader(data, sampler=sampler, collate_fn=sort, **named)
+        return DataLoader(data, setup.batch, sampler=sampler, collate_fn=sort, drop_last=setup.drop_last)
 
     @property
     def on_ranks(self) -> dict[str, Any]:
@@ -395,11 +395,8 @@ class Streamed(Loaded):
                 return iter(self.ids)
 
         raw = Raw(range(self.rank, self.setup.samples, self.ranks))
-        return DataLoader(
-            iterable.prune(raw, self.pruner, id=int),
-            self.setup.batch,
-            drop_last=self.setup.drop_last,  # type: ignore[arg-type]
-        )
+        stream: Any = iterable.prune(raw, self.pruner, id=int)
+        return DataLoader(stream, self.setup.batch, drop_last=self.setup.drop_last)
 
 
 class Watched(Loop):
