@@ -46,7 +46,7 @@ def test_every_file_of_the_folder_is_found():
 @pytest.mark.slow
 def test_an_arm_is_one_file(tmp_path):
     """It is in the list, in the tables and in the matrix, and it trains."""
-    ignored = shutil.ignore_patterns("results", "__pycache__")
+    ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks", ignore=ignored)
     (tmp_path / "benchmarks" / "study" / "arms" / "scratch.py").write_text(SCRATCH)
     done = run_python(ASKED, cwd=tmp_path)
