@@ -4,7 +4,7 @@
 
 Figure 1, losses and accuracy over the epochs; Figure 2, losses of single samples in two seeds, which needs runs made
 with ``--trace``; predicted against measured saving; accuracy against visits saved; with ``--sheet`` a run's most
-suspect samples. Figure 3, the schedule, is drawn by ``docs/pictures/schedule.py``.
+suspect samples.
 """
 
 import argparse

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from benchmarks.__main__ import kinds
 from tests.common.programs import ROOT, run_module
 
 NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
@@ -43,6 +44,14 @@ def test_the_commands_of_the_docstring_are_commands():
     assert len(listed) == len(set(listed)) > 10
     for module in listed:
         assert 'if __name__ == "__main__":' in file_of(module).read_text("utf-8"), module
+
+
+def test_each_room_with_a_command_is_of_one_kind():
+    measures, reproduces = kinds().values()
+    with_commands = {path.parent.name for path in (ROOT / "benchmarks").glob("*/__main__.py")} | {"study"}
+    assert sorted([*measures, *reproduces]) == sorted(with_commands)
+    assert {"overhead", "streams", "scale", "faults"} <= set(measures)
+    assert {"study", "frontier", "distributed", "pages"} <= set(reproduces)
 
 
 def test_a_room_says_what_its_commands_write(tmp_path):
