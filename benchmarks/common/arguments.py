@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from benchmarks.common.records import Runs
+
 __all__ = ["add_images", "add_results", "positive", "program", "share"]
 
 ROOT = Path(__file__).parents[2]
@@ -19,10 +21,10 @@ def add_images(parser: argparse.ArgumentParser, more: str = "") -> None:
     parser.add_argument("--data", type=Path, metavar="FOLDER", help=text)
 
 
-def add_results(parser: argparse.ArgumentParser, folder: Path) -> None:
-    """Add ``--results``, by default a folder of the checkout."""
-    text = f"default: {folder.relative_to(ROOT).as_posix()}"
-    parser.add_argument("--results", type=Path, default=folder, metavar="FOLDER", help=text)
+def add_results(parser: argparse.ArgumentParser, recorded: Runs) -> None:
+    """Add ``--results``, by default a file of the checkout."""
+    text = f"default: {recorded.file.relative_to(ROOT).as_posix()}"
+    parser.add_argument("--results", type=Runs, default=recorded, metavar="FILE", help=text)
 
 
 def positive(text: str) -> int:

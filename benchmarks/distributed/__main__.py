@@ -9,7 +9,7 @@
     python -m benchmarks.distributed tables          Tables 1, 2 and 3 with what was recorded here beside the study's
     python -m benchmarks.distributed figures         Figures 1, 2 and 3 as numbers; with --write, as a picture
 
-``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in benchmarks/results/distributed, as do
+``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in results.jsonl.gz, as do
 ``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors. ``train`` and
 ``throughput`` with ``--mode sync`` also run under torchrun.
 """
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.arguments import positive, program
+from benchmarks.common.records import Runs
 from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
 from benchmarks.distributed.pruned import markdown_savings
 from benchmarks.distributed.staleness.command import add_staleness, staleness
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     figures = commands.add_parser("figures", help="Figures 1 to 3 of what was recorded: their numbers, or the picture")
     tables = commands.add_parser("tables", help="all tables of what was recorded, the study's beside them")
     for command in (train, throughput, converge, kills, tables, figures):
-        command.add_argument("--results", type=Path, help="folder; default: benchmarks/results/distributed")
+        command.add_argument("--results", type=Runs, metavar="FILE", help="default: what is in the checkout")
     tables.add_argument("--write", action="store_true", help="write them into docs/frameworks/modes.md, too")
     figures.add_argument("--write", action="store_true", help="draw them into docs/frameworks/modes.png")
     add_staleness(commands.add_parser("staleness", help="does pruning survive stale gradients? recorded runs, or more"))
@@ -82,28 +83,28 @@ def _measure(options: argparse.Namespace) -> int:
     """Run a command, and return how much went wrong."""
     from benchmarks.distributed.measured import page, results, runs  # noqa: PLC0415 (torch takes seconds)
 
-    folder = options.results or results.RESULTS
+    recorded = options.results or results.RESULTS
     if options.command == "tables":
-        print(page.tables(folder))
+        print(page.tables(recorded))
         if options.write:
-            page.write(folder)
+            page.write(recorded)
         return 0
     if options.command == "figures":
         from benchmarks.distributed.measured import figures  # noqa: PLC0415 (matplotlib takes seconds)
 
-        print(figures.draw(folder=folder) if options.write else json.dumps(figures.objects(folder), indent=2))
+        print(figures.draw(recorded=recorded) if options.write else json.dumps(figures.objects(recorded), indent=2))
         return 0
     training, data = task_of(options), data_of(options)
     first = runs.is_first(training, options.command)
     if options.command == "converge":
-        runs.converge(training, data, options.nodes, options.target_loss, folder)
+        runs.converge(training, data, options.nodes, options.target_loss, recorded)
         return 0
     if options.command == "kills":
-        facts = runs.kill(training, data, options.cases, folder)
+        facts = runs.kill(training, data, options.cases, recorded)
         print(json.dumps(facts, indent=2))
         return len(facts["wrong"])
     record = options.record if first else None
-    facts = runs.run(training, data, record, folder, getattr(options, "checkpoint", None))
+    facts = runs.run(training, data, record, recorded, getattr(options, "checkpoint", None))
     if first:
         print(json.dumps(facts | {"curve": results.thinned(facts["curve"])}, indent=2))
     return 0

@@ -2,7 +2,7 @@
 
     python -m benchmarks.faults                              each attack a little, with a seed of its own
     python -m benchmarks.faults kills pairs --cases 500      some attacks, so many attempts of each
-    python -m benchmarks.faults --all --record               many of each, added to benchmarks/results/faults
+    python -m benchmarks.faults --all --record               many of each, added to the recorded searches
     python -m benchmarks.faults table --page                 the table of recorded searches, in docs/reliability.md
 
 The exit status is 1 if anything was lost or wrong.
@@ -13,12 +13,11 @@ import json
 import random
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.common.arguments import positive
+from benchmarks.common.arguments import add_results, positive
 from benchmarks.faults import results
 from benchmarks.faults.attack import Attack, Outcome, search
 from benchmarks.faults.attacks.checkpoints import Checkpoints
@@ -73,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--case", type=int, metavar="K", help="only this case of one attack, as a failure names it")
     add("--all", action="store_true", help="as many attempts as docs/reliability.md has")
     add("--record", action="store_true", help="add what is found to the recorded searches")
-    add("--results", type=Path, default=results.RESULTS, metavar="FOLDER", help="default: benchmarks/results/faults")
+    add_results(parser, results.RESULTS)
     add("--page", action="store_true", help="with table: put it into docs/reliability.md")
     add("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
@@ -109,7 +108,7 @@ def _recorded(
     attack: type[Attack], seed: int, tries: int, given: argparse.Namespace, tick: Callable[[], object]
 ) -> list[Outcome]:
     """Search in portions that are recorded one by one, and go on with what was recorded before."""
-    before = [facts for facts in results.read(given.results) if facts["attack"] == attack.name]
+    before = [facts for facts in given.results.read() if facts["attack"] == attack.name]
     found: list[Outcome] = []
     while True:
         known = [*before, *(outcome.to_dict() for outcome in found)]
@@ -147,7 +146,7 @@ def _gap(searches: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def _table(given: argparse.Namespace) -> int:
-    searches = results.read(given.results)
+    searches = given.results.read()
     if given.page:
         page = results.PAGE
         page.write_text(results.fill(page.read_text(encoding="utf-8"), searches, ATTACKS), encoding="utf-8")

@@ -1,6 +1,5 @@
-"""Recorded searches: a file of JSON lines for each attack, added up for the table of a page."""
+"""Recorded searches of each attack, added up for the table of a page."""
 
-import json
 import os
 import platform
 import re
@@ -9,33 +8,30 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import cpu
 from benchmarks.faults.attack import Attack, Outcome
 
-__all__ = ["BEGIN", "END", "PAGE", "RESULTS", "add", "added_up", "fill", "read", "refusals", "table"]
+__all__ = ["BEGIN", "END", "PAGE", "RESULTS", "add", "added_up", "fill", "refusals", "table"]
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "faults"
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 """Where they are recorded, if nobody says otherwise."""
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- table: faults -->", "<!-- end of table -->"
-Facts = dict[str, Any]
 KINDS = ("tried", "exact", "refused", "lost", "wrong", "unclear")
 
 
-def add(folder: Path, outcome: Outcome) -> None:
-    """Record a search: its outcome, and what it ran on. One process at a time may do so."""
-    folder.mkdir(parents=True, exist_ok=True)
+def add(recorded: Runs, outcome: Outcome) -> None:
+    """Record a search: its outcome, and what it ran on."""
     facts = outcome.to_dict() | {
         "hardware": f"{cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _packages()}},
         "commit": _commit(),
     }
-    with (folder / f"{outcome.attack}.jsonl").open("a") as file:
-        file.write(json.dumps(facts) + "\n")
+    (recorded / outcome.attack).append(facts)
 
 
 def _packages() -> list[str]:
@@ -53,12 +49,6 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head.strip() + ("+" if changed else "")
-
-
-def read(folder: Path) -> list[Facts]:
-    """The facts of every recorded search."""
-    files = sorted(folder.glob("*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def added_up(searches: Iterable[Facts]) -> dict[str, Facts]:

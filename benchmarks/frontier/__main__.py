@@ -29,7 +29,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common.arguments import add_results, program
-from benchmarks.common.records import Facts, add, read
+from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier import by_weight, corrected
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS
 from benchmarks.frontier.data.material import Material
@@ -52,12 +52,12 @@ from prunedata import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
 
-RESULTS = Path(__file__).parent / "results"
-"""Where runs are recorded, if nobody says otherwise: a file of JSON lines for each kind of labels."""
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+"""Where runs are recorded, if nobody says otherwise: a part for each subject and kind of labels."""
 SUSPECTS, BY_WEIGHT, CORRECTED, LIMITS = "suspects", "by-weight", "corrected", "limits"
-"""The folders of the recorded runs that were watched, of those by weight, of those after correcting labels, and of
+"""The parts of the recorded runs that were watched, of those by weight, of those after correcting labels, and of
 those that go other ways after their turn."""
-CACHES = Path(__file__).parents[1] / "results" / "checkpoints"
+CACHES = Path(__file__).parent / "checkpoints"
 PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]] = {
     "table": (BEGIN, all_tables, "", "the tables"),
     "summary": (BEGIN_SUMMARY, summary, "", "a line for each subject and kind of labels"),
@@ -70,7 +70,7 @@ PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]
     "corrected": (corrected.BEGIN, corrected.table, CORRECTED, "what correcting suspects brings"),
     "limits": (limits.BEGIN, limits.table, LIMITS, "what other ways after the turn bring"),
 }
-"""Commands that print what was recorded: between which markers of a page it stands, of which folder it is, what."""
+"""Commands that print what was recorded: between which markers of a page it stands, of which part it is, what."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,11 +96,12 @@ def _run(given: argparse.Namespace) -> int:
 def _watch(given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads)
     subject, material, kinds = _material(given)
-    folder = given.results / SUSPECTS / given.subject
-    done = {facts["name"] for facts in read(folder)}
+    recorded = given.results / SUSPECTS / given.subject
+    done = recorded.names()
     todo = [(seed, kind) for seed in given.seeds for kind in kinds if kind != "clean"]
     for seed, kind in tqdm([(seed, kind) for seed, kind in todo if f"{kind}-seed{seed}" not in done], unit=" runs"):
-        add(folder, judge(material.task(kind), subject.settings, seed))
+        facts = judge(material.task(kind), subject.settings, seed)
+        recorded.add(f"{kind}/{facts['name']}", facts)
     return 0
 
 
@@ -116,18 +117,18 @@ def _run_limits(given: argparse.Namespace) -> int:
     return _run_apart(given, LIMITS, limits.run)
 
 
-def _run_apart(given: argparse.Namespace, folder: str, run_all: Callable[..., int]) -> int:
-    """Run what is recorded in a folder of its own."""
+def _run_apart(given: argparse.Namespace, part: str, run_all: Callable[..., int]) -> int:
+    """Run what is recorded in a part of its own."""
     torch.set_num_threads(given.threads)
     warnings.simplefilter("ignore", NeverPrunesWarning)
     subject, material, kinds = _material(given)
-    run_all(material, kinds, given.results / folder / given.subject, subject.settings, given.seeds)
+    run_all(material, kinds, given.results / part / given.subject, subject.settings, given.seeds)
     return 0
 
 
-def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], folder: str, given: argparse.Namespace) -> int:
-    """Print what is recorded in a folder of its own, or if that is empty by subject; or write it into a page."""
-    text = text_of(_read_in(given, folder) if folder else _read(given))
+def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], part: str, given: argparse.Namespace) -> int:
+    """Print what is recorded in a part of its own, or if that is empty by subject; or write it into a page."""
+    text = text_of(_read_in(given, part) if part else _read(given))
     if given.page is None:
         print(text, end="")
     else:
@@ -135,9 +136,9 @@ def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], folder:
     return 0
 
 
-def _read_in(given: argparse.Namespace, folder: str) -> dict[str, list[Facts]]:
-    """The runs recorded in a folder of their own, by subject."""
-    results = {subject: read(given.results / folder / subject, given.kinds) for subject in SUBJECTS}
+def _read_in(given: argparse.Namespace, part: str) -> dict[str, list[Facts]]:
+    """The runs recorded in a part of their own, by subject."""
+    results = {subject: (given.results / part / subject).read(*(given.kinds or ())) for subject in SUBJECTS}
     return {subject: of for subject, of in results.items() if of}
 
 
@@ -158,7 +159,7 @@ def _picture(given: argparse.Namespace) -> int:
 def _read(given: argparse.Namespace) -> dict[str, list[Facts]]:
     """The recorded runs by subject."""
     subjects = SUBJECTS if getattr(given, "subject", None) is None else [given.subject]
-    results = {subject: read(given.results / subject, given.kinds) for subject in subjects}
+    results = {subject: (given.results / subject).read(*(given.kinds or ())) for subject in subjects}
     found = {subject: of for subject, of in results.items() if of}
     if not found:
         raise ValueError(f"Expected runs recorded in {given.results}. Got none: python -m benchmarks.frontier run.")
@@ -186,12 +187,12 @@ def _parser() -> argparse.ArgumentParser:
     ):  # fmt: skip
         _add_material(command)
         command.set_defaults(do=do)
-    for name, (begin, text_of, folder, what) in PRINTED.items():
+    for name, (begin, text_of, part, what) in PRINTED.items():
         command = commands.add_parser(name, parents=[common], help=f"print {what}")
         if name in ("table", "summary"):
             command.add_argument("--subject", choices=SUBJECTS, help="default: all")
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")
-        command.set_defaults(do=partial(_print, begin, text_of, folder))
+        command.set_defaults(do=partial(_print, begin, text_of, part))
     picture = commands.add_parser("picture", parents=[common], help="draw accuracy over visits")
     picture.add_argument("--subject", choices=SUBJECTS, default="head", help="default: %(default)s")
     picture.add_argument("-o", "--out", type=Path, required=True, metavar="PNG", help="the file to write")

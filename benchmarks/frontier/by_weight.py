@@ -7,14 +7,13 @@ trained in turn, one right after the other, so that their seconds may be compare
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 
 import torch
 from tqdm import tqdm
 
 from benchmarks.common.markdown import gain, markdown
-from benchmarks.common.records import Facts, add, read
+from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
@@ -35,13 +34,13 @@ WAYS = ("out", "weight")
 def run(
     material: Material,
     kinds: Sequence[str],
-    folder: Path,
+    recorded: Runs,
     settings: Settings,
     seeds: Sequence[int] = SEEDS,
     arms: Sequence[str] = COMPARED,
 ) -> int:
-    """Run what is not recorded in ``folder`` yet, both ways in turn, record it, and return how many runs that were."""
-    done = {facts["name"] for facts in read(folder)}
+    """Run what is not ``recorded`` yet, both ways in turn, record it, and return how many runs that were."""
+    done = recorded.names()
     lengths = {"regular": (USUAL,), **dict.fromkeys(arms, (USUAL, SHORTER))}
     plans = [
         Plan(kind, arm, epochs, seed) for kind in kinds for seed in seeds for arm in lengths for epochs in lengths[arm]
@@ -50,7 +49,7 @@ def run(
     todo = [(plan, way) for plan in plans for way in WAYS[: 2 if ARMS[plan.arm].policy else 1]]
     todo = [(plan, way) for plan, way in todo if f"{plan.name}-{way}" not in done]
     for plan, way in tqdm(todo, unit=" runs", mininterval=10):
-        add(folder, measure(plan, way, material.task(plan.kind), settings))
+        recorded.add(f"{plan.kind}/{plan.name}-{way}", measure(plan, way, material.task(plan.kind), settings))
     return len(todo)
 
 

@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common.markdown import markdown
-from benchmarks.common.records import Facts, add, read
+from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material, Part
@@ -35,10 +34,10 @@ random were looked at."""
 
 
 def run(
-    material: Material, kinds: Sequence[str], folder: Path, settings: Settings, seeds: Sequence[int] = SEEDS
+    material: Material, kinds: Sequence[str], recorded: Runs, settings: Settings, seeds: Sequence[int] = SEEDS
 ) -> int:
-    """Run what is not recorded in ``folder`` yet, record it, and return how many runs that were."""
-    done = {facts["name"] for facts in read(folder)}
+    """Run what is not ``recorded`` yet, record it, and return how many runs that were."""
+    done = recorded.names()
     ways = [(percent, way) for percent in LOOKED_AT for way in WAYS if percent or way != "chance"]
     todo = [
         (kind, seed, missing) for kind in kinds if kind != "clean" for seed in seeds
@@ -49,7 +48,8 @@ def run(
             task = material.task(kind)
             suspects = _suspects(task, settings, seed)
             for percent, way in missing:
-                add(folder, _measure(task, settings, seed, suspects, percent, way))
+                facts = _measure(task, settings, seed, suspects, percent, way)
+                recorded.add(f"{kind}/{facts['name']}", facts)
                 bar.update()
     return len(todo)
 

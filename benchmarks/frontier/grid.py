@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from benchmarks.common.networks.precision import precision_of
-from benchmarks.common.records import Facts, add, read
+from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import cpu
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, Lengths, Plan
 from benchmarks.frontier.data.material import HeadTask
@@ -93,12 +92,12 @@ def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], 
     }  # fmt: skip
 
 
-def run(plans: Sequence[Plan], task_of: Callable[[str], HeadTask], folder: Path, settings: Settings) -> int:
-    """Run all plans that are not recorded in ``folder``, record each, and return how many were run.
+def run(plans: Sequence[Plan], task_of: Callable[[str], HeadTask], recorded: Runs, settings: Settings) -> int:
+    """Run all plans that are not ``recorded``, record each, and return how many were run.
 
     ``task_of`` gives the task of a kind of labels. Torch computes with as many threads as it is set to.
     """
-    done = {facts["name"] for facts in read(folder)}
+    done = recorded.names()
     todo = [plan for plan in plans if plan.name not in done]
     print(f"{len(plans)} runs, {len(plans) - len(todo)} of them done.")
     task: HeadTask | None = None
@@ -107,7 +106,7 @@ def run(plans: Sequence[Plan], task_of: Callable[[str], HeadTask], folder: Path,
             bar.set_postfix_str(plan.name)
             if task is None or task.kind != plan.kind:
                 task = task_of(plan.kind)
-            add(folder, measure(plan, task, settings, bar.update))
+            recorded.add(f"{plan.kind}/{plan.name}", measure(plan, task, settings, bar.update))
     return len(todo)
 
 

@@ -1,6 +1,6 @@
 """Mutation testing of the core: whether the tests notice small changes of the code.
 
-    python -m benchmarks.mutants                   all rooms: benchmarks/results/mutants, and the table of them
+    python -m benchmarks.mutants                   all rooms, recorded in benchmarks/mutants; the table of them
     python -m benchmarks.mutants schedule cost     some of them
     python -m benchmarks.mutants --table           the table of what is recorded
 
@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -103,12 +103,10 @@ def _circumstances() -> dict[str, Any]:
     }
 
 
-def recorded() -> Iterator[dict[str, Any]]:
+def recorded() -> list[dict[str, Any]]:
     """What is recorded, room by room."""
-    for room in ROOMS:
-        path = RESULTS / f"{room}.json"
-        if path.exists():
-            yield json.loads(path.read_text(encoding="utf-8"))
+    found = {facts["room"]: facts for facts in RESULTS.read()}
+    return [found[room] for room in ROOMS if room in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,12 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.table:
         os.nice(max(0, 10 - os.nice(0)))
         warm_up()
-        for folder in (KNOWN, RESULTS):
-            folder.mkdir(parents=True, exist_ok=True)
+        KNOWN.mkdir(parents=True, exist_ok=True)
         for room in options.rooms or ROOMS:
-            found = json.dumps(try_room(room, options.share, options.quick), indent=1, ensure_ascii=False) + "\n"
-            (RESULTS / f"{room}.json").write_text(found, encoding="utf-8")
-    results = list(recorded())
+            RESULTS.add(room, try_room(room, options.share, options.quick))
+    results = recorded()
     print(table(results))
     return int(any(facts["survived"] for found in results for facts in found["files"].values()))
 

@@ -3,16 +3,15 @@
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Facts, Runs
 from benchmarks.mutants.changes import Mutant
 
 __all__ = ["EQUIVALENT", "RESULTS", "identity", "read_equivalent", "summary", "table"]
 
-RESULTS = Path(__file__).parents[1] / "results" / "mutants"
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
-Facts = dict[str, Any]
 
 
 Identity = tuple[str, str, str, str]

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import records
 from benchmarks.common.arguments import positive, program
 from benchmarks.common.markdown import markdown
 from benchmarks.common.processes.on_ray import on_ray
+from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from prunedata import Dealer, Pruner, Schedule, Wait
 
 __all__ = ["RESULTS", "Called", "in_ray", "in_threads", "main", "table"]
 
-RESULTS = Path(__file__).parents[1] / "results" / "dealing"
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 PROCESSES = 8
 BATCH = 32
 POLL = 0.05
@@ -70,11 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--most", type=_numbers, default=(1, 8), help="batches asked for at a time; default: 1,8")
     add("--batches", type=positive, default=1500, help="of an epoch; default: %(default)s")
     add("--kill", action="store_true", help="only on Ray, with a process killed among them")
-    add("--results", type=Path, help="folder to record in; default: nowhere")
+    add("--results", type=Runs, metavar="FILE", help="where to record; default: nowhere")
     add("--recorded", action="store_true", help="measure nothing, print what was recorded")
     options = parser.parse_args(arguments)
     if options.recorded:
-        print(table(records.read(options.results or RESULTS)))
+        print(table((options.results or RESULTS).read()))
         return 0
     found = []
     with on_ray():
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found.append(in_ray(callers, most, options.batches, kill=options.kill))
     facts = [_facts(one) for one in found]
     for one in facts if options.results else ():
-        records.add(options.results, one)
+        options.results.add(f"{one['kind']}/{one['name']}", one)
     print(table(facts), json.dumps(made_on("ray", "numpy")), sep="\n\n")
     return 0
 
@@ -94,12 +94,12 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(positive(one) for one in text.split(","))
 
 
-def _facts(one: Called) -> records.Facts:
+def _facts(one: Called) -> Facts:
     name = f"{one.where}-{one.callers}-most{one.most}{'-kill' * one.killed}"
     return {"kind": "callers", "name": name, **asdict(one), **made_on("ray", "numpy")}
 
 
-def table(facts: Sequence[records.Facts]) -> str:
+def table(facts: Sequence[Facts]) -> str:
     """Batches a second of each run."""
     order = sorted(facts, key=lambda one: (one["where"] == "Ray", one["killed"], one["most"], one["callers"]))
     lines = [

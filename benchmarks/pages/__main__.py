@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.common.arguments import add_results, program
 from benchmarks.pages.page_tables import TABLES
 from benchmarks.pages.study_page import study
-from benchmarks.study.results import RESULTS, read_results
+from benchmarks.study.results import RESULTS
 
 __all__ = ["PAGES", "fill", "main"]
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = program("benchmarks.pages", "Rewrite the pages' tables.")
     add_results(parser, RESULTS)
     given = parser.parse_args(arguments)
-    results = read_results(given.results)
+    results = given.results.read()
     if not results:
         parser.error(f"Expected results of benchmarks.study.train in {given.results}. Got none.")
     for name in PAGES:

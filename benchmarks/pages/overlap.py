@@ -1,9 +1,9 @@
 """Do runs suspect the same samples? Between seeds, arms, networks.
 
-    python -m benchmarks.pages.overlap --arrays FOLDER [--arm regular] [--json] [--out FOLDER]
-    python -m benchmarks.pages.overlap --pairs benchmarks/results/agreement/ten-networks.json [--out FOLDER]
+    python -m benchmarks.pages.overlap --arrays FOLDER [--arm regular] [--record] [--json] [--out FOLDER]
+    python -m benchmarks.pages.overlap --recorded [--out FOLDER]
 
-Reads what benchmarks.study.train wrote with ``--arrays``, or the pairs that were printed of it with ``--json``. Wrong
+Reads what benchmarks.study.train wrote with ``--arrays``, or what was recorded of it with ``--record``. Wrong
 labels are drawn with a seed of their own, so all runs of one data set, size and kind of labels have the same ones. Runs
 are compared only where all labels are equal. A run counts if it recorded hits: those that prune do, and all with
 ``--trace``. Where both of a pair counted losses above a blind guess's, suspects are ranked by these too. A run that
@@ -26,16 +26,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from benchmarks.common.arguments import program
+from benchmarks.common.arguments import add_results, program
 from benchmarks.common.drawing import new_figure, save
+from benchmarks.common.records import Runs
 from benchmarks.study.arms import ARMS
 from benchmarks.study.results import RunName, kind_of_labels, parse
 from prunedata.cli.text import table
 from prunedata.findings.compare import compare
 from prunedata.findings.suspects import rates
 
-__all__ = ["RunCounts", "draw", "main", "mean_of_known", "pairs", "read_runs", "summary"]
+__all__ = ["RESULTS", "RunCounts", "draw", "main", "mean_of_known", "pairs", "read_runs", "recorded_pairs", "summary"]
 
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+"""What this room measured itself: pairs of runs in one part, the ten networks in another."""
+AGREEMENT = "agreement"
 BETWEEN = ("seeds", "arms", "networks")
 
 
@@ -192,24 +196,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--arrays", type=Path, metavar="FOLDER", help="what runs wrote of their samples")
-    source.add_argument("--pairs", type=Path, metavar="JSON", help="pairs that were compared before, from --json")
+    source.add_argument("--recorded", action="store_true", help="the pairs that were compared before")
+    add("--record", action="store_true", help="keep the pairs of --arrays, for --recorded and the tables")
+    add_results(parser, RESULTS)
     add("--top", type=float, default=0.1, help="of --arrays: share of the samples that is a top; default: %(default)s")
     add("--arm", action="append", choices=ARMS, metavar="ARM", help="of --arrays only these; may be repeated")
     add("--json", action="store_true", help="print one JSON object, with all pairs, instead of the table")
     add("--out", type=Path, metavar="FOLDER", help="draw a matrix for each kind of labels there")
     given = parser.parse_args(arguments)
     try:
-        rows = json.loads(given.pairs.read_text())["pairs"] if given.pairs else _compared(given)
+        rows = recorded_pairs(given.results) if given.recorded else _compared(given)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    shown = summary(rows)
-    print(json.dumps({"summary": shown, "pairs": rows}, indent=2) if given.json else _table(shown))
+    found = {"summary": summary(rows), "pairs": rows}
+    if given.record:
+        (given.results / AGREEMENT).add("ten-networks", found)
+    print(json.dumps(found, indent=2) if given.json else _table(found["summary"]))
     if given.out is not None:
         for noise, size in sorted({(row["labels"], row["size"]) for row in rows}):
             mine = [row for row in rows if (row["labels"], row["size"]) == (noise, size)]
             title = f"Most suspect {mine[0]['top']} of {mine[0]['samples']:,} samples, {kind_of_labels(noise)}"
             print(draw(given.out / f"overlap-{size}-{noise}.png", mine, title), file=sys.stderr)
     return 0
+
+
+def recorded_pairs(results: Runs) -> list[dict[str, Any]]:
+    """Return the pairs that ``--record`` kept."""
+    return [pair for compared in results.read(AGREEMENT) for pair in compared["pairs"]]
 
 
 def _compared(given: argparse.Namespace) -> list[dict[str, Any]]:

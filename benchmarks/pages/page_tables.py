@@ -3,18 +3,17 @@
 A comment in the page names a table and what it is of.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.common.markdown import markdown
 from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_gains
 from benchmarks.pages.families import table_of_families
-from benchmarks.pages.ten_networks import recorded
+from benchmarks.pages.overlap import RESULTS, recorded_pairs
+from benchmarks.pages.ten_networks import RECORDED
 from benchmarks.pages.ten_networks import table as table_of_networks
 from benchmarks.pages.time_saved import table_of_savings
 from benchmarks.study.arms import ARMS, columns
-from benchmarks.study.results import RESULTS
 
 __all__ = ["TABLES"]
 
@@ -123,13 +122,12 @@ def savings(results: Sequence[Facts], network: str, data: str, samples: str) -> 
 
 def ten_networks(_: Sequence[Facts]) -> str:
     """The paper's Table 1, from runs of its own."""
-    return table_of_networks(recorded())
+    return table_of_networks(RECORDED.read())
 
 
 def agreement(_: Sequence[Facts]) -> str:
     """How far networks of each two kinds suspect the same samples, from pairs of their own."""
-    pairs = json.loads((RESULTS / "agreement" / "ten-networks.json").read_text())["pairs"]
-    return table_of_families(pairs)
+    return table_of_families(recorded_pairs(RESULTS))
 
 
 TABLES: dict[str, Callable[..., str]] = {

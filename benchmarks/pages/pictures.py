@@ -1,10 +1,10 @@
 """The study's pictures from recorded runs. What has no runs yet is left out.
 
-    python -m benchmarks.pages.pictures --results FOLDER --arrays FOLDER --out docs [--sheet RUN --data FOLDER]
+    python -m benchmarks.pages.pictures --results FILE --arrays FOLDER --out docs [--sheet RUN --data FOLDER]
 
 Figure 1, losses and accuracy over the epochs; Figure 2, losses of single samples in two seeds, which needs runs made
 with ``--trace``; predicted against measured saving; accuracy against visits saved; with ``--sheet`` a run's most
-suspect samples. Figure 3, the schedule, is drawn by ``docs/pictures/schedule.py``.
+suspect samples.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from benchmarks.common.arguments import add_results, program
 from benchmarks.pages.contact_sheet import draw_sheet
 from benchmarks.pages.curves import draw_curves, draw_samples
 from benchmarks.pages.saving_pictures import draw_accuracy, draw_saving
-from benchmarks.study.results import RESULTS, parse, read_results, recipe_of
+from benchmarks.study.results import RESULTS, parse, recipe_of
 
 __all__ = ["draw", "main", "read_arrays"]
 
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--top", type=int, default=30, help="samples of the sheet; default: %(default)s")
     given = parser.parse_args(arguments)
     try:
-        results = read_results(given.results)
+        results = given.results.read()
         if not results:
             raise ValueError(f"Expected results of benchmarks.study.train in {given.results}. Got none.")
         sheets = [] if given.sheet is None else [_sheet(given.sheet, results, given)]

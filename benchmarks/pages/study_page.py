@@ -17,7 +17,7 @@ __all__ = ["study"]
 Facts = dict[str, Any]
 PREFACE = """# The study, run by run
 
-`python -m benchmarks.pages` writes this page from `benchmarks/results/`. Accuracy is of the test set, in percent: the
+`python -m benchmarks.pages` writes this page from `benchmarks/study/`. Accuracy is of the test set, in percent: the
 mean of the last three epochs (`accuracy_final`) and, as the paper has it, of the best three (`accuracy_best3`). A gain
 is in points against regular training with the same seed, labels and epochs; `spread` is the standard deviation of the
 gains. Seconds are the processor's, of runs on a shared machine that drifts from one run to the next. So

@@ -8,7 +8,6 @@ take turns. Seconds are the processor's. What a pruned epoch saves is then put t
 which Algorithm 2 as printed prunes 142, each by a fifth of the samples.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -22,16 +21,17 @@ from benchmarks.common.arguments import add_images, program
 from benchmarks.common.markdown import markdown
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.timing import made_on
+from benchmarks.pages.overlap import RESULTS
 from benchmarks.pages.time_saved import PAPER
 from benchmarks.study.data import StudyData, study_data
 from benchmarks.study.recipe import Recipe
-from benchmarks.study.results import RESULTS
 from benchmarks.study.training_step import Images, Trainer
 from prunedata import Pruner, Schedule
 
-__all__ = ["FILE", "main", "measure", "recorded", "row", "table"]
+__all__ = ["RECORDED", "main", "measure", "row", "table"]
 
-FILE = RESULTS / "ten-networks.jsonl"
+RECORDED = RESULTS / "ten-networks"
+"""A run for each network."""
 SAMPLES, BATCH, PRUNE = 160, 16, "20%"
 """Ten batches, of which a pruned epoch leaves out two; quick networks get a multiple of them."""
 LONG = 3.0
@@ -125,11 +125,6 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def recorded() -> list[dict[str, Any]]:
-    """The facts of the networks that were measured."""
-    return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()] if FILE.exists() else []
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line `arguments`; return the exit status."""
     parser = program("benchmarks.pages.ten_networks", __doc__)
@@ -142,14 +137,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seconds", type=float, default=240.0, help="about so many for each network; default: %(default)s")
     given = parser.parse_args(arguments)
     if given.command == "table":
-        print(table(recorded()))
+        print(table(RECORDED.read()))
         return 0
     torch.set_num_threads(1)
-    done = {facts["network"] for facts in recorded()}
+    done = RECORDED.names()
     for network in tqdm([name for name in given.networks if name not in done], unit=" networks"):
-        facts = measure(network, given.data, given.seconds)
-        with FILE.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
+        RECORDED.add(network, measure(network, given.data, given.seconds))
     return 0
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.scale exchange --samples 1000000 10000000
     python -m benchmarks.scale table
 
-``run`` and ``exchange`` need Linux. They record in JSON lines, in place of what was recorded of the same size before.
+``run`` and ``exchange`` need Linux. They record, in place of what was recorded of the same size before.
 A billion samples take 13 GB of memory, 6 GB of disk and a quarter of an hour.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.arguments import add_results, positive, program
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.common.timing import made_on
 from benchmarks.scale.exchange import measure_exchange
 from benchmarks.scale.run import POLICIES
@@ -24,7 +24,7 @@ from benchmarks.scale.table import markdown_scale
 
 __all__ = ["RESULTS", "main"]
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 """Where the measurements are recorded, if nobody says otherwise."""
 SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add_results(one, RESULTS)
     options = parser.parse_args(arguments)
     if options.command == "table":
-        print(markdown_scale(read(options.results)))
+        print(markdown_scale(options.results.read()))
         return 0
     for samples in options.samples:
         if options.command == "run":
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             found, kind = measure_exchange(samples), "exchange"
         about = made_on("numpy", "zarr", "torch", "prunedata", threads=1)
-        add(options.results, {"name": f"{kind}-{samples}", "kind": kind, **found, **about})
+        name = f"{kind}-{samples}"
+        options.results.add(f"{kind}/{name}", {"name": name, "kind": kind, **found, **about})
         print(json.dumps(found), flush=True)
     return 0
 

@@ -1,8 +1,8 @@
 """The study: how accurate each way to choose samples is.
 
-    python -m benchmarks.study.train      one run: a JSON file in benchmarks/results
-    python -m benchmarks.study.matrix     all runs behind the tables: a JSON file each
+    python -m benchmarks.study.train      one run, added to benchmarks/study/results.jsonl.gz
+    python -m benchmarks.study.matrix     all runs behind the tables, likewise
 
 Runs differ by network, data, kind of labels, arm and seed. An arm is a way to choose samples: one file in
-benchmarks/study/arms, found by itself. benchmarks.pages makes tables and pictures of the JSON files.
+benchmarks/study/arms, found by itself. benchmarks.pages makes tables and pictures of them.
 """

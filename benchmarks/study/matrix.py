@@ -10,7 +10,6 @@ python -m benchmarks.study.matrix --jobs 2 --network wrn10 --widen 1 --parts 2
 """
 
 import argparse
-import json
 import multiprocessing
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.common.arguments import add_images, add_results, program
+from benchmarks.common.records import Runs
 from benchmarks.study.arm import Group
 from benchmarks.study.arms import ARMS
 from benchmarks.study.recipe import LabelNoise, Recipe
@@ -74,13 +74,10 @@ def recipes(base: Recipe, seeds: Sequence[int] = SEEDS, parts: Sequence[Part] = 
     return list(found.values())
 
 
-def _run(task: tuple[Recipe, Options, Path]) -> str:
-    recipe, options, out = task
-    if not out.exists():
-        facts = train(recipe, options)
-        part = out.with_suffix(".part")
-        part.write_text(json.dumps(facts, separators=(",", ":")) + "\n")
-        part.replace(out)
+def _run(task: tuple[Recipe, Options, Runs]) -> str:
+    recipe, options, results = task
+    if recipe.name not in results.names():  # another matrix may have run it meanwhile
+        results.add(recipe.name, train(recipe, options))
     return recipe.name
 
 
@@ -93,20 +90,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     else:
         base = Recipe(given.network, samples=given.samples, epochs=given.epochs, widen=given.widen)
-    given.results.mkdir(parents=True, exist_ok=True)
     tasks = []
     parts = DIGITS if given.data is None else PARTS if given.labels is None else (*PEOPLES, *PARTS)
     for recipe in recipes(base, given.seeds, parts[: given.parts]):
         arrays = given.arrays and given.arrays / f"{recipe.name}.npz"
-        checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt"
+        checkpoint = given.results.file.parent / "checkpoints" / f"{recipe.name}.pt"
         options = Options(
             data=given.data, people=given.labels, infobatch=given.infobatch, device=given.device, checkpoint=checkpoint,
             arrays=arrays, every=10, trace=TRACED if arrays else 0,
         )  # fmt: skip
-        tasks.append((recipe, options, given.results / f"{recipe.name}.json"))
+        tasks.append((recipe, options, given.results))
     if given.infobatch is None:
         tasks = [task for task in tasks if not ARMS[task[0].arm].needs_infobatch]
-    todo = [task for task in tasks if not task[2].exists()]
+    done = given.results.names()
+    todo = [task for task in tasks if task[0].name not in done]
     print(f"{len(tasks)} runs, {len(tasks) - len(todo)} of them done.")
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool, tqdm(total=len(todo), unit=" runs") as bar:
         for name in pool.imap_unordered(_run, todo):

@@ -1,26 +1,22 @@
 """The results of runs that were recorded: where they are, and what their names say."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.records import Runs
 from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
 
-__all__ = ["RESULTS", "RunName", "kind_of_labels", "parse", "read_results", "recipe_of"]
+__all__ = ["RESULTS", "RunName", "kind_of_labels", "parse", "recipe_of"]
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+"""By the names of the recipes."""
 NAME = re.compile(
     r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"
     r"-(?P<arm>[a-z][a-z-]*?)(?:-(?P<saving>[\d.]+))?-seed(?P<seed>\d+)"
 )
-
-
-def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Return the facts of every run recorded in a folder, ordered by file name."""
-    return [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
 
 
 def recipe_of(facts: Mapping[str, Any]) -> Recipe:
@@ -31,7 +27,7 @@ def recipe_of(facts: Mapping[str, Any]) -> Recipe:
 
 @dataclass(frozen=True)
 class RunName:
-    """What the name of a run's file says; ``saving`` in percent, as text, empty for regular training."""
+    """What the name of a run says; ``saving`` in percent, as text, empty for regular training."""
 
     network: str
     size: str

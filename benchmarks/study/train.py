@@ -143,8 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         recipe = _recipe(given)
-        out = given.results / f"{recipe.name}.json"
-        checkpoint = given.results / "checkpoints" / f"{recipe.name}.pt" if given.checkpoint else None
+        checkpoint = given.results.file.parent / "checkpoints" / f"{recipe.name}.pt" if given.checkpoint else None
         options = Options(
             data=given.data, people=given.labels, infobatch=given.infobatch, device=given.device, threads=given.threads,
             compiled=given.compile, checkpoint=checkpoint, arrays=given.arrays, every=given.every, trace=given.trace,
@@ -153,12 +152,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             facts = train(recipe, options, lambda _: bar.update())
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    given.results.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(facts, separators=(",", ":")) + "\n")
+    given.results.add(recipe.name, facts)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     print(json.dumps({name: value for name, value in facts.items() if name != "curves"}, indent=2))
-    print(f"Written to {out}", file=sys.stderr)
+    print(f"Written to {given.results}", file=sys.stderr)
     return 0
 
 

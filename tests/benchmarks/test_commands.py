@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from benchmarks.__main__ import kinds
 from tests.common.programs import ROOT, run_module
 
 NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
@@ -45,6 +46,14 @@ def test_the_commands_of_the_docstring_are_commands():
         assert 'if __name__ == "__main__":' in file_of(module).read_text("utf-8"), module
 
 
+def test_each_room_with_a_command_is_of_one_kind():
+    measures, reproduces = kinds().values()
+    with_commands = {path.parent.name for path in (ROOT / "benchmarks").glob("*/__main__.py")} | {"study"}
+    assert sorted([*measures, *reproduces]) == sorted(with_commands)
+    assert {"overhead", "streams", "scale", "faults"} <= set(measures)
+    assert {"study", "frontier", "distributed", "pages"} <= set(reproduces)
+
+
 def test_a_room_says_what_its_commands_write(tmp_path):
     shown = run_module("benchmarks", cwd=tmp_path).stdout
     for room in (ROOT / "benchmarks").glob("*/__main__.py"):
@@ -57,7 +66,7 @@ MAIN = "from benchmarks.common.markdown import markdown\nprint(markdown(['a'], [
 
 def test_a_new_benchmark_is_a_new_folder_and_nothing_else(tmp_path):
     copy = tmp_path / "benchmarks"
-    shutil.copytree(ROOT / "benchmarks", copy, ignore=shutil.ignore_patterns("results", "__pycache__"))
+    shutil.copytree(ROOT / "benchmarks", copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "scratch").mkdir()
     (copy / "scratch" / "__init__.py").write_text(INIT)
     (copy / "scratch" / "__main__.py").write_text(MAIN)
@@ -66,6 +75,7 @@ def test_a_new_benchmark_is_a_new_folder_and_nothing_else(tmp_path):
 
 
 def test_no_folder_is_crowded():
-    for folder in (path for path in (ROOT / "benchmarks").rglob("*") if path.is_dir() and path.name != "results"):
-        if "__pycache__" not in folder.parts and "results" not in folder.parts:
-            assert len([each for each in folder.iterdir() if each.name != "__pycache__"]) <= 15, folder
+    for folder in (path for path in (ROOT / "benchmarks").rglob("*") if path.is_dir()):
+        if "__pycache__" not in folder.parts:
+            modules = [each for each in folder.iterdir() if each.suffix == ".py" or any(each.glob("*.py"))]
+            assert len(modules) <= 15, folder

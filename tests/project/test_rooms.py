@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 TOP = ("prunedata", "adapters", "benchmarks")
 MOST_NAMES = 20
 """In a folder, its subfolders included."""
-DATA = {"benchmarks/results"}
 FOREIGN = {
     "_SubParsersAction",  # argparse's, for an annotation
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
@@ -44,9 +43,7 @@ def room(path):
 
 def folders():
     pages = {path.parent for path in (ROOT / "docs").rglob("*.md")} | {ROOT / "docs" / "pictures"}
-    for path in {path.parent for path in python_files((*TOP, "tests", "docs"))} | pages:
-        if path.relative_to(ROOT).as_posix() not in DATA:
-            yield path
+    return {path.parent for path in python_files((*TOP, "tests", "docs"))} | pages
 
 
 def names_in(folder):

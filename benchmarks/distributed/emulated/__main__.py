@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.arguments import program
+from benchmarks.common.records import Runs
 from benchmarks.distributed.hosts import unable
 
 __all__ = ["main"]
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     add = commands.choices["run"].add_argument
     add("--data", type=Path, help="folder of parquet files; default: digits, which are too few for most")
-    add("--results", type=Path, help="folder; default: benchmarks/results/distributed")
+    add("--results", type=Runs, metavar="FILE", help="default: what is in the checkout")
     return _run(parser.parse_args(arguments))
 
 

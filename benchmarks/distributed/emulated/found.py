@@ -1,9 +1,9 @@
 """Runs recorded on the emulated cluster, in the seconds of the cluster that is emulated."""
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from statistics import median
 
+from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY
 from benchmarks.distributed.emulated.runs import NOMINAL
 from benchmarks.distributed.measured.results import Facts, read
@@ -11,9 +11,9 @@ from benchmarks.distributed.measured.results import Facts, read
 __all__ = ["caption", "middle", "runs_of", "spread"]
 
 
-def runs_of(folder: Path, *groups: str) -> list[Facts]:
+def runs_of(recorded: Runs, *groups: str) -> list[Facts]:
     """The runs of some groups. Their times are divided by their stretch, so those of several stretches compare."""
-    return [_unstretched(run) for run in read(folder, "emulated") if run["group"] in groups]
+    return [_unstretched(run) for run in read(recorded, "emulated") if run["group"] in groups]
 
 
 def _unstretched(run: Facts) -> Facts:

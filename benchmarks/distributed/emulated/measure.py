@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
+from benchmarks.common.records import Runs
 from benchmarks.distributed.emulated.runs import Emulated
 from benchmarks.distributed.hosts import PORT, Hosts, address, hosts
 from benchmarks.distributed.measured.results import Facts, add, name_of, read
@@ -21,9 +22,9 @@ LONGEST = 600.0
 """Seconds in which a run has to be done."""
 
 
-def measure(runs: Iterable[Emulated], folder: Path, data: Path | None) -> int:
-    """Make those runs that are not recorded in a folder yet; return how many failed."""
-    done = {run["name"] for run in read(folder, KIND)}
+def measure(runs: Iterable[Emulated], recorded: Runs, data: Path | None) -> int:
+    """Make those runs that are not recorded yet; return how many failed."""
+    done = {run["name"] for run in read(recorded, KIND)}
     named = "digits" if data is None else data.resolve().name
     missing = [run for run in runs if name_of(_about(run) | {"data": named}) not in done]
     if not missing:
@@ -39,7 +40,7 @@ def measure(runs: Iterable[Emulated], folder: Path, data: Path | None) -> int:
                 failed += 1
                 print(f"{run}: {error}", file=sys.stderr, flush=True)
                 continue
-            add(folder, KIND, facts)
+            add(recorded, KIND, facts)
             rate = facts["images_per_second"] * run.training.stretch
             print(f"{name_of(facts)}: {rate:.1f} images/s, load {facts['load']}", file=sys.stderr, flush=True)
     return failed

@@ -1,10 +1,10 @@
 """What the study has not: pruned epochs, overlap, other links, local steps, a slow node, and the time to a loss."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Runs
 from benchmarks.distributed.emulated.found import caption, middle, runs_of
 from benchmarks.distributed.emulated.study_tables import NONE
 from benchmarks.distributed.measured.measured_tables import ALONE, TABLE_3, setup_of
@@ -17,11 +17,11 @@ TARGET = 1.0
 """The loss that Table 3 waits for: the mean of ten updates in a row."""
 
 
-def ways(folder: Path) -> str:
+def ways(recorded: Runs) -> str:
     """Links and ways of exchanging: images a second, the speedup, and megabytes an image on all links together."""
-    runs = runs_of(folder, "local", "overlap", "rates")
-    kept = [run for run in runs_of(folder, "stretch") if run["stretch"] == 4 and setup_of(run).workers > 1]
-    alone = middle([run for run in runs_of(folder, "stretch") if setup_of(run) == ALONE and run["stretch"] == 4])
+    runs = runs_of(recorded, "local", "overlap", "rates")
+    kept = [run for run in runs_of(recorded, "stretch") if run["stretch"] == 4 and setup_of(run).workers > 1]
+    alone = middle([run for run in runs_of(recorded, "stretch") if setup_of(run) == ALONE and run["stretch"] == 4])
     order = sorted([*runs, *kept], key=lambda run: (run["workers"], _way(run), run["gigabytes"]))
     lines = [
         [
@@ -48,9 +48,9 @@ def _way(run: Facts) -> str:
     return f"{run['mode']}{', overlap' if run['overlap'] else ''}"
 
 
-def straggler(folder: Path) -> str:
+def straggler(recorded: Runs) -> str:
     """Four nodes of which one is half as slow again: who waits for it."""
-    runs = runs_of(folder, "straggler")
+    runs = runs_of(recorded, "straggler")
     lines = [
         [
             run["mode"] + (f", {run['backup']} backup" if run["backup"] is not None else ""),
@@ -66,9 +66,9 @@ def straggler(folder: Path) -> str:
     return f"{markdown(columns, lines)}\n\n{caption(runs)}"
 
 
-def pruned(folder: Path) -> str:
+def pruned(recorded: Runs) -> str:
     """Three epochs, of which the last two leave out 30 % or nothing."""
-    runs = runs_of(folder, "pruned")
+    runs = runs_of(recorded, "pruned")
     lines = []
     for one in sorted({setup_of(run) for run in runs}, key=lambda one: one.workers):
         regular, leaving = (
@@ -99,10 +99,10 @@ def pruned(folder: Path) -> str:
     return f"{markdown(columns, lines)}\n\n{caption(runs)}"
 
 
-def loss(folder: Path) -> str:
+def loss(recorded: Runs) -> str:
     """Table 3: the time to a loss."""
     ours: dict[int, list[Facts]] = {}
-    runs = runs_of(folder, "loss")
+    runs = runs_of(recorded, "loss")
     for run in runs:
         ours.setdefault(setup_of(run).nodes, []).append(run)
     alone = _when(ours.get(1, []))

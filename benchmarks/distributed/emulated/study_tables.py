@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 
 from benchmarks.common.markdown import markdown
+from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Cluster, Configuration, Linked
 from benchmarks.distributed.emulated.found import caption, middle, runs_of, spread
 from benchmarks.distributed.emulated.runs import NOMINAL, SOFTWARE
@@ -25,16 +25,16 @@ def model_at(gigabytes: float) -> Linked:
     return Linked(**(asdict(STUDY) | {"bandwidth": gigabytes * 1e9}))
 
 
-def throughput(folder: Path) -> str:
+def throughput(recorded: Runs) -> str:
     """Tables 1 and 2 with the study's links."""
-    runs = [*runs_of(folder, "tables", "spread")]
+    runs = [*runs_of(recorded, "tables", "spread")]
     return f"{_rows(runs, model_at(NOMINAL))}\n\n{caption(runs)}"
 
 
-def software(folder: Path) -> str:
+def software(recorded: Runs) -> str:
     """Tables 1 and 2 with the bytes a second that came through the study's software."""
-    links = runs_of(folder, "software")
-    runs = [run for run in runs_of(folder, "tables", "spread") if setup_of(run) == ALONE]
+    links = runs_of(recorded, "software")
+    runs = [run for run in runs_of(recorded, "tables", "spread") if setup_of(run) == ALONE]
     return f"{_rows([*runs, *links], model_at(SOFTWARE))}\n\n{caption(links)}"
 
 
@@ -77,9 +77,9 @@ def _measured(some: Sequence[Facts], rate: float | None, expected: float, alone:
     return [f"{rate:.1f}", to_model, f"{speedup:.2f}", spread(some, alone), f"{speedup / nodes:.2f}"]
 
 
-def parts(folder: Path) -> str:
+def parts(recorded: Runs) -> str:
     """Where the time of a step goes: milliseconds of the emulated cluster."""
-    runs = runs_of(folder, "tables", "spread", "software")
+    runs = runs_of(recorded, "tables", "spread", "software")
     kinds: dict[tuple[float, Configuration], list[Facts]] = {}
     for run in runs:
         kinds.setdefault((run["gigabytes"], setup_of(run)), []).append(run)
@@ -103,9 +103,9 @@ def parts(folder: Path) -> str:
     return markdown(columns, lines)
 
 
-def stretches(folder: Path) -> str:
+def stretches(recorded: Runs) -> str:
     """The same configurations with devices and links slowed by several factors."""
-    runs = runs_of(folder, "stretch")
+    runs = runs_of(recorded, "stretch")
     found: dict[tuple[float, Configuration], float] = {
         (run["stretch"], setup_of(run)): run["images_per_second"] for run in runs
     }

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.palette import BLUE, GREEN, GREY, ORANGE, VERMILION
+from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.emulated.found import runs_of
 from benchmarks.distributed.measured.measured_tables import ALONE, REPLICAS, setup_of
@@ -64,17 +65,17 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
 
-def series(folder: Path = RESULTS) -> list[Series]:
-    """All that the figures show, of the runs recorded in a folder. What was not recorded has no series.
+def series(recorded: Runs = RESULTS) -> list[Series]:
+    """All that the figures show, of the runs recorded. What was not recorded has no series.
 
     Runs of the emulated cluster go before those that ``throughput`` and ``converge`` recorded.
     """
-    fast = runs_of(folder, "tables", "spread", "replicas") or [
-        run for run in read(folder, "throughput") if not run["overlap"]
+    fast = runs_of(recorded, "tables", "spread", "replicas") or [
+        run for run in read(recorded, "throughput") if not run["overlap"]
     ]
     found = [*_setups("1", fast, (1, 2), (MOST, OWN, ONE)), *_replicas(fast), *_setups("2b", fast, (2,), (MOST,))]
     found.append(Series("2b", LINEAR, "exact", tuple((node, node) for node in NODES)))
-    return [one for one in [*found, *_losses(runs_of(folder, "loss") or read(folder, "converge"))] if one.points]
+    return [one for one in [*found, *_losses(runs_of(recorded, "loss") or read(recorded, "converge"))] if one.points]
 
 
 def _setups(figure: str, runs: Iterable[Facts], tables: tuple[int, ...], kinds: tuple[str, ...]) -> list[Series]:
@@ -133,14 +134,14 @@ def _losses(runs: Iterable[Facts]) -> list[Series]:
     ]
 
 
-def objects(folder: Path = RESULTS) -> list[dict[str, Any]]:
+def objects(recorded: Runs = RESULTS) -> list[dict[str, Any]]:
     """The same as plain values."""
-    return [asdict(one) for one in series(folder)]
+    return [asdict(one) for one in series(recorded)]
 
 
-def draw(path: Path = PICTURE, folder: Path = RESULTS) -> Path:
+def draw(path: Path = PICTURE, recorded: Runs = RESULTS) -> Path:
     """Write a PNG of four panels, and return its path."""
-    found = series(folder)
+    found = series(recorded)
     figure = new_figure(9.6, 7.2)
     for axes, name in zip(figure.subplots(2, 2).flatten(), TITLES, strict=True):
         _panel(axes, name, [one for one in found if one.figure == name])

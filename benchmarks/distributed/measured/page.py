@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.common.records import Runs
 from benchmarks.distributed.emulated import other_tables, study_tables
 from benchmarks.distributed.measured import measured_tables as made
 from benchmarks.distributed.measured.results import RESULTS, Facts, read
@@ -32,26 +33,26 @@ def _list(values: Iterable[object]) -> str:
     return ", ".join(map(str, values))
 
 
-def _parts(folder: Path) -> dict[str, str]:
+def _parts(recorded: Runs) -> dict[str, str]:
     """Each table with what it was made with, by its name."""
-    trained = read(folder, "trained")
+    trained = read(recorded, "trained")
     return {
         "learning": f"{made.learning(trained)}\n\n{_made(trained)}",
-        "throughput": study_tables.throughput(folder),
-        "software": study_tables.software(folder),
-        "parts": study_tables.parts(folder),
-        "stretch": study_tables.stretches(folder),
-        "ways": other_tables.ways(folder),
-        "pruned": other_tables.pruned(folder),
-        "straggler": other_tables.straggler(folder),
-        "converge": other_tables.loss(folder),
-        "kills": made.killings(read(folder, "kills")),
+        "throughput": study_tables.throughput(recorded),
+        "software": study_tables.software(recorded),
+        "parts": study_tables.parts(recorded),
+        "stretch": study_tables.stretches(recorded),
+        "ways": other_tables.ways(recorded),
+        "pruned": other_tables.pruned(recorded),
+        "straggler": other_tables.straggler(recorded),
+        "converge": other_tables.loss(recorded),
+        "kills": made.killings(read(recorded, "kills")),
     }
 
 
-def _own(folder: Path) -> list[str]:
+def _own(recorded: Runs) -> list[str]:
     """Tables of runs on a cluster of one's own, where some were recorded."""
-    fast, converged, slowed = (read(folder, kind) for kind in ("throughput", "converge", "backup"))
+    fast, converged, slowed = (read(recorded, kind) for kind in ("throughput", "converge", "backup"))
     return [
         *([made.throughput(fast), made.where_time_goes(fast), _made(fast)] if fast else []),
         *([made.convergence(converged), _made(converged)] if converged else []),
@@ -59,20 +60,20 @@ def _own(folder: Path) -> list[str]:
     ]
 
 
-def tables(folder: Path = RESULTS) -> str:
+def tables(recorded: Runs = RESULTS) -> str:
     """All tables, one below the other."""
-    return "\n\n".join([*_parts(folder).values(), *_own(folder)])
+    return "\n\n".join([*_parts(recorded).values(), *_own(recorded)])
 
 
-def fill(page: str, folder: Path = RESULTS) -> str:
+def fill(page: str, recorded: Runs = RESULTS) -> str:
     """Return a page with its tables as the recorded runs have them."""
-    for name, table in _parts(folder).items():
+    for name, table in _parts(recorded).items():
         begin, end = f"<!-- table: {name} -->", "<!-- end of table -->"
         before, mark, rest = page.partition(begin)
         page = f"{before}{mark}\n\n{table}\n\n{end}{rest.partition(end)[2]}" if mark else page
     return page
 
 
-def write(folder: Path = RESULTS) -> None:
+def write(recorded: Runs = RESULTS) -> None:
     """Bring the page up to date."""
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), recorded), encoding="utf-8")

@@ -1,16 +1,15 @@
-"""Recorded runs of the three modes: a file of JSON lines for each command, each line with its seed and hardware."""
+"""Recorded runs of the three modes: a part for each command, each run with its seed and hardware."""
 
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import records
-from benchmarks.common.records import Facts
+from benchmarks.common.records import Facts, Runs
 from benchmarks.distributed.training.task import MODES, Training
 
 __all__ = ["RESULTS", "Facts", "add", "mean_staleness", "name_of", "read", "thinned"]
 
-RESULTS = Path(__file__).parents[2] / "results" / "distributed"
+RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.gz")
 """Where they are recorded, if nobody says otherwise."""
 POINTS = 50
 """Points of a curve that are kept."""
@@ -18,12 +17,13 @@ OTHER = ("mode", "workers", "replicas", "seed", "within")
 """Of a task, what the name of a run has anyway, or doesn't need."""
 
 
-def add(folder: Path, command: str, facts: Facts) -> None:
+def add(recorded: Runs, command: str, facts: Facts) -> None:
     """Record a run of a command, in place of one of the same task and seed."""
     kept = {name: value for name, value in facts.items() if name != "rounds"}
     if "curve" in facts:
         kept["curve"] = thinned(facts["curve"])
-    records.add(folder, {"kind": command, "name": name_of(facts), **kept})
+    name = name_of(facts)
+    recorded.add(f"{command}/{name}", {"kind": command, "name": name, **kept})
 
 
 def name_of(facts: Facts) -> str:
@@ -36,9 +36,9 @@ def name_of(facts: Facts) -> str:
     return "-".join([*told, f"seed{facts['seed']}"])
 
 
-def read(folder: Path, command: str) -> list[Facts]:
+def read(recorded: Runs, command: str) -> list[Facts]:
     """The runs of a command, in the order of the tables: those that don't prune first, then by mode and size."""
-    return sorted(records.read(folder, [command]), key=_place)
+    return sorted(recorded.read(command), key=_place)
 
 
 def _place(facts: Facts) -> tuple[Any, ...]:

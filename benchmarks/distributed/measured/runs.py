@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.common.data import Data
 from benchmarks.common.processes.on_ray import on_ray
+from benchmarks.common.records import Runs
 from benchmarks.distributed.measured.kills import kills
 from benchmarks.distributed.measured.results import Facts, add, mean_staleness
 from benchmarks.distributed.training.curve import reached
@@ -44,20 +45,20 @@ def is_first(training: Training, command: str) -> bool:
     return os.environ["RANK"] == "0"
 
 
-def run(training: Training, data: Data, record: str | None, folder: Path, checkpoint: Path | None = None) -> Facts:
+def run(training: Training, data: Data, record: str | None, recorded: Runs, checkpoint: Path | None = None) -> Facts:
     """Train, record the run if asked to, and return its facts."""
     with _engine(training):
         facts = train(training, data, checkpoint)
     if record is not None:
-        add(folder, record if training.backup is None else "backup", facts)
+        add(recorded, record if training.backup is None else "backup", facts)
     return facts
 
 
-def kill(training: Training, data: Data, cases: int, folder: Path) -> Facts:
+def kill(training: Training, data: Data, cases: int, recorded: Runs) -> Facts:
     """Kill processes of runs, record what came of it, and return it."""
     with _engine(training):
         facts = kills(training, data, cases)
-    add(folder, "kills", facts)
+    add(recorded, "kills", facts)
     return facts
 
 
@@ -72,14 +73,14 @@ def with_nodes(training: Training, nodes: int) -> Training:
     return replace(many, mode="mixed") if training.replicas > 1 else replace(many, mode="async")
 
 
-def converge(training: Training, data: Data, nodes: Iterable[int], target: float, folder: Path) -> list[Facts]:
+def converge(training: Training, data: Data, nodes: Iterable[int], target: float, recorded: Runs) -> list[Facts]:
     """Train with each number of nodes, and record when the loss was reached."""
     found = []
     for number in nodes:
         one = with_nodes(training, number)
-        facts = run(one, data, None, folder)
+        facts = run(one, data, None, recorded)
         facts |= {"target_loss": target, "seconds_to_target": reached(facts["curve"], target)}
-        add(folder, "converge", facts)
+        add(recorded, "converge", facts)
         told = {name: facts[name] for name in ("seconds_to_target", "accuracy", "updates")}
         print(f"{number} nodes: {told}, mean staleness {mean_staleness(facts)}", file=sys.stderr)
         found.append(facts)

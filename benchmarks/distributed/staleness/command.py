@@ -4,14 +4,14 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common.arguments import add_results, positive
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.common.timing import made_on
 from benchmarks.distributed.staleness.runs import SUBJECTS, runs_to_make
 from benchmarks.distributed.staleness.table import markdown_staleness
 
 __all__ = ["RESULTS", "add_staleness", "staleness"]
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.gz")
 """Where the runs are recorded, if nobody says otherwise."""
 
 
@@ -26,17 +26,18 @@ def add_staleness(parser: argparse.ArgumentParser) -> None:
 
 def staleness(options: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
+    recorded = options.results / "staleness"
     if options.run is None:
-        print(markdown_staleness(read(options.results)))
+        print(markdown_staleness(recorded.read()))
         return 0
     import torch  # noqa: PLC0415 (it takes seconds, and tables don't need it)
 
     from benchmarks.distributed.staleness.train import task_of, train_stale  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    done = {facts["name"] for facts in read(options.results)}
+    done = recorded.names()
     for run in [run for run in runs_to_make(options.run, options.seeds) if run.name not in done][: options.most]:
         facts = train_stale(run, task_of(run, options.images)) | made_on("numpy", "torch", "prunedata", threads=1)
-        add(options.results, facts)
+        recorded.add(f"{facts['kind']}/{facts['name']}", facts)
         print(facts["name"], facts["accuracy"], facts["found"], flush=True)
     return 0

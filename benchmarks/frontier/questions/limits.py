@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.common.markdown import markdown
-from benchmarks.common.records import Facts, add, read
+from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import AUTO_PRUNES, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
@@ -131,14 +130,15 @@ class FromTheTurn:
 
 
 def run(
-    material: Material, kinds: Sequence[str], folder: Path, settings: Settings, seeds: Sequence[int] = SEEDS
+    material: Material, kinds: Sequence[str], recorded: Runs, settings: Settings, seeds: Sequence[int] = SEEDS
 ) -> int:
-    """Run what is not recorded in ``folder`` yet, record it, and return how many runs that were."""
-    done = {facts["name"] for facts in read(folder)}
+    """Run what is not ``recorded`` yet, record it, and return how many runs that were."""
+    done = recorded.names()
     wrong = [kind for kind in kinds if kind != "clean"]
     todo = [one for one in product(seeds, wrong, WAYS) if _name(*one) not in done]
     for seed, kind, way in tqdm(todo, unit=" runs", mininterval=10):
-        add(folder, _measure(material.task(kind), settings, seed, way))
+        facts = _measure(material.task(kind), settings, seed, way)
+        recorded.add(f"{kind}/{facts['name']}", facts)
     return len(todo)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.common.arguments import add_images, add_results, program
 from benchmarks.common.markdown import aligned
+from benchmarks.common.records import Runs
 from tests.common.programs import ROOT
 
 
@@ -16,15 +17,15 @@ def test_a_program_is_described_by_the_first_line_of_its_docstring():
     assert "Another" not in said
 
 
-def test_images_and_results_are_folders():
+def test_images_are_a_folder_and_results_a_file():
     parser = program("benchmarks.scale", None)
     add_images(parser, ", some of them")
-    add_results(parser, ROOT / "benchmarks" / "scale" / "results")
+    add_results(parser, Runs(ROOT / "benchmarks" / "scale" / "results.jsonl.gz"))
     said = " ".join(parser.format_help().split())
     assert "default: digits, some of them" in said
-    assert "default: benchmarks/scale/results" in said
+    assert "default: benchmarks/scale/results.jsonl.gz" in said
     assert parser.parse_args([]).data is None
-    assert parser.parse_args(["--results", "there"]).results == Path("there")
+    assert parser.parse_args(["--results", "there"]).results.file == Path("there")
 
 
 @pytest.mark.parametrize(("left", "row"), [((0,), "a       10"), ((), "     a  10")])

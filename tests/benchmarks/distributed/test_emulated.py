@@ -1,6 +1,5 @@
 """Emulated devices: their time is slept, their weights are moved, and every run says what was emulated."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ pytest.importorskip("torch")
 
 from benchmarks.common.arguments import program
 from benchmarks.common.data import digits
+from benchmarks.common.records import Runs
 from benchmarks.distributed.arguments import add_task, task_of
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.emulated import runs
@@ -105,13 +105,14 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
         "local", Configuration(2, 1), mode="local", local_steps=4, epochs=1, batch=16, device_time=0.001, stretch=1.0
     )
     run = replace(run, samples=256)
-    assert measure([run], tmp_path, None) == 0
-    (facts,) = read(tmp_path, "emulated")
+    recorded = Runs(tmp_path / "runs.jsonl.gz")
+    assert measure([run], recorded, None) == 0
+    (facts,) = read(recorded, "emulated")
     assert (facts["updates"], facts["visits"]) == (2, [256])
     assert facts["workers_lost"] == []
     # The server is on the first host: the second pulls and pushes all of the weights in each update.
     model = facts["updates"] * 4 * runs.PARAMETERS
     assert facts["sent"][1] > model
     assert "tbf limits to" in facts["emulated"]
-    assert measure([run], tmp_path / ".", None) == 0  # and is not made again
-    assert json.loads((tmp_path / "emulated.jsonl").read_text())["seconds"] == facts["seconds"]
+    assert measure([run], recorded, None) == 0  # and is not made again
+    assert read(recorded, "emulated") == [facts]

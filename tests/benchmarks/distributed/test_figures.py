@@ -9,6 +9,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.image import imread
 
+from benchmarks.common.records import Runs
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.measured import figures, results
@@ -33,14 +34,15 @@ CURVES = [
 
 @pytest.fixture
 def recorded(tmp_path):
+    made = Runs(tmp_path / "runs.jsonl.gz")
     for kind, runs in (("throughput", RUNS), ("converge", CURVES)):
         for number, run in enumerate(runs):
-            results.add(tmp_path, kind, run | {"seed": number})
-    return tmp_path
+            results.add(made, kind, run | {"seed": number})
+    return made
 
 
-def points(folder, figure, source):
-    return {one.name: one.points for one in figures.series(folder) if (one.figure, one.source) == (figure, source)}
+def points(recorded, figure, source):
+    return {one.name: one.points for one in figures.series(recorded) if (one.figure, one.source) == (figure, source)}
 
 
 def test_what_was_recorded_is_shown_over_one_node(recorded):
@@ -67,15 +69,16 @@ def test_the_studys_rows_and_the_model_are_beside_it(recorded):
 
 
 def test_the_picture_is_drawn_also_of_nothing_recorded(recorded, tmp_path):
-    for folder in (recorded, tmp_path / "nothing"):
-        pixels = imread(figures.draw(tmp_path / "figures.png", folder))
+    nothing = Runs(tmp_path / "nothing")
+    for runs in (recorded, nothing):
+        pixels = imread(figures.draw(tmp_path / "figures.png", runs))
         assert min(pixels.shape[:2]) > 500
         assert pixels.std() > 0.01
-    assert not points(tmp_path / "nothing", "1", "here")
+    assert not points(nothing, "1", "here")
 
 
 def test_the_command_prints_every_point(recorded, capsys):
-    assert main(["figures", "--results", str(recorded)]) == 0
+    assert main(["figures", "--results", str(recorded.file)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {one["figure"] for one in told} == {"1", "2a", "2b", "3"}
     assert {"figure": "2a", "name": "replicas", "source": "here", "points": [[1, 1.0], [2, 2.5], [4, 100 / 60]]} in told

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from benchmarks.common.records import Runs
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.measured import measured_tables as made
 from benchmarks.distributed.measured import results
@@ -92,22 +93,24 @@ def test_nodes_are_the_studys_best_configuration():
 
 def test_a_run_is_recorded_with_its_seed_and_hardware(tmp_path, capsys):
     given = ["--mode", "sync", "--workers", "1", "--epochs", "1", "--samples", "200", "--seed", "3"]
-    assert main(["throughput", *given, "--results", str(tmp_path)]) == 0
+    runs = Runs(tmp_path / "runs.jsonl.gz")
+    assert main(["throughput", *given, "--results", str(runs.file)]) == 0
     told = json.loads(capsys.readouterr().out)
-    (recorded,) = results.read(tmp_path, "throughput")
+    (recorded,) = results.read(runs, "throughput")
     assert recorded == told | {name: recorded[name] for name in ("kind", "name")}
     assert recorded["seed"] == 3
     assert "cores" in recorded["hardware"]
-    assert main(["tables", "--results", str(tmp_path)]) == 0
+    assert main(["tables", "--results", str(runs.file)]) == 0
     assert "Nothing was recorded yet" in capsys.readouterr().out
 
 
 def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
     slow = {"mode": "sync", "slow": (2, 0.1), "prune": 0.25}
     runs = [facts(**slow), facts(seed=1), facts(), facts(accuracy=0.9), facts(**slow | {"slow": [2, 0.1]})]
+    recorded = Runs(tmp_path / "runs.jsonl.gz")
     for run in runs:
-        results.add(tmp_path, "trained", run)
-    found = results.read(tmp_path, "trained")
+        results.add(recorded, "trained", run)
+    found = results.read(recorded, "trained")
     assert [(run["mode"], run["seed"], run["accuracy"]) for run in found] == [
         ("mixed", 0, 0.9),
         ("mixed", 1, 0.5),

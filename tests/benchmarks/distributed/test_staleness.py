@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.records import read
+from benchmarks.common.records import Runs
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.staleness import runs
 from benchmarks.distributed.staleness import train as training
@@ -80,15 +80,18 @@ def test_clean_labels_have_nothing_to_find(brief):
 
 
 def test_what_is_recorded_is_not_run_again(brief, tmp_path, capsys):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     for _ in range(2):
-        assert main(["staleness", "--run", "digits", "--most", "1", "--results", str(tmp_path)]) == 0
-    assert [run["name"] for run in read(tmp_path)] == sorted(run.name for run in runs_to_make("digits", 1)[:2])
+        assert main(["staleness", "--run", "digits", "--most", "1", "--results", str(results.file)]) == 0
+    assert [run["name"] for run in results.read("staleness")] == sorted(
+        run.name for run in runs_to_make("digits", 1)[:2]
+    )
     capsys.readouterr()
-    assert main(["staleness", "--results", str(tmp_path)]) == 0
+    assert main(["staleness", "--results", str(results.file)]) == 0
     assert "| 40% wrong | 0         |" in capsys.readouterr().out
 
 
 @pytest.mark.docs
 def test_the_page_shows_the_recorded_runs():
     page = PAGE.read_text("utf-8")
-    assert markdown_staleness(read(RESULTS)) in page
+    assert markdown_staleness(RESULTS.read("staleness")) in page

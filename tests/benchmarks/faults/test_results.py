@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from benchmarks.common.records import Runs
 from benchmarks.faults import __main__ as program
 from benchmarks.faults import results
 from benchmarks.faults.attack import Attack, Attempt, Outcome, Verdict, search
@@ -15,13 +16,11 @@ ATTACKS = program.ATTACKS
 @pytest.mark.docs
 def test_the_page_has_the_recorded_searches():
     page = results.PAGE.read_text(encoding="utf-8")
-    assert page == results.fill(page, results.read(results.RESULTS), ATTACKS), (
-        "run: python -m benchmarks.faults table --page"
-    )
+    assert page == results.fill(page, results.RESULTS.read(), ATTACKS), "run: python -m benchmarks.faults table --page"
 
 
 def test_every_attack_is_recorded_and_none_found_anything_that_stands():
-    found = results.added_up(results.read(results.RESULTS))
+    found = results.added_up(results.RESULTS.read())
     assert set(found) == {attack.name for attack in ATTACKS}
     for name, sums in found.items():
         assert sums["tried"] == sums["exact"] + sums["refused"], name
@@ -78,21 +77,24 @@ def test_another_seed_is_another_order_and_the_same_is_the_same(coins):
 
 def test_a_recorded_search_goes_on_where_it_was(coins, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(program, "PORTION", 5)
-    arguments = ["coins", "--record", "--seed", "3", "--results", str(tmp_path)]
+    recorded = Runs(tmp_path / "runs.jsonl.gz")
+    arguments = ["coins", "--record", "--seed", "3", "--results", str(recorded.file)]
     assert program.main([*arguments, "--cases", "7"]) == 1
     assert len(coins.seen) == 7
     program.main([*arguments, "--all"])
     assert sorted(coins.seen) == list(range(12))
-    assert [(facts["first"], facts["tried"]) for facts in results.read(tmp_path)] == [(0, 5), (5, 2), (7, 5)]
-    file = tmp_path / "coins.jsonl"
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    assert [(facts["first"], facts["tried"]) for facts in recorded.read()] == [(0, 5), (5, 2), (7, 5)]
+    later = recorded.read()[1:]
+    recorded.file.unlink()
+    for facts in later:
+        (recorded / "coins").append(facts)
     coins.seen.clear()
     program.main([*arguments, "--all"])
     assert len(coins.seen) == 5  # those that are missing
     assert capsys.readouterr().err.count("--case") > 3
-    program.main(["table", "--results", str(tmp_path)])
+    program.main(["table", "--results", str(recorded.file)])
     assert "| 12 of 12 | 9        |" in capsys.readouterr().out
-    assert program.main(["table", "--json", "--results", str(tmp_path)]) == 0
+    assert program.main(["table", "--json", "--results", str(recorded.file)]) == 0
     assert json.loads(capsys.readouterr().out)["coins"]["lost"] == 3
 
 

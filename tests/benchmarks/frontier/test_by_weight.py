@@ -7,7 +7,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import BY_WEIGHT, RESULTS
 from benchmarks.frontier.arms import Plan
@@ -47,6 +47,7 @@ def test_the_mean_is_over_what_counts(task):
 
 
 def test_the_table_pairs_runs_of_a_seed(tmp_path, capsys):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     figures = {("regular", 30, "out"): (50, 3), ("bounded", 30, "out"): (60, 2), ("bounded", 30, "weight"): (61, 3),
                ("bounded", 20, "out"): (0, 1), ("bounded", 20, "weight"): (62, 2)}  # fmt: skip
     for (arm, epochs, way), (accuracy, seconds) in figures.items():
@@ -55,18 +56,18 @@ def test_the_table_pairs_runs_of_a_seed(tmp_path, capsys):
             run = {"name": name, "kind": "worse", "arm": arm, "epochs": epochs, "seed": seed, "way": way,
                    "accuracy": accuracy + seed * (way == "out"), "seconds": seconds, "hardware": "H",
                    "versions": {"torch": "2"}}  # fmt: skip
-            add(tmp_path / "by-weight" / "head", run)
-    assert program.main(["by-weight", "--results", str(tmp_path)]) == 0
+            (results / "by-weight" / "head").add(f"{run['kind']}/{run['name']}", run)
+    assert program.main(["by-weight", "--results", str(results.file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
     assert cells == ["`head`", "`worse`", "`bounded`", "2", "50.5", "60.5", "61.0", "+0.5 (+0.0 to +1.0)",
                      "+1.5 (+1.0 to +2.0)", "1.50", "1.00"]  # fmt: skip
-    assert len(read(tmp_path / "by-weight" / "head")) == 10
+    assert len(results.read("by-weight/head")) == 10
     assert lines[-1] == "On H, with torch 2."
 
 
 @pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     page = ROOT / "docs" / "evidence" / "frontier.md"
-    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / BY_WEIGHT / subject))}
+    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / BY_WEIGHT / subject).read())}
     assert fill(page, BEGIN, table(results)) == page.read_text(encoding="utf-8")

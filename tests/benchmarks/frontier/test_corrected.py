@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import CORRECTED, RESULTS
 from benchmarks.frontier.corrected import BEGIN, LOOKED_AT, WAYS, corrected, run, table
@@ -31,13 +31,14 @@ def test_labels_that_are_looked_at_are_right(task):
 def test_runs_are_recorded_once_and_suspects_are_wrong_more_often_than_others(task, tmp_path, monkeypatch):
     material = Material(task.train.features, task.train.labels, {}, Part(*_all(task.test)), 0)
     monkeypatch.setattr(Material, "task", lambda self, kind: task)
-    assert run(material, ["clean", "random40"], tmp_path, SETTINGS, (0,)) == 1
-    found = {(facts["way"], facts["percent"]): facts for facts in read(tmp_path)}
+    results = Runs(tmp_path / "runs.jsonl.gz")
+    assert run(material, ["clean", "random40"], results, SETTINGS, (0,)) == 1
+    found = {(facts["way"], facts["percent"]): facts for facts in results.read()}
     assert set(found) == {(way, at) for way in WAYS for at in LOOKED_AT if at or way != "chance"}
     for percent in LOOKED_AT[1:]:
         left = [found[way, percent]["left_wrong_percent"] for way in ("turn", "chance")]
         assert left[0] < left[1] < found["turn", 0]["wrong_percent"]
-    assert run(material, ["clean", "random40"], tmp_path, SETTINGS, (0,)) == 0
+    assert run(material, ["clean", "random40"], results, SETTINGS, (0,)) == 0
 
 
 def _all(part):
@@ -45,13 +46,14 @@ def _all(part):
 
 
 def test_the_table_has_a_row_for_each_way(tmp_path, capsys):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     for percent in LOOKED_AT:
         for way in WAYS:
             if percent or way != "chance":
                 facts = {"name": f"worse-{percent}-{way}", "kind": "worse", "seed": 0, "percent": percent, "way": way,
                          "accuracy": 50 + percent / 10, "left_wrong_percent": 40 - percent}  # fmt: skip
-                add(tmp_path / CORRECTED / "head", facts)
-    assert program.main(["corrected", "--results", str(tmp_path)]) == 0
+                (results / CORRECTED / "head").add(f"{facts['kind']}/{facts['name']}", facts)
+    assert program.main(["corrected", "--results", str(results.file)]) == 0
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == 2 + len(WAYS)
     assert all(
@@ -62,5 +64,5 @@ def test_the_table_has_a_row_for_each_way(tmp_path, capsys):
 @pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     page = ROOT / "docs" / "evidence" / "turn.md"
-    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / CORRECTED / subject))}
+    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / CORRECTED / subject).read())}
     assert fill(page, BEGIN, table(results)) == page.read_text(encoding="utf-8")

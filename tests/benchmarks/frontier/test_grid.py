@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.common.networks.precision import precision_of
-from benchmarks.common.records import read
+from benchmarks.common.records import Runs
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.arms import ARMS, KINDS, HeadArm, Lengths, Plan
 from benchmarks.frontier.data.features import PatchFeatures
@@ -254,7 +254,7 @@ def test_told_nothing_and_never_turned_is_regular_training_in_its_order(task):
 
 
 def test_a_recorded_run_in_its_order_is_equal_after_each_of_30_epochs():
-    recorded = {run["name"]: run["curves"] for run in read(RESULTS / "conv-cifar10")}
+    recorded = {run["name"]: run["curves"] for run in (RESULTS / "conv-cifar10").read()}
     assert recorded["clean-regular-delivered-30-seed2"] == recorded["clean-turn-30-seed2"]
 
 
@@ -301,21 +301,24 @@ def test_a_grid_that_was_stopped_goes_on_where_it_stood(task, tmp_path):
         asked.append(kind)
         return task
 
-    assert run(small_plans()[:3], task_of, tmp_path, SETTINGS) == 3
-    (tmp_path / "random40.part").write_text('{"half a li')  # as a kill leaves it
-    assert run(small_plans(), task_of, tmp_path, SETTINGS) == 1
-    assert run(small_plans(), task_of, tmp_path, SETTINGS) == 0
+    results = Runs(tmp_path / "runs.jsonl.gz")
+    assert run(small_plans()[:3], task_of, results, SETTINGS) == 3
+    assert run(small_plans(), task_of, results, SETTINGS) == 1
+    assert run(small_plans(), task_of, results, SETTINGS) == 0
     assert asked == ["random40"] * 2
-    assert [facts["name"] for facts in read(tmp_path)] == sorted(plan.name for plan in small_plans())
+    assert [facts["name"] for facts in results.read()] == sorted(plan.name for plan in small_plans())
 
 
 def test_a_run_that_is_lost_is_run_again_and_is_the_same(task, tmp_path):
-    run(small_plans(), lambda _: task, tmp_path, SETTINGS)
-    whole = read(tmp_path)
-    file = tmp_path / "random40.jsonl"
-    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "bounded-3" not in line))
-    assert run(small_plans(), lambda _: task, tmp_path, SETTINGS) == 1
-    assert [facts | {"seconds": 0} for facts in read(tmp_path)] == [facts | {"seconds": 0} for facts in whole]
+    results, again = Runs(tmp_path / "runs.jsonl.gz"), Runs(tmp_path / "again.jsonl.gz")
+    run(small_plans(), lambda _: task, results, SETTINGS)
+    whole = results.read()
+    kept = [facts for facts in whole if "bounded-3" not in facts["name"]]
+    assert len(kept) == len(whole) - 1
+    for facts in kept:
+        again.add(f"{facts['kind']}/{facts['name']}", facts)
+    assert run(small_plans(), lambda _: task, again, SETTINGS) == 1
+    assert [facts | {"seconds": 0} for facts in again.read()] == [facts | {"seconds": 0} for facts in whole]
 
 
 def test_the_facts_of_a_run(task):

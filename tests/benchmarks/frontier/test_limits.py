@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import LIMITS, RESULTS
 from benchmarks.frontier.data.material import HeadTask, Part
@@ -108,11 +108,12 @@ def test_runs_are_recorded_once_and_the_table_shows_kinds_that_went_every_way(tm
     subject = SUBJECTS["conv-digits"]
     material = subject.load(Path(), None, tmp_path / "digits.npz")
     monkeypatch.setattr("benchmarks.frontier.questions.limits.USUAL", 2)
-    folder = tmp_path / "results" / "limits" / "conv-digits"
-    assert run(material, ["clean", "random40"], folder, subject.settings, seeds=(0,)) == len(WAYS)
-    assert run(material, ["clean", "random40"], folder, subject.settings, seeds=(0,)) == 0
-    add(folder, {"name": "half", "kind": "pairs20", "seed": 0, "way": "once", "accuracy": 1.0})
-    assert program.main(["limits", "--results", str(tmp_path / "results")]) == 0
+    results = Runs(tmp_path / "runs.jsonl.gz")
+    recorded = results / "limits" / "conv-digits"
+    assert run(material, ["clean", "random40"], recorded, subject.settings, seeds=(0,)) == len(WAYS)
+    assert run(material, ["clean", "random40"], recorded, subject.settings, seeds=(0,)) == 0
+    recorded.add("pairs20/half", {"name": "half", "kind": "pairs20", "seed": 0, "way": "once", "accuracy": 1.0})
+    assert program.main(["limits", "--results", str(results.file)]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     assert len(rows) == 1
     assert rows[0].split()[3] == "`random40`"
@@ -132,5 +133,5 @@ def test_a_cell_has_the_mean_over_seeds_that_went_every_way_and_how_many_wrong_l
 @pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     page = ROOT / "docs" / "evidence" / "turn.md"
-    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / LIMITS / subject))}
+    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / LIMITS / subject).read())}
     assert fill(page, BEGIN, table(results)) == page.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.report.table import fill
@@ -38,6 +38,7 @@ def test_clean_labels_are_refused(task):
 
 
 def test_the_table_has_means_and_the_least(tmp_path, capsys):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     for seed, tenth in enumerate((0.5, 0.75)):
         facts = {"precision_at_tenth": tenth, "auc": 0.9}
         run = {
@@ -46,8 +47,8 @@ def test_the_table_has_means_and_the_least(tmp_path, capsys):
             "wrong_percent": 40.2,
             "found": dict.fromkeys(SHOWN, facts),
         }
-        add(tmp_path / "suspects" / "head", run)
-    assert program.main(["suspects", "--results", str(tmp_path)]) == 0
+        (results / "suspects" / "head").add(f"{run['kind']}/{run['name']}", run)
+    assert program.main(["suspects", "--results", str(results.file)]) == 0
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == 2 + len(SHOWN)
     cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
@@ -56,5 +57,5 @@ def test_the_table_has_means_and_the_least(tmp_path, capsys):
 
 @pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
-    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / "suspects" / subject))}
+    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / "suspects" / subject).read())}
     assert fill(PAGE, BEGIN, table(results)) == PAGE.read_text(encoding="utf-8")

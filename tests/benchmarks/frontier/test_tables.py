@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.image import imread
 
-from benchmarks.common.records import add, read
+from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.arms import ARMS, Lengths
@@ -162,15 +162,20 @@ def test_the_tables_say_it(recorded):
 # -- the program
 
 
+def add(results, run):
+    results.add(f"{run['kind']}/{run['name']}", run)
+
+
 def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     for run in recorded:
-        add(tmp_path / "head", run)
-    given = ["--results", str(tmp_path)]
+        add(results / "head", run)
+    given = ["--results", str(results.file)]
     assert program.main(["table", *given, "--page", str(page)]) == 0
     text = page.read_text()
-    written = all_tables({"head": read(tmp_path / "head")})
+    written = all_tables({"head": results.read("head")})
     assert text == f"before\n{BEGIN}\n\n{written}\n{END}\nafter\n"
     assert fill(page, BEGIN, written) == text
     (tmp_path / "plain.md").write_text("no markers")
@@ -179,10 +184,11 @@ def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
 
 
 def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tmp_path, capsys):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     for subject in ("head", "mlp-fashion"):
         for run in recorded:
-            add(tmp_path / subject, run | {"kind": "random40"})
-    assert program.main(["summary", "--results", str(tmp_path)]) == 0
+            add(results / subject, run | {"kind": "random40"})
+    assert program.main(["summary", "--results", str(results.file)]) == 0
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     assert [line[0] for line in lines[2:4]] == ["`head`", "`mlp-fashion`"]
     assert lines[2][1:] == [
@@ -193,7 +199,7 @@ def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tm
         [f"`{name}`", "`random40`", "53.5", "", "", "+7.2 (+7.0 to +7.5)", "+13.0 (+13.0 to +13.0)", "56%"]
         for name in ("head", "mlp-fashion")
     ]
-    assert program.main(["summary", "--results", str(tmp_path), "--subject", "mlp-fashion"]) == 0
+    assert program.main(["summary", "--results", str(results.file), "--subject", "mlp-fashion"]) == 0
     assert "`head`" not in capsys.readouterr().out
 
 
@@ -221,11 +227,12 @@ def test_the_usual_length_has_no_line_without_both(recorded, arm, missing):
 
 
 def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     for run in recorded:
-        add(tmp_path / "head", run)
-        add(tmp_path / "head", run | {"kind": "aggre", "name": run["name"].replace("worse", "aggre")})
+        add(results / "head", run)
+        add(results / "head", run | {"kind": "aggre", "name": run["name"].replace("worse", "aggre")})
     for name, kinds in (("one.png", ["worse"]), ("two.png", ["worse", "aggre"])):
-        out = ["picture", "--results", str(tmp_path), "-o", str(tmp_path / name), "--kinds", *kinds]
+        out = ["picture", "--results", str(results.file), "-o", str(tmp_path / name), "--kinds", *kinds]
         assert program.main(out) == 0
     one, two = imread(tmp_path / "one.png"), imread(tmp_path / "two.png")
     assert two.shape[1] > one.shape[1] > 300
@@ -235,7 +242,7 @@ def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
 @pytest.mark.parametrize("command", [["table"], ["summary"], ["first-page"], ["picture", "-o", "p.png"]])
 def test_no_runs_are_explained(command, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        program.main([*command, "--results", str(tmp_path)])
+        program.main([*command, "--results", str(tmp_path / "none")])
     assert "Expected runs recorded in" in capsys.readouterr().err
 
 
@@ -263,7 +270,7 @@ def test_the_first_page_says_what_to_expect_beside_its_controls(recorded):
 
 @pytest.mark.docs
 def test_the_pages_show_what_was_recorded():
-    results = {subject: of for subject in SUBJECTS if (of := read(RESULTS / subject))}
+    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / subject).read())}
     pages = (
         (README, FIRST_PAGE, first_page(results)),
         (SHORT, SUMMARY, summary(results)),

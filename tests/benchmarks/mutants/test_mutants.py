@@ -85,7 +85,7 @@ def test_a_change_that_matters_is_killed_and_none_survives(tmp_path):
 
 @pytest.fixture(scope="module")
 def results():
-    return list(recorded())
+    return recorded()
 
 
 def test_what_is_recorded_is_of_whole_rooms(results):

@@ -1,11 +1,9 @@
 """Many callers of one dealer: no sample is lost or seen twice, also where a process of them is killed."""
 
-import json
-
 import pytest
 
 from benchmarks.common.processes.on_ray import on_ray
-from benchmarks.common.records import read
+from benchmarks.common.records import Runs
 from benchmarks.overhead.callers import RESULTS, _checked, in_ray, in_threads, main, table
 from prunedata import Pruner, Schedule
 from tests.common.programs import ROOT
@@ -34,17 +32,18 @@ def test_a_run_that_lost_a_sample_is_an_error():
 @pytest.mark.slow
 def test_what_was_found_is_a_row_and_a_record(tmp_path, capsys):
     pytest.importorskip("ray")
-    given = ["--callers", "2", "--most", "2", "--batches", "20", "--results", str(tmp_path)]
+    results = Runs(tmp_path / "runs.jsonl.gz")
+    given = ["--callers", "2", "--most", "2", "--batches", "20", "--results", str(results.file)]
     assert main(given) == 0
     assert "| threads     | 2       | 1 " in capsys.readouterr().out
-    facts = [json.loads(line) for line in (tmp_path / "callers.jsonl").read_text().splitlines()]
+    facts = results.read()
     assert {(one["where"], one["batches"]) for one in facts} == {("threads", 36), ("Ray", 36)}
     assert table(facts).count("\n") == 3
-    assert main(["--recorded", "--results", str(tmp_path)]) == 0
+    assert main(["--recorded", "--results", str(results.file)]) == 0
     assert capsys.readouterr().out == f"{table(facts)}\n"
 
 
 @pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
     page = ROOT / "docs" / "frameworks" / "scale.md"
-    assert table(read(RESULTS)) in page.read_text(encoding="utf-8")
+    assert table(RESULTS.read()) in page.read_text(encoding="utf-8")

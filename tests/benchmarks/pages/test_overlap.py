@@ -128,13 +128,11 @@ def test_kinds_of_networks_are_told_apart(folder):
     )  # fmt: skip
 
 
-def test_pairs_that_were_printed_are_drawn_and_told_as_the_runs_are(folder, tmp_path, capsys):
-    overlap.main(["--arrays", str(folder), "--json"])
-    printed = tmp_path / "pairs.json"
-    printed.write_text(capsys.readouterr().out)
-    overlap.main(["--arrays", str(folder)])
+def test_pairs_that_were_recorded_are_drawn_and_told_as_the_runs_are(folder, tmp_path, capsys):
+    given = ["--results", str(tmp_path / "runs.jsonl.gz")]
+    overlap.main(["--arrays", str(folder), "--record", *given])
     table = capsys.readouterr().out
-    assert overlap.main(["--pairs", str(printed), "--out", str(tmp_path / "pictures")]) == 0
+    assert overlap.main(["--recorded", *given, "--out", str(tmp_path / "pictures")]) == 0
     assert capsys.readouterr().out == table
     assert len(list((tmp_path / "pictures").iterdir())) == 1
 

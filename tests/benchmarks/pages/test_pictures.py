@@ -1,6 +1,5 @@
 """The study's pictures: what is drawn from which runs, and what is left out."""
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.image import imread
 
+from benchmarks.common.records import Runs
 from benchmarks.pages import contact_sheet, pictures
 from benchmarks.pages.curves import choose, draw_curves, draw_samples, spans
 from benchmarks.pages.saving_pictures import ROOM, _beside, _limits, draw_accuracy, draw_saving, savings
@@ -28,14 +28,20 @@ SMALL = Recipe(samples=200, epochs=6, batch_size=32, noise=NOISE)
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Real runs, two seeds of two arms: folders of results and arrays, and the names of the runs."""
-    results, arrays = tmp_path_factory.mktemp("results"), tmp_path_factory.mktemp("arrays")
+    """Real runs, two seeds of two arms: results, a folder of arrays, and the names of the runs."""
+    results, arrays = Runs(tmp_path_factory.mktemp("results") / "runs.jsonl.gz"), tmp_path_factory.mktemp("arrays")
     recipes = [replace(SMALL, seed=seed) for seed in (0, 1)]
     recipes += [replace(one, arm="dropping-count-run", saving=0.25) for one in recipes]
     for recipe in recipes:
         facts = train(recipe, Options(arrays=arrays / f"{recipe.name}.npz", trace=20, every=3))
-        (results / f"{recipe.name}.json").write_text(json.dumps(facts))
+        results.add(recipe.name, facts)
     return results, arrays, [recipe.name for recipe in recipes]
+
+
+def recorded(runs, at):
+    """The facts of a run."""
+    results, _, names = runs
+    return next(facts for facts in results.read() if recipe_of(facts).name == names[at])
 
 
 def is_a_picture(path):
@@ -57,7 +63,7 @@ def facts_of(arm, seed=0, seconds=10.0, accuracy=50.0, visits=(100, 100, 100, 10
 
 def test_all_pictures_are_drawn_from_real_runs(runs, tmp_path):
     results, arrays, names = runs
-    given = ["--results", str(results), "--arrays", str(arrays), "--out", str(tmp_path)]
+    given = ["--results", str(results.file), "--arrays", str(arrays), "--out", str(tmp_path)]
     assert pictures.main([*given, "--sheet", names[2], "--top", "12"]) == 0
     setting = "lenet-digits-200x6.png"
     wanted = {
@@ -71,7 +77,7 @@ def test_all_pictures_are_drawn_from_real_runs(runs, tmp_path):
 
 
 def test_what_has_no_runs_is_left_out(runs, tmp_path):
-    facts = json.loads((runs[0] / f"{runs[2][2]}.json").read_text())
+    facts = recorded(runs, 2)
     assert pictures.draw([facts], runs[1], tmp_path) == []
     assert draw_saving(tmp_path / "saving.png", [facts_of("random")]) is None
     assert draw_accuracy(tmp_path / "accuracy.png", [facts_of("regular")]) is None
@@ -79,11 +85,11 @@ def test_what_has_no_runs_is_left_out(runs, tmp_path):
 
 
 def test_runs_without_a_trace_give_no_figure_2(runs, tmp_path):
-    results, arrays, names = runs
+    _, arrays, names = runs
     for name in names[:2]:
         kept = {key: value for key, value in pictures.read_arrays(arrays / f"{name}.npz").items() if "trace" not in key}
         np.savez(tmp_path / f"{name}.npz", **kept)
-    facts = [json.loads((results / f"{name}.json").read_text()) for name in names[:2]]
+    facts = [recorded(runs, at) for at in (0, 1)]
     assert pictures.draw(facts, tmp_path, tmp_path) == []
 
 
@@ -126,15 +132,15 @@ def test_one_failure_does_not_press_all_others_flat():
 
 
 def test_curves_are_drawn_of_epochs_that_were_tested(runs, tmp_path):
-    regular, pruned = (json.loads((runs[0] / f"{runs[2][at]}.json").read_text()) for at in (0, 2))
+    regular, pruned = recorded(runs, 0), recorded(runs, 2)
     assert any("accuracy" not in point for point in pruned["curves"])
     assert is_a_picture(draw_curves(tmp_path / "curves.png", regular, pruned))
     assert recipe_of(regular) == SMALL
 
 
 def test_samples_of_other_labels_are_not_put_side_by_side(runs, tmp_path):
-    results, arrays, names = runs
-    facts = [json.loads((results / f"{names[at]}.json").read_text()) for at in (0, 1)]
+    _, arrays, names = runs
+    facts = [recorded(runs, at) for at in (0, 1)]
     one, other = (pictures.read_arrays(arrays / f"{names[at]}.npz") for at in (0, 1))
     with pytest.raises(ValueError, match="same labels"):
         draw_samples(tmp_path / "s.png", tuple(facts), (one, other | {"labels": other["labels"] + 1}))
@@ -176,7 +182,7 @@ def test_a_sheet_refuses_the_data_of_another_run(runs, tmp_path):
 
 @pytest.mark.parametrize("name", ["no-run", "lenet-200x6-random20-regular-seed7"])
 def test_a_sheet_of_no_run_is_explained(runs, tmp_path, capsys, name):
-    given = ["--results", str(runs[0]), "--arrays", str(runs[1]), "--out", str(tmp_path)]
+    given = ["--results", str(runs[0].file), "--arrays", str(runs[1]), "--out", str(tmp_path)]
     with pytest.raises(SystemExit):
         pictures.main([*given, "--sheet", name])
     assert "Expected" in capsys.readouterr().err
@@ -184,5 +190,5 @@ def test_a_sheet_of_no_run_is_explained(runs, tmp_path, capsys, name):
 
 def test_no_results_are_explained(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        pictures.main(["--results", str(tmp_path)])
+        pictures.main(["--results", str(tmp_path / "none")])
     assert "Expected results" in capsys.readouterr().err

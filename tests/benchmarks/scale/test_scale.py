@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.records import read
+from benchmarks.common.records import Runs
 from benchmarks.scale.__main__ import RESULTS, main
 from benchmarks.scale.exchange import measure_exchange
 from benchmarks.scale.law import fit
@@ -20,8 +20,9 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason
 @ON_LINUX
 def test_a_run_is_measured_in_a_process_of_its_own_and_recorded(tmp_path, capsys):
     sizes = ("200000", "400000")
-    assert main(["run", "--samples", *sizes, "--policy", "running-loss", "--results", str(tmp_path)]) == 0
-    small, large = sorted(read(tmp_path), key=lambda run: run["samples"])
+    results = Runs(tmp_path / "runs.jsonl.gz")
+    assert main(["run", "--samples", *sizes, "--policy", "running-loss", "--results", str(results.file)]) == 0
+    small, large = sorted(results.read(), key=lambda run: run["samples"])
     assert (small["samples"], large["samples"]) == (200_000, 400_000)
     for run in (small, large):
         assert run["kept"] == run["samples"] * 3 // 4
@@ -31,7 +32,7 @@ def test_a_run_is_measured_in_a_process_of_its_own_and_recorded(tmp_path, capsys
     most = [max(step["peak_bytes"] for step in run["steps"].values()) for run in (small, large)]
     assert most[1] > most[0] > 16 * 200_000
     capsys.readouterr()
-    assert main(["table", "--results", str(tmp_path)]) == 0
+    assert main(["table", "--results", str(results.file)]) == 0
     assert "| 400,000 " in capsys.readouterr().out
 
 
@@ -66,7 +67,7 @@ def test_a_law_gives_back_what_it_made():
 
 @pytest.mark.docs
 def test_the_page_shows_what_was_recorded():
-    recorded = read(RESULTS)
+    recorded = RESULTS.read()
     assert {run["kind"] for run in recorded} == {"dropping-count", "running-loss", "exchange"}
     assert max(run["samples"] for run in recorded if run["kind"] == "dropping-count") == 1_000_000_000
     assert markdown_scale(recorded) in PAGE.read_text("utf-8")

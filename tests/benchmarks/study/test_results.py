@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from benchmarks.study.arms import ARMS
 from benchmarks.study.recipe import LabelNoise, Recipe
-from benchmarks.study.results import RESULTS, kind_of_labels, parse
+from benchmarks.study.results import RESULTS, kind_of_labels, parse, recipe_of
 
 NOISE = LabelNoise("random", 0.2)
 
@@ -28,7 +28,8 @@ def test_the_name_of_a_run_is_read_as_it_was_made(arm, network, seed, noise, aug
 
 
 def test_every_recorded_run_has_a_name_that_can_be_read():
-    names = [file.stem for file in RESULTS.glob("*.json")]
+    names = RESULTS.names()
+    assert names == {recipe_of(facts).name for facts in RESULTS.read()}
     assert len(names) > 100
     assert {parse(name).network for name in names} <= {"lenet", "wrn10x1"}
 

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 from benchmarks.common.data import digits
+from benchmarks.common.records import Runs
 from benchmarks.study import matrix
 from benchmarks.study import train as command
 from benchmarks.study.arms import ARMS
 from benchmarks.study.data import SEED, study_data
 from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import recipe_of
 from benchmarks.study.train import Options, chooser_of, train
 
 SMALL = Recipe(samples=300, epochs=6, batch_size=32)
@@ -146,10 +148,11 @@ def test_the_facts_add_up():
 
 
 def test_the_command_writes_its_result_and_no_checkpoint_stays(tmp_path, capsys):
+    results = Runs(tmp_path / "runs.jsonl.gz")
     amounts = ["--samples", "200", "--epochs", "5", "--prune", "0.5", "--noise", "0.2"]
-    assert command.main([*amounts, "--policy", "random", "--results", str(tmp_path)]) == 0
-    (file,) = tmp_path.glob("*.json")
-    facts = json.loads(file.read_text())
+    assert command.main([*amounts, "--policy", "random", "--results", str(results.file)]) == 0
+    (facts,) = results.read()
+    assert results.names() == {recipe_of(facts).name}
     assert json.loads(capsys.readouterr().out)["policy"] == facts["policy"] == "random"
     wanted = {
         "network", "data", "policy", "seed", "epochs", "visits_saved_percent", "seconds", "overhead_seconds",
@@ -165,7 +168,7 @@ def test_the_command_writes_its_result_and_no_checkpoint_stays(tmp_path, capsys)
 )
 def test_a_wrong_argument_is_explained(arguments, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
-        command.main([*arguments, "--results", str(tmp_path)])
+        command.main([*arguments, "--results", str(tmp_path / "runs.jsonl.gz")])
     assert stopped.value.code == 2
     assert "Expected" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,124 @@
+"""Recorded runs: what is read is what was added, in the order of keys, in the same bytes; kills and neighbours."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.common.records import Runs
+from tests.common.programs import ROOT
+
+KEYS = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1)
+FACTS = st.dictionaries(st.text(), st.none() | st.integers() | st.floats(allow_nan=False) | st.text() | st.lists(KEYS))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "part/", "part-2/", "other/"]), KEYS, FACTS), max_size=8))
+def test_what_is_read_is_what_was_added_whatever_it_is(tmp_path_factory, added):
+    runs, plain = Runs(tmp_path_factory.mktemp("runs") / "runs.jsonl.gz"), {}
+    for part, name, facts in added:
+        runs.add(part + name, facts)
+        plain[part + name] = facts
+    assert runs.read() == [plain[key] for key in sorted(plain)]
+    for part in ("part", "part-2", "other"):
+        assert (runs / part).read() == [plain[key] for key in sorted(plain) if key.startswith(f"{part}/")]
+        assert (runs / part).names() == {key.partition("/")[2] for key in plain if key.startswith(f"{part}/")}
+    assert runs.read("part", "other") == (runs / "part").read() + (runs / "other").read()
+
+
+def test_parts_are_read_in_the_order_that_is_asked_for(tmp_path):
+    runs = Runs(tmp_path / "runs.jsonl.gz")
+    for key in ("suspects/head/b", "suspects/head/a", "suspects/texts/a", "head/a"):
+        runs.add(key, {"key": key})
+    of = runs / "suspects"
+    assert [facts["key"] for facts in of.read("texts", "head")] == [
+        f"suspects/{k}" for k in ("texts/a", "head/a", "head/b")
+    ]
+    assert [facts["key"] for facts in runs.read("head")] == ["head/a"]
+    assert of.read("none") == Runs(tmp_path / "none").read() == []
+
+
+def test_a_run_takes_the_place_of_one_of_its_key(tmp_path):
+    runs = Runs(tmp_path / "runs.jsonl.gz")
+    for number in range(3):
+        runs.add("same", {"number": number})
+        runs.add(f"other {number}", {})
+    assert runs.read()[-1] == {"number": 2}
+    assert len(runs.read()) == 4
+
+
+def test_what_is_appended_keeps_its_order(tmp_path):
+    runs = Runs(tmp_path / "runs.jsonl.gz")
+    for number in range(12):
+        (runs / "kills").append({"number": number})
+        (runs / "pairs").append({"number": -number})
+    assert [facts["number"] for facts in (runs / "kills").read()] == list(range(12))
+    assert [facts["number"] for facts in (runs / "pairs").read()] == [-number for number in range(12)]
+
+
+def test_the_same_runs_make_the_same_bytes_in_whatever_order_and_at_whatever_time(tmp_path, monkeypatch):
+    one, other = Runs(tmp_path / "one.jsonl.gz"), Runs(tmp_path / "other.jsonl.gz")
+    for number in range(20):
+        one.add(f"run {number}", {"number": number})
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    for number in reversed(range(20)):
+        other.add(f"run {number}", {"number": number})
+    assert one.file.read_bytes() == other.file.read_bytes()
+    one.add("run 3", {"number": 3})
+    assert one.file.read_bytes() == other.file.read_bytes()
+
+
+RECORD = """
+import sys
+from benchmarks.common.records import Runs
+runs, name = Runs(sys.argv[1]), sys.argv[2]
+print("begun", flush=True)
+for number in range(int(sys.argv[3])):
+    (runs / name).append({"name": name, "number": number, "more": "x" * 5000})
+"""
+
+
+@pytest.fixture
+def start():
+    """Begin to record in a process of its own; what still runs is ended."""
+    begun = []
+
+    def start(file, name, times):
+        command = [sys.executable, "-c", RECORD, str(file), name, str(times)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment))
+        assert begun[-1].stdout.readline() == b"begun\n"
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def test_two_processes_record_at_once_and_none_is_lost(tmp_path, start):
+    file = tmp_path / "runs.jsonl.gz"
+    for process in [start(file, name, 40) for name in ("one", "two")]:
+        assert process.wait() == 0
+    for name in ("one", "two"):
+        assert [facts["number"] for facts in Runs(file).read(name)] == list(range(40))
+
+
+def test_after_a_kill_the_runs_are_those_of_before_or_after_and_recording_goes_on(tmp_path, start):
+    file = tmp_path / "runs.jsonl.gz"
+    runs, known = Runs(file), 0
+    for wait in (0.01, 0.013, 0.017, 0.02, 0.03):
+        process = start(file, "killed", 10_000)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        found = (runs / "killed").read()
+        assert len(found) >= known
+        assert all(len(facts["more"]) == 5000 for facts in found)
+        known = len(found) + 1
+        (runs / "killed").append({"number": 0, "more": "x" * 5000})
+    assert len((runs / "killed").read()) == known
