@@ -1,0 +1,191 @@
+"""What must not be learnt leaves no trace: its labels are poisoned, and the weights stay the same, bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import trl
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainingArguments
+
+from prunedata import DroppingCount, LossRanked, PrunedataError, Pruner, Random, Schedule
+from prunedata.adapters.huggingface import PruneTrainerMixin, prune
+from tests.adapters.huggingface.test_sft import tiny, tokenizer
+
+SAMPLES, EPOCHS = 50, 3
+SCHEDULE = Schedule(EPOCHS, window=EPOCHS, start=1, block=2, pruned_per_block=1)
+LEFT_OUT = {
+    "held out": {"aside": 0.3},
+    "by weight": {"by": "weight", "policy": Random()},
+    "for good": {"by": "weight", "without": np.arange(0, SAMPLES, 3)},
+    "held out by weight": {"by": "weight", "aside": 0.2, "without": np.arange(0, SAMPLES, 7)},
+    "weighed": {"aside": 0.2, "policy": LossRanked()},
+    "weighed by weight": {"by": "weight", "aside": 0.2, "policy": LossRanked()},
+}
+MODES = {
+    "plain": {},
+    "accumulated": {"gradient_accumulation_steps": 4},
+    "bf16": {"bf16": True},
+    "resumed": {"save_strategy": "steps", "save_steps": 1, "gradient_accumulation_steps": 2},
+}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Label smoothing"),
+]
+
+
+def run_of(what):
+    options = {"prune": 14, "seed": 3, "policy": DroppingCount()} | LEFT_OUT[what]
+    return Pruner(SAMPLES, SCHEDULE, **options)
+
+
+class Poisoned(Dataset):
+    """Points whose labels are wrong as long as the open epoch must not learn them."""
+
+    def __init__(self, run, *, poisons):
+        generator = torch.Generator().manual_seed(0)
+        self.points = torch.randn(SAMPLES, 4, generator=generator)
+        self.labels = (self.points.sum(1) > 0).long() + (self.points[:, 0] > 0.5).long()
+        self.run, self.poisons, self.poisoned = run, poisons, 0
+
+    def __len__(self):
+        return SAMPLES
+
+    def is_left_out(self, number):
+        epoch = self.run.current
+        return not (epoch.keep if epoch.which_count is None else epoch.which_count)[number]
+
+    def __getitem__(self, number):
+        wrong = self.poisons and self.is_left_out(number)
+        self.poisoned += bool(wrong)
+        return {"points": self.points[number], "labels": (self.labels[number] + bool(wrong)) % 3}
+
+
+class Net(torch.nn.Module):
+    """With dropout."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(8, 3)
+        )
+        self.config = type("Config", (), {"problem_type": None, "use_cache": False})()
+
+    def forward(self, points, labels=None):
+        logits = self.layers(points)
+        return {"logits": logits} | ({} if labels is None else {"loss": F.cross_entropy(logits, labels)})
+
+
+class Own(Trainer):
+    """Another loss, as a user writes it."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **others):
+        outputs = model(points=inputs["points"])
+        loss = F.multi_margin_loss(outputs["logits"].float(), inputs["labels"])
+        return (loss, outputs) if return_outputs else loss
+
+
+class Mixed(PruneTrainerMixin, Trainer):
+    """As a user writes it."""
+
+
+class MixedOwn(PruneTrainerMixin, Own):
+    """The same with a loss of one's own."""
+
+    def sample_losses(self, outputs, inputs):
+        return margin(outputs, inputs)
+
+
+def margin(outputs, inputs):
+    return F.multi_margin_loss(outputs["logits"].float(), inputs["labels"], reduction="none")
+
+
+def trainer_of(folder, run, dataset, *, own=False, mixes=False, **options):
+    arguments = TrainingArguments(
+        str(folder), num_train_epochs=EPOCHS, seed=1, use_cpu=True, report_to=[], disable_tqdm=True,
+        logging_strategy="no", dataloader_pin_memory=False,
+        **{"per_device_train_batch_size": 4, "learning_rate": 0.02, "save_strategy": "no", **options},
+    )  # fmt: skip
+    if mixes:
+        return (MixedOwn if own else Mixed)(model=Net(), args=arguments, train_dataset=dataset, pruner=run)
+    trainer = (Own if own else Trainer)(model=Net(), args=arguments, train_dataset=dataset)
+    return prune(trainer, run, **({"sample_losses": margin} if own else {}))
+
+
+def flat(trainer):
+    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+
+
+def trained(folder, what, *, poisons, resume=None, **options):
+    """The weights, and the run, after training."""
+    run = run_of(what)
+    dataset = Poisoned(run, poisons=poisons)
+    trainer = trainer_of(folder, run, dataset, **options)
+    trainer.train(resume_from_checkpoint=resume)
+    assert bool(dataset.poisoned) == poisons
+    return flat(trainer), run
+
+
+def holds(folder, what, mode, **options):
+    options |= MODES[mode]
+    clean, run = trained(folder / "clean", what, poisons=False, **options)
+    poisoned, other = trained(folder / "poisoned", what, poisons=True, **options)
+    assert torch.equal(clean, poisoned)
+    assert run.visits.tolist() == other.visits.tolist()
+    assert run.counts.tolist() == other.counts.tolist()
+    if run.aside is not None:  # their losses were looked at, and say that labels are wrong
+        assert all(
+            record["validation"] > poison["validation"]
+            for record, poison in zip(run.history, other.history, strict=True)
+        )
+    if mode == "resumed":
+        path = folder / "poisoned" / "checkpoint-4"
+        again, _ = trained(folder / "again", what, poisons=True, resume=str(path), **options)
+        assert torch.equal(clean, again)
+
+
+QUICK = {("held out", "accumulated"), ("by weight", "resumed"), ("for good", "plain"), ("weighed", "plain")}
+
+
+@pytest.mark.parametrize("mixes", [True, False], ids=["mixin", "prune"])
+@pytest.mark.parametrize("loss", ["stock", "smoothed", "own"])
+@pytest.mark.parametrize(
+    ("what", "mode"),
+    [
+        pytest.param(what, mode, marks=[] if (what, mode) in QUICK else pytest.mark.slow)
+        for what in LEFT_OUT
+        for mode in MODES
+    ],
+)
+def test_poisoned_labels_leave_no_trace(what, mode, loss, mixes, tmp_path):
+    by_weight, weighs = "by" in LEFT_OUT[what], what.startswith("weighed")
+    if (mixes and by_weight) or (weighs and loss != "stock"):
+        options = {"label_smoothing_factor": 0.1} if loss == "smoothed" else {}
+        run = run_of(what)
+        with pytest.raises(PrunedataError, match="by=\"weight\"|LossRanked weighs"):
+            trainer_of(tmp_path, run, Poisoned(run, poisons=False), own=loss == "own", mixes=mixes, **options)
+        return
+    options = {"label_smoothing_factor": 0.2} if loss == "smoothed" else {}
+    holds(tmp_path, what, mode, own=loss == "own", mixes=mixes, **options)
+
+
+# -- tokens
+
+
+class Sentences(Poisoned):
+    """Sentences of different lengths, as TRL has them once they are tokens."""
+
+    column_names = ("input_ids", "labels")
+
+    def __init__(self, run, *, poisons, lengths=None):
+        super().__init__(run, poisons=poisons)
+        generator = torch.Generator().manual_seed(1)
+        self.words = torch.randint(6, 18, (SAMPLES, 8), generator=generator)
+
+    def __getitem__(self, number):
+        words = self.words[number, : 4 + number % 5].tolist()
+        wrong = self.poisons and self.is_left_out(number)
+        self.poisoned += bool(wrong)
+        labels = [6 + (word - 6 + bool(wrong)) % 12 for word in words]
+        return {"input_ids": words, "labels": labels}
