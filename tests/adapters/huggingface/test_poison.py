@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-import trl
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 
-from prunedata import DroppingCount, LossRanked, PrunedataError, Pruner, Random, Schedule
+from prunedata import DroppingCount, LossRanked, Pruner, Random, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin, prune
-from tests.adapters.huggingface.test_sft import tiny, tokenizer
+from tests.adapters.huggingface.by_weight import test_sft
+from tests.adapters.huggingface.test_sft import WORDS, questions
 
 SAMPLES, EPOCHS = 50, 3
 SCHEDULE = Schedule(EPOCHS, window=EPOCHS, start=1, block=2, pruned_per_block=1)
@@ -148,24 +148,19 @@ def holds(folder, what, mode, **options):
 QUICK = {("held out", "accumulated"), ("by weight", "resumed"), ("for good", "plain"), ("weighed", "plain")}
 
 
-@pytest.mark.parametrize("mixes", [True, False], ids=["mixin", "prune"])
-@pytest.mark.parametrize("loss", ["stock", "smoothed", "own"])
-@pytest.mark.parametrize(
-    ("what", "mode"),
-    [
-        pytest.param(what, mode, marks=[] if (what, mode) in QUICK else pytest.mark.slow)
-        for what in LEFT_OUT
-        for mode in MODES
-    ],
-)
+def cases():
+    """All that goes together: the mixin shortens epochs, and policies weigh cross entropies alone."""
+    for what, options in LEFT_OUT.items():
+        for mode in MODES:
+            for loss in ("stock",) if "policy" in options and what != "by weight" else ("stock", "smoothed", "own"):
+                for mixes in (False,) if "by" in options else (True, False):
+                    quick = (what, mode) in QUICK and not (loss == "smoothed" and not mixes)
+                    name = f"{what}-{mode}-{loss}-{'mixin' if mixes else 'prune'}"
+                    yield pytest.param(what, mode, loss, mixes, id=name, marks=[] if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("what", "mode", "loss", "mixes"), list(cases()))
 def test_poisoned_labels_leave_no_trace(what, mode, loss, mixes, tmp_path):
-    by_weight, weighs = "by" in LEFT_OUT[what], what.startswith("weighed")
-    if (mixes and by_weight) or (weighs and loss != "stock"):
-        options = {"label_smoothing_factor": 0.1} if loss == "smoothed" else {}
-        run = run_of(what)
-        with pytest.raises(PrunedataError, match="by=\"weight\"|LossRanked weighs"):
-            trainer_of(tmp_path, run, Poisoned(run, poisons=False), own=loss == "own", mixes=mixes, **options)
-        return
     options = {"label_smoothing_factor": 0.2} if loss == "smoothed" else {}
     holds(tmp_path, what, mode, own=loss == "own", mixes=mixes, **options)
 
@@ -173,19 +168,58 @@ def test_poisoned_labels_leave_no_trace(what, mode, loss, mixes, tmp_path):
 # -- tokens
 
 
-class Sentences(Poisoned):
-    """Sentences of different lengths, as TRL has them once they are tokens."""
+def poison(trainer, run):
+    """Let a trainer see other labels of what must not be learnt; returns a list of how many they were."""
+    count, found = trainer._get_num_items_in_batch, []
 
-    column_names = ("input_ids", "labels")
+    def look(batches, *args):
+        for batch in batches:
+            epoch, ids = run.current, np.asarray(batch["prunedata_ids"])
+            out = torch.from_numpy(~(epoch.keep if epoch.which_count is None else epoch.which_count)[ids])
+            if "position_ids" in batch:  # packed: which of the row's samples a token is of
+                out = out[((batch["position_ids"] == 0).cumsum(-1) - 1).clamp(max=len(ids) - 1)]
+            labels = batch["labels"]
+            other = torch.where(labels == -100, labels, (labels + 3) % len(WORDS))
+            batch["labels"] = torch.where(out.view(-1, 1) if out.ndim == 1 else out, other, labels)
+            found.append(int((batch["labels"] != labels).sum()))
+        return count(batches, *args)
 
-    def __init__(self, run, *, poisons, lengths=None):
-        super().__init__(run, poisons=poisons)
-        generator = torch.Generator().manual_seed(1)
-        self.words = torch.randint(6, 18, (SAMPLES, 8), generator=generator)
+    trainer._get_num_items_in_batch = look
+    return found
 
-    def __getitem__(self, number):
-        words = self.words[number, : 4 + number % 5].tolist()
-        wrong = self.poisons and self.is_left_out(number)
-        self.poisoned += bool(wrong)
-        labels = [6 + (word - 6 + bool(wrong)) % 12 for word in words]
-        return {"input_ids": words, "labels": labels}
+
+SFT = {
+    "plain": {"gradient_accumulation_steps": 2},
+    "dft": {"loss_type": "dft"},
+    "smoothed": {"label_smoothing_factor": 0.1, "gradient_accumulation_steps": 2},
+    "packed": {"packing": True, "max_length": 24},
+    "packed dft": {"packing": True, "max_length": 24, "loss_type": "dft", "gradient_accumulation_steps": 2},
+    "packed smoothed": {"packing": True, "max_length": 24, "label_smoothing_factor": 0.1},
+}
+SOON = {("held out", "dft"), ("held out by weight", "packed"), ("held out", "smoothed")}
+CHOSEN = [
+    pytest.param(what, name, marks=[] if (what, name) in SOON else pytest.mark.slow)
+    for what in ("held out", "for good", "held out by weight")
+    for name in SFT
+    if what != "held out" or "packed" not in name
+]
+
+
+@pytest.mark.parametrize(("what", "name"), CHOSEN)
+@pytest.mark.filterwarnings("ignore:Padding-free training is enabled:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*flash.*:UserWarning")
+def test_poisoned_answers_leave_no_trace(what, name, tmp_path):
+    found = []
+    for poisons in (False, True):
+        run = run_of(what)
+        dataset = questions()[0].select(range(SAMPLES))
+        trainer = prune(test_sft.build(tmp_path / str(poisons), dataset, **SFT[name]), run)
+        poisoned = poison(trainer, run) if poisons else [1]
+        trainer.train()
+        assert sum(poisoned) > 0
+        found.append((flat(trainer), run.visits.tolist(), [record.get("validation") for record in run.history]))
+    (clean, visits, figures), (other, same, others) = found
+    assert torch.equal(clean, other)
+    assert visits == same
+    if run.aside is not None:
+        assert all(figure != wrong for figure, wrong in zip(figures, others, strict=True))
