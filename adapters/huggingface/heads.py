@@ -1,5 +1,6 @@
 """Stock heads of transformers whose loss is no cross entropy of classes or tokens: the loss of each sample."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -97,7 +98,11 @@ def _answers(outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _numbers(logits: torch.Tensor, labels: torch.Tensor, problem: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Of a regression, or of several labels for each sample: the mean over them."""
-    known = {"regression": F.mse_loss, "multi_label_classification": F.binary_cross_entropy_with_logits}.get(problem)
+    losses: dict[Any, Callable[..., torch.Tensor]] = {
+        "regression": F.mse_loss,
+        "multi_label_classification": F.binary_cross_entropy_with_logits,
+    }
+    known = losses.get(problem)
     if known is None or not labels.is_floating_point() or logits.numel() != labels.numel() or logits.ndim > 2:
         return None
     size = len(labels)

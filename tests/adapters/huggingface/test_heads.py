@@ -103,6 +103,23 @@ def test_an_answer_behind_the_end_of_its_text_has_no_loss():
     assert float(outputs.loss) == pytest.approx(float(losses.sum() / counts.sum()), rel=1e-5)
 
 
+def test_the_hint_for_losses_of_pixels_is_the_mean_over_those_that_have_a_label():
+    labels = rows_of("pixels")["labels"]
+    logits = torch.randn(SAMPLES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none", ignore_index=VOID)
+    run = run_of()
+    run.begin_epoch()
+    with pytest.raises(LossError, match="mean over what has a label") as caught:
+        run.observe(np.arange(SAMPLES), losses.numpy())
+    told = str(caught.value).partition("tokens: ")[2].partition("). Got")[0]
+    found = eval(told, {"losses": losses, "labels": labels, "ignore_index": VOID})
+    expected = [
+        float(torch.nn.functional.cross_entropy(logit[None], label[None], ignore_index=VOID))
+        for logit, label in zip(logits, labels, strict=True)
+    ]
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+
+
 def run_of(**options):
     schedule = Schedule(2, window=2, start=1, block=1, pruned_per_block=1)
     return Pruner(SAMPLES, schedule, **{"prune": 5, "policy": Random(), "seed": 1, **options})

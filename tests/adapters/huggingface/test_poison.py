@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 from transformers import Trainer, TrainingArguments
 
 from prunedata import DroppingCount, LossRanked, Pruner, Random, Schedule
@@ -18,6 +18,7 @@ LEFT_OUT = {
     "held out": {"aside": 0.3},
     "by weight": {"by": "weight", "policy": Random()},
     "for good": {"by": "weight", "without": np.arange(0, SAMPLES, 3)},
+    "for good, never pruned": {"by": "weight", "policy": "auto", "without": np.arange(0, SAMPLES, 3)},
     "held out by weight": {"by": "weight", "aside": 0.2, "without": np.arange(0, SAMPLES, 7)},
     "weighed": {"aside": 0.2, "policy": LossRanked()},
     "weighed by weight": {"by": "weight", "aside": 0.2, "policy": LossRanked()},
@@ -31,6 +32,7 @@ MODES = {
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:Label smoothing"),
+    pytest.mark.filterwarnings("ignore:Expected a validation figure in each epoch:prunedata.NeverPrunesWarning"),
 ]
 
 
@@ -146,13 +148,14 @@ def holds(folder, what, mode, **options):
 
 
 QUICK = {("held out", "accumulated"), ("by weight", "resumed"), ("for good", "plain"), ("weighed", "plain")}
+QUICK |= {("for good, never pruned", "accumulated")}
 
 
 def cases():
     """All that goes together: the mixin shortens epochs, and policies weigh cross entropies alone."""
     for what, options in LEFT_OUT.items():
         for mode in MODES:
-            for loss in ("stock",) if "policy" in options and what != "by weight" else ("stock", "smoothed", "own"):
+            for loss in ("stock",) if what.startswith("weighed") else ("stock", "smoothed", "own"):
                 for mixes in (False,) if "by" in options else (True, False):
                     quick = (what, mode) in QUICK and not (loss == "smoothed" and not mixes)
                     name = f"{what}-{mode}-{loss}-{'mixin' if mixes else 'prune'}"
@@ -163,6 +166,33 @@ def cases():
 def test_poisoned_labels_leave_no_trace(what, mode, loss, mixes, tmp_path):
     options = {"label_smoothing_factor": 0.2} if loss == "smoothed" else {}
     holds(tmp_path, what, mode, own=loss == "own", mixes=mixes, **options)
+
+
+class Stream(Poisoned, IterableDataset):
+    """The same as a stream, with an id that is no position."""
+
+    def __iter__(self):
+        for number in np.random.default_rng(5).permutation(SAMPLES).tolist():
+            yield self[number] | {"uid": number}
+
+
+@pytest.mark.parametrize("what", ["by weight", "for good", "held out by weight"])
+def test_poisoned_labels_in_a_stream_leave_no_trace(what, tmp_path):
+    found = []
+    for poisons in (False, True):
+        run = run_of(what)
+        stream = Stream(run, poisons=poisons)
+        arguments = TrainingArguments(
+            str(tmp_path), max_steps=24, per_device_train_batch_size=5, seed=1, use_cpu=True, report_to=[],
+            disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
+            learning_rate=0.02,
+        )  # fmt: skip
+        trainer = prune(Trainer(model=Net(), args=arguments, train_dataset=stream), run, id="uid")
+        trainer.train()
+        assert bool(stream.poisoned) == poisons
+        found.append((flat(trainer), run.visits.tolist()))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
 
 
 # -- tokens
