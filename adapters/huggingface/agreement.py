@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from prunedata.adapters.huggingface.losses import losses_and_counts, part_of
+from prunedata.adapters.huggingface.heads import is_sum, part_of
+from prunedata.adapters.huggingface.losses import losses_and_counts
 from prunedata.errors import PrunedataError
 
 __all__ = ["shift_by_own_loss"]
@@ -16,7 +17,7 @@ CLEARLY = 10
 """How many times nearer the other reading of the labels must be: rounding alone never makes so much."""
 
 
-def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool) -> bool | None:
+def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool, model: Any = None) -> bool | None:
     """Return whether labels are shifted, as the model's own loss of a batch says; None if it has none that says it.
 
     The loss may be the mean over the labels of the batch, as most models have it; or their sum divided by the
@@ -32,6 +33,8 @@ def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool) -> bool | Non
     shifted : bool
         Whether position n of the output is taken to predict label n + 1. At random weights both readings give much
         the same mean, so the nearer one is chosen.
+    model : Module, optional
+        As :func:`losses_and_counts` has it.
 
     Raises
     ------
@@ -43,7 +46,7 @@ def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool) -> bool | Non
         return None
     if not isfinite(own := float(loss)):
         return None
-    means = {each: _mean_and_shares(outputs, inputs, each) for each in (shifted, not shifted)}
+    means = {each: _mean_and_shares(outputs, inputs, each, model) for each in (shifted, not shifted)}
     off = {each: _distance(own, *known) for each, known in means.items()}
     mean, shares = means[shifted]
     if not shares:
@@ -59,12 +62,14 @@ def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool) -> bool | Non
     return shift
 
 
-def _mean_and_shares(outputs: Any, inputs: Any, shifted: bool) -> tuple[float, list[float]]:
+def _mean_and_shares(outputs: Any, inputs: Any, shifted: bool, model: Any) -> tuple[float, list[float]]:
     """The mean loss of the batch's labels, and by what each known loss is that times: nothing if it has no labels."""
-    losses, counts = losses_and_counts(outputs, inputs, shifted=shifted)
+    losses, counts = losses_and_counts(outputs, inputs, shifted=shifted, model=model)
     labels, items = float(counts.sum()), inputs.get("num_items_in_batch")
     if not labels:
         return 0.0, []
+    if is_sum(model):
+        return float((losses * counts).sum()) / labels, [labels]
     return float((losses * counts).sum()) / labels, [1.0] + ([] if items is None else [labels / float(items)])
 
 

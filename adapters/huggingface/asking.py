@@ -1,9 +1,11 @@
 """A user's ``compute_loss`` is asked for the outputs too, so that it is known which forward pass is trained on."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from prunedata.adapters.huggingface.watch import ForwardWatch
 
@@ -32,8 +34,13 @@ def may_be_asked(trainer: Any, mixin: type) -> bool:
 
 
 @contextmanager
-def asked(trainer: Any, watch: ForwardWatch, *, asks: bool) -> Iterator[None]:
-    """Let the trainer's ``compute_loss`` say to ``watch`` what it returned; ``asks`` as from :func:`may_be_asked`."""
+def asked(
+    trainer: Any, watch: ForwardWatch, weigh: Callable[[torch.Tensor, Any], torch.Tensor], *, asks: bool
+) -> Iterator[None]:
+    """Let the trainer's ``compute_loss`` say to ``watch`` what it returned; ``asks`` as from :func:`may_be_asked`.
+
+    What is trained on is ``weigh(loss, num_items_in_batch)``, which is called when the losses of samples are known.
+    """
     own, patched = trainer.compute_loss, vars(trainer).get("compute_loss")
 
     def compute_loss(model: Any, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
@@ -42,7 +49,8 @@ def asked(trainer: Any, watch: ForwardWatch, *, asks: bool) -> Iterator[None]:
         result = own(model, inputs, **others)
         loss, outputs = result[:2] if isinstance(result, tuple) else (result, None)
         watch.choose(outputs)
-        return result if return_outputs else loss
+        loss = weigh(loss, others.get("num_items_in_batch"))
+        return (loss, *result[1:]) if return_outputs else loss
 
     trainer.compute_loss = compute_loss
     try:

@@ -6,9 +6,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from prunedata.errors import PrunedataError
-from prunedata.types import SomeIds
 
-__all__ = ["IDS", "BatchesWithIds", "take_ids"]
+__all__ = ["IDS", "BatchesWithIds"]
 
 IDS = "prunedata_ids"
 """The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
@@ -44,8 +43,3 @@ class BatchesWithIds:
         if name == "loader":  # not there yet while it is unpickled
             raise AttributeError(name)
         return getattr(self.loader, name)
-
-
-def take_ids(batch: Any) -> SomeIds | None:
-    """Take the ids off a batch, in place, and return them; None if it has none."""
-    return batch.pop(IDS, None) if hasattr(batch, "pop") and IDS in batch else None

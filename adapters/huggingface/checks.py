@@ -44,8 +44,7 @@ def check_dataset(dataset: Any, pruner: Pruner) -> None:
         has = "none" if dataset is None else f"one of {len(dataset)}"
         raise PrunedataError(
             f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got {has}: build the Pruner with "
-            "len(train_dataset). SFTTrainer leaves samples out of which max_length leaves no label: leave them out "
-            "before."
+            f"len(train_dataset). {_DROPPED}"
         )
 
 
@@ -132,10 +131,14 @@ def check_samples(dataset: Any, pruner: Pruner, starts: Any, key: str | None) ->
         of = "" if starts is None else f" in {len(dataset)} packed rows"
         raise PrunedataError(
             f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}{of}: build the "
-            f"Pruner with {samples}."
+            f"Pruner with {samples}. {_DROPPED if samples < pruner.samples else ''}".rstrip()
         )
 
 
+_DROPPED = (
+    "SFTTrainer drops samples of which max_length leaves no label, and ids are positions among those that are left: "
+    "drop them from your own data before."
+)
 _FLAT = "a batch is then one row of many samples, whose losses cannot be told apart"
 _REFUSED = {
     "auto_find_batch_size": "an epoch that begins again with smaller batches would have observed samples before",
@@ -153,6 +156,12 @@ _REFUSED = {
 def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
     """Raise :class:`PrunedataError` if the losses of samples cannot be known, or not weighed as the policy says."""
     kind, args = type(trainer), trainer.args
+    some_out = pruner.by == "weight" or pruner.aside is not None
+    if some_out and args.world_size > 1 and not args.average_tokens_across_devices:
+        raise PrunedataError(
+            "Expected average_tokens_across_devices=True, as the mean is over what counts in the batches of all "
+            'processes. Got False: leave it out, or build the Pruner without by="weight" and aside.'
+        )
     own, stock = compute_loss_owner(kind, mixin)
     name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
     theirs = stock and not callable(trainer.compute_loss_func)

@@ -6,10 +6,10 @@ from typing import Any, cast
 import torch
 import transformers
 
+from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
 from prunedata.adapters.huggingface.watched import WatchedTrainer
-from prunedata.adapters.huggingface.weighing import ByWeight
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 

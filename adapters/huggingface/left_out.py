@@ -1,19 +1,19 @@
-"""What of a Trainer's batch is left out by weight: its labels, or its rows."""
+"""What of a Trainer's batch must not be learnt: it loses its labels, or its rows leave the batch."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from prunedata.adapters.huggingface.losses import IGNORED, token_losses
+from prunedata.adapters.huggingface.losses import token_losses
 from prunedata.errors import PrunedataError
-from prunedata.types import SomeIds
+from prunedata.types import SomeIds, Weights
 
-__all__ = ["Part", "is_flat", "losses_of_sequences", "without_labels", "without_rows"]
-
-LABELS = ("labels", "shift_labels")
+__all__ = ["Part", "evaluating", "is_flat", "losses_of_sequences", "without_labels", "without_rows"]
 
 
 @dataclass
@@ -24,23 +24,58 @@ class Part:
     ----------
     ids : ndarray of int64, shape (n,)
         Of all its samples.
+    weights : ndarray of float32, shape (n,)
+        What their losses weigh.
     counted : ndarray of bool, shape (n,)
+        Which of them count.
     rows : bool
         Whether only the rows that count are in the batch; of one of which none counts, the first.
+    labels : dict
+        The labels of all samples, where those of what does not count were taken.
+    apart : dict or None
+        The rows that do not count, where they have left the batch and their losses are recorded.
     factor : float
         What to multiply the loss of the batch by, if it is a mean over the batch: so that what is trained on is the
         mean over what counts in the whole step.
     """
 
     ids: SomeIds
+    weights: Weights
     counted: npt.NDArray[np.bool_]
     rows: bool = False
+    labels: dict[str, Any] = field(default_factory=dict)
+    apart: dict[str, Any] | None = None
     factor: float = 1.0
 
     @property
     def none(self) -> bool:
         """Whether nothing of it counts."""
         return not self.counted.any()
+
+    @property
+    def in_batch(self) -> npt.NDArray[np.bool_]:
+        """Which samples are in the batch, shape (n,)."""
+        if not self.rows:
+            return np.ones(len(self.ids), dtype=np.bool_)
+        return np.arange(len(self.ids)) == 0 if self.none else self.counted
+
+    def row_weights(self) -> torch.Tensor | None:
+        """What the losses of the samples in the batch weigh; None if all weigh 1, or nothing counts."""
+        weights = self.weights[self.in_batch]
+        return None if self.none or (weights == 1).all() else torch.from_numpy(weights)
+
+
+@contextmanager
+def evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """Look at what a model returns without learning: no gradients, no dropout, no running mean."""
+    modes = [(each, each.training) for each in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for each, mode in modes:
+            each.training = mode
 
 
 def is_flat(batch: Any) -> bool:
@@ -54,25 +89,26 @@ def of_sequences(batch: Any, samples: int) -> Any:
     return begins.clamp(max=samples - 1)
 
 
-def without_labels(batch: Any, counted: npt.NDArray[np.bool_]) -> None:
-    """Let no label of what is left out count, in place of the batch's labels."""
-    which = torch.from_numpy(counted).to(batch["labels"].device)
-    for name in LABELS:
+def without_labels(batch: Any, counted: npt.NDArray[np.bool_], ignored: Mapping[str, int]) -> None:
+    """Let no label of what does not count have a loss, in place of the batch's labels.
+
+    ``ignored`` is the value without a loss of each kind of labels, by name.
+    """
+    for name, value in ignored.items():
         labels = batch.get(name)
         if labels is None:
             continue
+        which = torch.from_numpy(counted).to(labels.device)
         if is_flat(batch):
             keep = which[of_sequences(batch, len(counted))]
         else:
             keep = which.view(-1, *[1] * (labels.ndim - 1))
-        batch[name] = labels.masked_fill(~keep, IGNORED)
+        batch[name] = labels.masked_fill(~keep, value)
 
 
-def without_rows(batch: Any, counted: npt.NDArray[np.bool_]) -> None:
-    """Leave the rows out that don't count; of a batch in which none does, all but the first."""
-    if not counted.any():
-        counted = np.arange(counted.size) == 0
-    size, which = counted.size, torch.from_numpy(np.flatnonzero(counted))
+def without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
+    """Let rows leave a batch, in place: those stay that ``stay`` says, shape (n,)."""
+    size, which = stay.size, torch.from_numpy(np.flatnonzero(stay))
     for name, value in list(batch.items()):
         if isinstance(value, torch.Tensor) and value.ndim and len(value) == size:
             batch[name] = value[which.to(value.device)]
@@ -80,8 +116,9 @@ def without_rows(batch: Any, counted: npt.NDArray[np.bool_]) -> None:
             batch[name] = type(value)(value[row] for row in which.tolist())
         elif isinstance(value, torch.Tensor):
             raise PrunedataError(
-                f'Expected one row for each of {size} samples in the batch, with by="weight" and a loss of your own. '
-                f"Got {name} of shape {tuple(value.shape)}: use a Pruner that shortens epochs."
+                f"Expected one row for each of {size} samples in the batch, so that those that must not be learnt "
+                f"leave it, as with a loss of your own. Got {name} of shape {tuple(value.shape)}: use a Pruner that "
+                'shortens epochs, without by="weight" and aside.'
             )
 
 

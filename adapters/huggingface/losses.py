@@ -6,24 +6,24 @@ import torch
 import torch.nn.functional as F
 from transformers.loss.loss_utils import ForCausalLMLoss
 
+from prunedata.adapters.huggingface.heads import IGNORED, base_of, losses_of_head, part_of
 from prunedata.errors import LossError
 
-__all__ = ["losses_and_counts", "part_of", "shifts_labels", "token_losses"]
-
-IGNORED = -100
-"""The label of what has no loss, as padding."""
+__all__ = ["losses_and_counts", "shifts_labels", "token_losses"]
 
 
 def shifts_labels(model: Any) -> bool:
     """Whether position n of a model's output predicts label n + 1, as in a causal language model."""
-    model = model.get_base_model() if hasattr(model, "get_base_model") else model  # PEFT
+    model = base_of(model)
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return False
     return getattr(model, "loss_function", None) is ForCausalLMLoss
 
 
-def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the cross entropy of each sample, and over how many labels it is the mean.
+def losses_and_counts(
+    outputs: Any, inputs: Any, *, shifted: bool, model: Any = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the loss of each sample, and over how many labels it is the mean.
 
     Parameters
     ----------
@@ -34,13 +34,18 @@ def losses_and_counts(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torc
         With ``labels`` of shape (n,) or (n, tokens); tokens labelled -100 have no loss.
     shifted : bool
         Whether position n of the output predicts label n + 1.
+    model : Module, optional
+        Of which a stock head may have another loss than a cross entropy: see :func:`losses_of_head`.
 
     Returns
     -------
     losses : Tensor of float, shape (n,)
     counts : Tensor of float, shape (n,)
-        1 for each sample, or how many of its tokens have a loss.
+        1 for each sample, or how many of its tokens, or pixels, have a loss.
     """
+    known = None if model is None else losses_of_head(model, outputs, inputs)
+    if known is not None:
+        return known
     each, mask = token_losses(outputs, inputs, shifted=shifted)
     counts = mask.sum(1).to(each.dtype)
     return (each * mask).sum(1) / counts.clamp(min=1), counts
@@ -70,11 +75,6 @@ def token_losses(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torch.Ten
         f"tokens. Got {_shape('logits', logits)} and {_shape('labels', labels)}: define sample_losses(self, outputs, "
         "inputs) in your trainer, which returns one loss for each sample."
     )
-
-
-def part_of(outputs: Any, name: str) -> Any:
-    """What a model returned by this name, or None."""
-    return outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
 
 
 def _shape(name: str, given: Any) -> str:

@@ -18,6 +18,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "_get_train_sampler": (),
     "_init_training_state": (),
     "_inner_training_loop": ("resume_from_checkpoint",),
+    "_maybe_log_save_evaluate": (),
     "_run_epoch": ("epoch", "steps_in_epoch", "num_update_steps_per_epoch"),
     "_save_rng_state": ("output_dir",),
     "compute_loss": ("model", "inputs", "return_outputs"),

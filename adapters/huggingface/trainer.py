@@ -1,6 +1,5 @@
 """The mixin: a Trainer whose epochs are those of a run, each of its own length."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,7 @@ import transformers
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from prunedata.adapters.huggingface import checkpoint
-from prunedata.adapters.huggingface.asking import asked
-from prunedata.adapters.huggingface.batches import BatchesWithIds, take_ids
+from prunedata.adapters.huggingface.batches import BatchesWithIds
 from prunedata.adapters.huggingface.callback import ExactEpochs
 from prunedata.adapters.huggingface.checks import (
     check_args,
@@ -21,7 +19,7 @@ from prunedata.adapters.huggingface.checks import (
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.release import check_release, check_steps, check_values
 from prunedata.adapters.huggingface.steps import Steps
-from prunedata.adapters.huggingface.watched import WatchedTrainer
+from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch import prune
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
@@ -30,7 +28,7 @@ from prunedata.types import SomeIds
 __all__ = ["PruneTrainerMixin"]
 
 
-class PruneTrainerMixin(WatchedTrainer):
+class PruneTrainerMixin(WeighingTrainer):
     """Lets a Trainer train on pruned data: ``class MyTrainer(PruneTrainerMixin, Trainer)``, in this order.
 
     All arguments are the Trainer's, and one more. ``num_train_epochs`` has to be the schedule's epochs.
@@ -70,12 +68,12 @@ class PruneTrainerMixin(WatchedTrainer):
         """Take a trainer that was built over."""
         check_args(self.args, pruner)
         check_dataset(self.train_dataset, pruner)
-        self._watch_losses(pruner, PruneTrainerMixin)
+        self._watch_losses(pruner, WeighingTrainer)
         self._run.place = self.args.process_index, self.args.world_size
         self._changes: list[Change] = []
         self._loader: Any = None
         self._sampler: Any = None
-        self._batches = self._behind = 0
+        self._behind = 0
         self._checked = False
         self.callback_handler.callbacks.insert(0, ExactEpochs(self._epoch_now))
 
@@ -179,33 +177,12 @@ class PruneTrainerMixin(WatchedTrainer):
         if getattr(self._sampler, "generator", None) is not None:
             state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
             self._sampler.generator.manual_seed(int(state[0]))
-        left = self._batches - behind
+        left = steps.batches[epoch.number] - behind
         options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // steps.accumulate)}
         result = plain._run_epoch(**options)
-        if self._trained < self._batches and not self.control.should_training_stop:
+        if self._trained < steps.batches[epoch.number] and not self.control.should_training_stop:
             self.pruner.end_epoch()  # says what was skipped
         return result
-
-    def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        """As the Trainer's, without the ids; the losses of the samples are recorded."""
-        plain: Any = super()
-        ids = take_ids(inputs)
-        if ids is None:
-            return plain.training_step(model, inputs, *args, **options)
-        weights = self.pruner.current.weights
-        asking = asked(self, self._watch, asks=self._asks) if self._own_losses else nullcontext()
-        with self._watch.over(model, inputs, None if weights is None else torch.from_numpy(weights[ids])), asking:
-            loss = plain.training_step(model, inputs, *args, **options)
-        self._record(ids)
-        return loss
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        """As the Trainer's. In training its samples weigh as much as the policy says (``Epoch.weights``)."""
-        plain: Any = super()
-        result = plain.compute_loss(model, inputs, *args, **options)
-        if isinstance(result, tuple):
-            return (self._watch.weigh(result[0]), *result[1:])
-        return self._watch.weigh(result)
 
     def _save_rng_state(self, output_dir: str) -> None:
         plain: Any = super()
@@ -227,18 +204,9 @@ class PruneTrainerMixin(WatchedTrainer):
             self._changes.append(change)
             self.state.max_steps = total
 
-    def _record(self, ids: SomeIds) -> None:
-        """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
-        self._held.append((ids, self._watched(len(ids))))
-        self._trained += 1
-        last = self._trained == self._batches
-        if last or self.accelerator.sync_gradients:
-            batches, parts = zip(*self._held, strict=True)
-            self._loader.observe(torch.cat(parts), np.concatenate(batches))
-            self._held.clear()
-        if last:
-            self.pruner.end_epoch()
+    def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
+        self._loader.observe(losses, ids)
 
     def _epoch_now(self) -> float:
         number = self.pruner.next_epoch
-        return float(number) if self._trained == self._batches else number + self._trained / self._batches
+        return float(number) if self._trained == self._batches else number + self._trained / (self._batches or 1)

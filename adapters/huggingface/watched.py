@@ -34,7 +34,7 @@ class WatchedTrainer:
     pruner: Pruner
 
     def _watch_losses(self, pruner: Pruner, mixin: type) -> None:
-        """Look at them from now on; ``mixin`` is the class that is mixed in."""
+        """Look at them from now on; ``mixin`` is the class whose ``compute_loss`` is ours."""
         self.pruner = pruner
         self._own_losses = type(self).sample_losses is not WatchedTrainer.sample_losses
         check_loss(self, pruner, mixin)
@@ -46,15 +46,18 @@ class WatchedTrainer:
         self._run.joins_batches = True  # those of one optimizer step
         self._held: list[tuple[SomeIds, torch.Tensor]] = []
         self._trained = 0
-        self._compared = False
+        self._compared: set[bool] = set()
+        self._fused = False
+        """Whether the model gives no logits, but what its own labels make of them."""
 
     # -- what a user may override
 
     def sample_losses(self, outputs: Any, inputs: Any) -> torch.Tensor:
         """Return one loss for each sample of a batch, shape (n,): those that are recorded.
 
-        By default its cross entropy; of a model of tokens the mean over the sample's own tokens, without those that
-        are labelled -100. Override it for a model, or a ``compute_loss``, with another loss.
+        By default what the loss of a stock head is the mean of, as its cross entropy; of a model of tokens the mean
+        over the sample's own tokens, without those that are labelled -100. Override it for a model, or a
+        ``compute_loss``, with another loss.
 
         Parameters
         ----------
@@ -69,17 +72,29 @@ class WatchedTrainer:
         LossError
             If the model has no logits for its labels.
         """
-        return losses_and_counts(outputs, inputs, shifted=self._shifted)[0]
+        return self._known_losses(outputs, inputs)[0]
 
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """What a user's ``sample_losses`` says of a forward pass, or what the model's own loss is the mean of."""
         with self.pruner.charge:
             if self._own_losses:
                 return self.sample_losses(outputs, inputs), None
-            if not self._compared:  # until it was once, as it waits for the device
-                shift = shift_by_own_loss(outputs, inputs, shifted=self._shifted)
-                if shift is not None:
-                    self._shifted, self._compared = shift, True
-            return losses_and_counts(outputs, inputs, shifted=self._shifted)
+            return self._known_losses(outputs, inputs)
+
+    def _known_losses(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return losses_and_counts(outputs, inputs, shifted=self._shifted, model=self.model)
+
+    def _compare(self, outputs: Any, inputs: Any, *, some_out: bool) -> None:
+        """Compare the losses with the model's own: once, and once where some labels were taken.
+
+        No more often, as it waits for the device.
+        """
+        if some_out not in self._compared:
+            with self.pruner.charge:
+                shift = shift_by_own_loss(outputs, inputs, shifted=self._shifted, model=self.model)
+            if shift is not None:
+                self._shifted = shift
+                self._compared.add(some_out)
 
     def _watched(self, samples: int) -> torch.Tensor:
         """The losses of the batch that was trained on just now, of so many samples."""

@@ -1,106 +1,48 @@
-"""A Trainer that leaves out by weight: its loader, steps and epochs stay as they are."""
+"""What a step of a trainer that prunes is trained on: the mean over what counts, by what the epoch says it weighs."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
-from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.asking import asked
 from prunedata.adapters.huggingface.batches import IDS
-from prunedata.adapters.huggingface.checks import check_args_by_weight, check_samples
-from prunedata.adapters.huggingface.ids import packed_starts, with_ids
+from prunedata.adapters.huggingface.heads import IGNORED, ignored_labels, part_of
 from prunedata.adapters.huggingface.left_out import (
     Part,
+    evaluating,
     is_flat,
     losses_of_sequences,
     without_labels,
     without_rows,
 )
-from prunedata.adapters.huggingface.watched import WatchedTrainer
+from prunedata.adapters.huggingface.scaled import ScaledTrainer
 from prunedata.errors import PrunedataError
-from prunedata.run.adapter import Delivery
-from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
 
-__all__ = ["ByWeight"]
+__all__ = ["WeighingTrainer"]
 
 
-class ByWeight(WatchedTrainer):
-    """What :func:`prune` mixes into the class of a trainer, for a Pruner with ``by="weight"``."""
+class WeighingTrainer(ScaledTrainer):
+    """Trains on what counts, by ``Epoch.loss_weights``, and records the losses of each step.
 
-    def _adopt(self, pruner: Pruner, key: str | None) -> None:
-        """Take a trainer that was built over; ``key`` is where a sample of a stream has its id."""
-        check_args_by_weight(self.args)
-        self._starts = packed_starts(self.train_dataset)
-        check_samples(self.train_dataset, pruner, self._starts, key)
-        self._watch_losses(pruner, ByWeight)
-        self._key = key
-        self._part: Part | None = None
-        self._said = Delivery(-1)
-        self._given = np.zeros(0, dtype=np.bool_)
-        self._length: int | None = None
-        self._scaled: bool | None = None
-        """Whether the loss is divided by the labels of the whole step; None if that is not known yet."""
+    Samples that count nothing lose their labels before those of a step are counted; or, where a loss knows no label
+    that has none, their rows leave the batch.
+    """
+
+    compute_loss_context_manager: Any
+    _prepare_inputs: Any
+
+    _batches: int | None = None
+    """How many batches the epoch has, if that is known."""
+    _part: Part | None = None
+    """What counts of the batch that is trained on."""
+    _save_waits = False
+    _looked_at = -1
 
     # -- the Trainer's own methods, in the order in which it calls them
-
-    def get_train_dataloader(self) -> Any:
-        """As the Trainer's. Its batches have the samples' ids, as ``prunedata_ids``."""
-        self.accelerator.prepare = lambda *given, **_: given[0] if len(given) == 1 else given
-        try:
-            plain: Any = super()
-            loader = plain.get_train_dataloader()
-        finally:
-            del self.accelerator.prepare
-        prepared = self.accelerator.prepare(with_ids(loader, self._starts, self._key))
-        self._length = len(prepared) if hasattr(prepared.dataset, "__len__") else None
-        return prepared
-
-    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
-        plain: Any = super()
-        resume = options.get("resume_from_checkpoint")
-        if resume is not None:
-            checkpoint.load(resume, self.args, self.pruner)
-        elif self.pruner.next_epoch:
-            raise PrunedataError(
-                f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
-                "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
-            )
-        return plain._inner_training_loop(*args, **options)
-
-    def _run_epoch(self, **options: Any) -> Any:
-        plain: Any = super()
-        pruner, number = self.pruner, options["epoch"]
-        passes, epochs = self.state.num_train_epochs, pruner.schedule.epochs
-        if number >= epochs or (self._length is not None and passes > epochs):
-            raise PrunedataError(
-                f"Expected a schedule of at least as many epochs as there are passes over the data. Got {epochs}, and "
-                f"{max(passes, number + 1) if self._length is not None else 'more'} passes: give it more."
-            )
-        epoch = pruner.begin_epoch()
-        if epoch.number != number:
-            raise PrunedataError(
-                f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch {number}"
-                ": a stream can be gone on with in its first pass only, as the Trainer counts no later ones."
-            )
-        resumed = options["resume_from_checkpoint"] is not None and number == options["epochs_trained"]
-        self._trained = options["steps_trained_in_current_epoch"] if resumed else 0
-        self._held.clear()
-        self._given = np.zeros(pruner.samples, dtype=np.bool_)
-        self._said = Delivery(number, given=epoch.keep)
-        self._run.set_out("the trainer's", self._said)
-        result = plain._run_epoch(**options)
-        over = not self.control.should_training_stop or bool(self._given[epoch.keep].all())
-        if over and pruner.next_epoch == number:
-            self._end()
-        return result
-
-    def _end(self) -> None:
-        """End the run's epoch: what the trainer's loader did not give need not have come."""
-        self._said.given = self._given
-        self._said.end()
-        self.pruner.end_epoch()
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], *args: Any, **options: Any) -> Any:
         """As the Trainer's, of what counts: it is called with all batches of a step, before the first is trained on."""
@@ -111,9 +53,10 @@ class ByWeight(WatchedTrainer):
         for batch in batch_samples:
             part = batch[IDS] = self._leave_out(batch)
             seen.append(batch)
-            if part.none and isinstance(batch.get("labels"), torch.Tensor) and not batch["labels"].is_floating_point():
-                seen[-1] = dict(batch)  # it is trained on with a factor of 0, as it is
-                without_labels(seen[-1], np.zeros(1 if part.rows else len(part.ids), dtype=np.bool_))
+            labels = batch.get("labels")
+            if isinstance(labels, torch.Tensor) and not labels.is_floating_point() and (part.none or part.labels):
+                seen[-1] = dict(batch)  # the Trainer counts all labels but these
+                without_labels(seen[-1], part.counted[part.in_batch], {"labels": IGNORED, "shift_labels": IGNORED})
         self._weigh_parts([batch[IDS] for batch in batch_samples])
         items = plain._get_num_items_in_batch(seen, *args, **options)
         if self.pruner.current.which_count is None or items is None:
@@ -122,17 +65,23 @@ class ByWeight(WatchedTrainer):
 
     def _leave_out(self, batch: Any) -> Part:
         """Take out of a batch what does not count."""
-        ids = batch[IDS].cpu().numpy()
-        self._given[ids] = True
-        counted = self.pruner.current.which_count
-        part = Part(ids, np.ones(len(ids), dtype=np.bool_) if counted is None else counted[ids], self._own_losses)
-        if part.counted.all():
-            return Part(ids, part.counted)
-        if part.rows:
-            del batch[IDS]
-            without_rows(batch, part.counted)
-        elif not part.none:
-            without_labels(batch, part.counted)
+        ids, epoch = batch.pop(IDS), self.pruner.current
+        ids = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else ids
+        counted = np.ones(len(ids), dtype=np.bool_) if epoch.which_count is None else epoch.which_count[ids]
+        part = Part(ids, epoch.loss_weights(ids), counted)
+        if counted.all():
+            return part
+        ignored = {} if self._own_losses else ignored_labels(self.model, batch)
+        if ignored:
+            part.labels = {name: batch[name] for name in ignored if batch.get(name) is not None}
+            if not part.none:  # else it is trained on with a factor of 0, as it is
+                without_labels(batch, counted, ignored)
+            return part
+        part.rows = True
+        if self.pruner.aside is not None:
+            part.apart = dict(batch)
+            without_rows(part.apart, ~counted)
+        without_rows(batch, part.in_batch)
         return part
 
     def _weigh_parts(self, parts: list[Part]) -> None:
@@ -154,98 +103,132 @@ class ByWeight(WatchedTrainer):
             return plain.training_step(model, inputs, *args, **options)
         if not isinstance(part, Part):
             raise PrunedataError(
-                "Expected a Trainer that counts the labels of a step before it. Got one that doesn't: use a Pruner "
-                "that shortens epochs."
+                "Expected a Trainer whose _get_num_items_in_batch sees all batches of a step before it. Got one that "
+                f"doesn't call it: {type(self).__name__} may override get_batch_samples, so leave that to the Trainer."
             )
-        weighed = self._weights_of(part)
-        asking = asked(self, self._watch, asks=self._asks) if self._own_losses else nullcontext()
         self._part = part
         try:
-            with self._watch.over(model, inputs, weighed), asking:
+            with self._watch.over(model, inputs, part.row_weights()), self._asking():
                 loss = plain.training_step(model, inputs, *args, **options)
+            losses = self._losses_in(model, part)
         finally:
             self._part = None
-        self._record(part)
+        self._record(part.ids, losses)
         return loss
 
-    def _weights_of(self, part: Part) -> torch.Tensor | None:
-        """What the policy's weights of a batch are, if they are not all 0 or 1."""
-        epoch = self.pruner.current
-        if epoch.weights is None or part.rows:
-            return None
-        weights = np.where(part.counted, epoch.weights[part.ids], 1)
-        return None if (weights == 1).all() else torch.from_numpy(weights.astype(np.float32))
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Take the losses of a ``compute_loss`` of the user's own from what it returns."""
+        with asked(self, self._watch, self._weighed, asks=self._asks) if self._own_losses else nullcontext():
+            yield
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         """As the Trainer's. In training it is over what counts."""
         plain: Any = super()
-        part, items = self._part, options.get("num_items_in_batch")
         result = plain.compute_loss(model, inputs, *args, **options)
-        if part is None:
+        if self._part is None or self._own_losses:  # these are weighed when their losses are known: see _asking
             return result
-        loss = result[0] if isinstance(result, tuple) else result
-        alone = part.factor != 1 and not part.none and not self._is_scaled(loss, items)
+        items = options.get("num_items_in_batch")
+        if isinstance(result, tuple):
+            return (self._weighed(result[0], items), *result[1:])
+        return self._weighed(result, items)
+
+    def _weighed(self, loss: torch.Tensor, items: Any) -> torch.Tensor:
+        """The loss of a batch by what its samples weigh, and by its share in the step."""
+        part = self._part
+        if part is None:
+            return loss
+        if part.none:
+            return torch.nan_to_num(loss) * 0
+        alone = part.factor != 1 and not self._is_scaled(loss, items)
         loss = self._watch.weigh(loss)
-        if part.none or alone:
-            loss = loss * (part.factor if alone else 0)
-        return (loss, *result[1:]) if isinstance(result, tuple) else loss
+        return loss * part.factor if alone else loss
 
-    def _is_scaled(self, loss: torch.Tensor, items: Any) -> bool:
-        """Whether a loss is divided by the labels of the whole step, and not by those of its batch."""
-        if items is None or self.compute_loss_func is not None:  # type: ignore[attr-defined]
-            return items is not None
-        if self.args.world_size * self.args.gradient_accumulation_steps == 1:
-            return False
-        if self._scaled is None:
-            smoother = self.label_smoother  # type: ignore[attr-defined]
-            if smoother is not None:
-                self._scaled = "num_items_in_batch" in type(smoother).__call__.__code__.co_varnames
-            elif any(each.__module__.startswith("trl.") for each in type(self).__mro__):
-                self._scaled = True
-            else:
-                return self._by_value(float(loss), float(items))
-        return self._scaled
+    def _maybe_log_save_evaluate(self, *args: Any, **options: Any) -> None:
+        """As the Trainer's. A checkpoint at an epoch's last step waits for the evaluation at the epoch's end.
 
-    def _by_value(self, loss: float, items: float) -> bool:
-        """As the losses of the samples say it. Many models are given the labels of the step and ignore them."""
-        losses, counts = self._watch.losses, self._watch.counts
-        if losses is None or counts is None:
-            return False
-        total, labels = float((losses * counts).sum()), float(counts.sum())
-        world = self.args.world_size if self.args.average_tokens_across_devices else 1
-        scaled, own = abs(loss - total / items * world), abs(loss - total / max(labels, 1.0))
-        if items != labels * world:  # else both are alike
-            self._scaled = scaled < own
-        return scaled < own
-
-    def _save_rng_state(self, output_dir: str) -> None:
+        So it has the epoch's figure: a run that goes on from it would never get that.
+        """
         plain: Any = super()
-        plain._save_rng_state(output_dir)
-        checkpoint.save(output_dir, self.args, self.pruner, [])
+        step, control = self.state.global_step, self.control
+        first, self._looked_at = step != self._looked_at, step  # it is called after each step, and at an epoch's end
+        if not first:
+            control.should_save |= self._save_waits
+            self._save_waits = False
+        elif self._trained == self._batches and control.should_save and not control.should_evaluate:
+            self._save_waits, control.should_save = True, False
+        plain._maybe_log_save_evaluate(*args, **options)
 
-    # -- what they share
+    # -- the losses of samples
 
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if self._own_losses or self._part is None or not is_flat(inputs):
+        part = self._part
+        if self._own_losses or part is None:
             return super()._losses_of(outputs, inputs)
+        some_out = bool(part.labels) and not part.none
+        self._compare(outputs, inputs, some_out=some_out)
+        self._fused = part_of(outputs, "log_probs") is not None
         with self.pruner.charge:
-            return losses_of_sequences(outputs, inputs, len(self._part.ids), shifted=self._shifted)
+            inputs = {**inputs, **part.labels}
+            if is_flat(inputs):
+                return losses_of_sequences(outputs, inputs, len(part.ids), shifted=self._shifted)
+            return self._known_losses(outputs, inputs)
 
-    def _record(self, part: Part) -> None:
+    def _losses_in(self, model: Any, part: Part) -> torch.Tensor:
+        """The losses of all samples of a batch. Those of rows that left it are 0 where the run records none of them."""
+        came = self._watched(int(part.in_batch.sum()))
+        if part.counted.all() or (part.labels and (part.none or not self._fused)) or self.pruner.aside is None:
+            return came if not part.rows else self._spread(part, came)
+        losses = self._spread(part, came) if part.rows else came.clone()
+        which = torch.from_numpy(~part.counted).to(losses.device)
+        losses[which] = self._look(model, part).to(losses.dtype)
+        return losses
+
+    @staticmethod
+    def _spread(part: Part, came: torch.Tensor) -> torch.Tensor:
+        """The losses of the rows that are left, in their places."""
+        losses = torch.zeros(len(part.ids), dtype=came.dtype, device=came.device)
+        losses[torch.from_numpy(part.in_batch).to(came.device)] = came
+        return losses
+
+    def _look(self, model: Any, part: Part) -> torch.Tensor:
+        """The losses of the samples of a batch that must not be learnt, shape (those,): in a pass without gradients."""
+        module = self.accelerator.unwrap_model(model)  # other processes may have no such pass
+        called, self._part = self._watch.called, None
+        with evaluating(module), self.compute_loss_context_manager():
+            if self._own_losses:
+                given = self._prepare_inputs(part.apart)
+                with self._watch.over(module, given, None, trains=False), self._asking():
+                    self.compute_loss(module, dict(given))
+                return self._watched(int((~part.counted).sum()))
+            if part.rows:
+                given = {**called, **self._prepare_inputs(part.apart)}
+                return self._known_losses(module(**given), given)[0]
+            given = {**called, **self._prepare_inputs(part.labels)}
+            without_labels(given, ~part.counted, dict.fromkeys(part.labels, IGNORED))
+            outputs = module(**given)
+            if is_flat(given):
+                losses, _ = losses_of_sequences(outputs, given, len(part.ids), shifted=self._shifted)
+            else:
+                losses, _ = self._known_losses(outputs, given)
+        return losses[torch.from_numpy(~part.counted).to(losses.device)]
+
+    def _record(self, ids: SomeIds, losses: torch.Tensor) -> None:
         """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
-        if part.rows and not part.counted.all():
-            came = self._watched(max(1, int(part.counted.sum())))
-            losses = torch.zeros(len(part.ids), dtype=came.dtype, device=came.device)  # the run asks for no others
-            if not part.none:
-                losses[torch.from_numpy(part.counted).to(came.device)] = came
-        else:
-            losses = self._watched(len(part.ids))
-        self._held.append((part.ids, losses))
+        self._held.append((ids, losses))
         self._trained += 1
-        last = self._trained == self._length
+        last = self._trained == self._batches
         if last or self.accelerator.sync_gradients:
             batches, parts = zip(*self._held, strict=True)
-            self._run.recorder.add(np.concatenate(batches), torch.cat(parts))
+            self._observe(np.concatenate(batches), torch.cat(parts))
             self._held.clear()
         if last:
             self._end()
+
+    def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
+        """Record the losses of a step."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """End the run's epoch."""
+        self.pruner.end_epoch()

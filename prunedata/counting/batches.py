@@ -119,7 +119,13 @@ def shape_hint(shape: Sequence[int]) -> str:
     """What to do about losses of a wrong shape, in brackets."""
     if len(shape) < 2:
         return " (reduction='none')"
-    return " (losses.squeeze(1))" if tuple(shape[1:]) == (1,) else " (the mean over all other axes)"
+    if tuple(shape[1:]) == (1,):
+        return " (losses.squeeze(1))"
+    # What has no label has the loss 0, as void pixels: a mean over all would be the lower the more of them there are.
+    return (
+        " (the mean over what has a label of it, as its pixels or tokens: "
+        "losses.flatten(1).sum(1) / (labels != ignore_index).flatten(1).sum(1).clamp(min=1))"
+    )
 
 
 def plain_losses(losses: Any) -> Recorded:

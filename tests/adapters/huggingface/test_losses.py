@@ -198,7 +198,7 @@ def loop(model, dataset, pruner, accumulate):
                 names = ("points", "labels", "number") if "points" in batch else ("input_ids", "labels")
                 outputs = model(**{name: batch[name] for name in names})
                 losses, counts = losses_and_counts(outputs, batch, shifted=shifted)
-                weights = 1 if epoch.weights is None else torch.from_numpy(epoch.weights[ids])
+                weights = torch.from_numpy(epoch.loss_weights(ids))
                 if "points" in batch:
                     loss = (weights * losses).mean() / len(group)
                 elif not shifted:

@@ -88,7 +88,7 @@ class Recorded(PrunedTrainer):
     batches = ()
 
     def training_step(self, model, inputs, *args, **options):
-        Recorded.batches += (inputs["prunedata_ids"].tolist(),)
+        Recorded.batches += (inputs["prunedata_ids"].ids.tolist(),)
         return super().training_step(model, inputs, *args, **options)
 
 

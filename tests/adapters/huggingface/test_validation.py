@@ -1,9 +1,12 @@
 """The Trainer's own figure, ``metric_for_best_model``, is handed to the pruner once an epoch."""
 
 import numpy as np
+import pytest
+import torch
 from transformers import TrainerCallback
 
-from tests.adapters.huggingface.trainers import build, pruner_of
+from prunedata.adapters.huggingface import prune
+from tests.adapters.huggingface.trainers import PrunedTrainer, Unpruned, build, pruner_of
 
 
 class Evaluated(TrainerCallback):
@@ -45,3 +48,33 @@ def test_without_a_metric_nothing_is_handed_over(tmp_path):
     trainer.train()
     assert not any("validation" in record for record in pruner.history)
     assert np.isfinite([record["mean_loss"] for record in pruner.history]).all()
+
+
+@pytest.mark.parametrize("by", [None, "weight"])
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.filterwarnings("error::prunedata.NeverPrunesWarning")
+def test_a_run_that_goes_on_from_an_epochs_last_step_has_the_epochs_figure(accumulate, by, tmp_path):
+    """Evaluations draw random numbers, as the dropout after them does."""
+    options = {
+        "eval_strategy": "epoch", "metric_for_best_model": "loss", "greater_is_better": False, "save_strategy": "steps",
+        "save_steps": 3, "gradient_accumulation_steps": accumulate,
+    }  # fmt: skip
+
+    def trained(name, resume=None):
+        pruner = pruner_of(epochs=4, by=by)
+        kind = PrunedTrainer if by is None else Unpruned
+        trainer, _ = build(pruner, tmp_path / name, trainer=kind, **options)
+        if by == "weight":
+            prune(trainer, pruner)
+        trainer.train(resume_from_checkpoint=resume)
+        return torch.cat([each.detach().flatten() for each in trainer.model.parameters()]), pruner.history, trainer
+
+    weights, history, trainer = trained("whole")
+    ends = [round(float(step["step"])) for step in trainer.state.log_history if "eval_loss" in step]
+    saved = sorted(int(path.name.partition("-")[2]) for path in (tmp_path / "whole").glob("checkpoint-*"))
+    both = sorted({*ends[:-1]} & {*saved})
+    assert both
+    for step in both:
+        again, told, _ = trained("again", str(tmp_path / "whole" / f"checkpoint-{step}"))
+        assert torch.equal(weights, again)
+        assert [record["validation"] for record in told] == [record["validation"] for record in history]

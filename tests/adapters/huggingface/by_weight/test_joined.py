@@ -12,11 +12,11 @@ from prunedata.adapters.huggingface import prune
 from tests.adapters.huggingface.trainers import BATCH, SAMPLES, Lines, Net, PrunedTrainer, Rows
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
-LEFT_OUT = 28
+OUT = 28
 
 
 def run_of(**options):
-    return Pruner(SAMPLES, SCHEDULE, **{"prune": LEFT_OUT, "seed": 3, "by": "weight", **options})
+    return Pruner(SAMPLES, SCHEDULE, **{"prune": OUT, "seed": 3, "by": "weight", **options})
 
 
 class Own(Trainer):
@@ -93,32 +93,48 @@ class Exact(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.linear, self.loss, self.seen = torch.nn.Linear(4, 2).double(), loss, []
+        self.config = type("Config", (), {"problem_type": None, "use_cache": False})()
 
     def forward(self, points, labels=None, number=None):
         logits = self.linear(points.double())
         self.seen.append((number.tolist(), torch.is_grad_enabled()))
-        return {"loss": self.loss(logits, labels), "logits": logits}
+        return {"logits": logits} | ({} if labels is None else {"loss": self.loss(logits, labels)})
+
+
+SMOOTHING = 0.2
+LEFT_OUT = {
+    "by weight": {},
+    "held out": {"by": None, "aside": 0.3},
+    "both": {"aside": 0.2, "without": np.arange(0, SAMPLES, 9)},
+}
+
+
+def by_hand(kind, smoothing, logits, labels):
+    """The loss of each sample, as the trainer's is the mean of."""
+    if kind is Own:
+        return F.multi_margin_loss(logits, labels, reduction="none")
+    losses = F.cross_entropy(logits, labels, reduction="none")
+    return losses * (1 - smoothing) - smoothing * F.log_softmax(logits, 1).mean(1)
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize(("kind", "policy"), [(Trainer, None), (Trainer, LossRanked()), (Own, None)])
-def test_a_step_is_the_mean_over_what_counts_in_it(kind, accumulate, policy, tmp_path):
-    run = run_of(**({} if policy is None else {"policy": policy}))
+@pytest.mark.parametrize(
+    ("kind", "policy", "smoothing"),
+    [(Trainer, None, 0), (Trainer, LossRanked(), 0), (Own, None, 0), (Trainer, None, SMOOTHING)],
+    ids=["stock", "weighed", "own", "smoothed"],
+)
+@pytest.mark.parametrize("left_out", LEFT_OUT)
+@pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning")
+def test_a_step_is_the_mean_over_what_counts_in_it(left_out, kind, policy, smoothing, accumulate, tmp_path):
+    run = run_of(**({} if policy is None else {"policy": policy}) | LEFT_OUT[left_out])
     options = {"gradient_accumulation_steps": accumulate, "max_grad_norm": 0.0, "optim": "sgd", "learning_rate": 0.1}
+    options |= {"label_smoothing_factor": smoothing, "dataloader_drop_last": True}
     trainer = build(tmp_path, kind, model=Exact(), lr_scheduler_type="constant", **options)
     prune(trainer, run, **({"sample_losses": margin} if kind is Own else {}))
-    epochs, begin = [], run.begin_epoch
-
-    def begin_epoch():
-        epochs.append(begin())
-        return epochs[-1]
-
-    run.begin_epoch = begin_epoch
-    order = []
-    plain = trainer._get_num_items_in_batch
+    order, plain = [], trainer._get_num_items_in_batch
 
     def look(batches, *args):
-        order.append((epochs[-1], [batch["prunedata_ids"].numpy() for batch in batches]))
+        order.append((run.current, [np.asarray(batch["prunedata_ids"]) for batch in batches]))
         return plain(batches, *args)
 
     trainer._get_num_items_in_batch = look
@@ -130,9 +146,7 @@ def test_a_step_is_the_mean_over_what_counts_in_it(kind, accumulate, policy, tmp
             own = ids if epoch.which_count is None else ids[epoch.which_count[ids]]
             counting += len(own)
             logits = model.linear(rows.points[own].double())
-            losses = (F.multi_margin_loss if kind is Own else F.cross_entropy)(
-                logits, rows.labels[own], reduction="none"
-            )
+            losses = by_hand(kind, smoothing, logits, rows.labels[own])
             factors = torch.ones(len(own)) if epoch.weights is None else torch.from_numpy(epoch.weights[own])
             total = total + (losses * factors).sum()
         model.zero_grad()
@@ -141,10 +155,13 @@ def test_a_step_is_the_mean_over_what_counts_in_it(kind, accumulate, policy, tmp
             for each in model.parameters():
                 each.sub_(each.grad, alpha=0.1)
     expected = torch.cat([each.detach().flatten() for each in model.parameters()])
-    torch.testing.assert_close(weights(trainer), expected, rtol=1e-6, atol=1e-9)
-    assert [record["kept"] for record in run.history] == [SAMPLES] * 4
-    assert [record.get("by_weight", 0) for record in run.history] == [0, LEFT_OUT, 0, LEFT_OUT]
-    assert run.visits.sum() == 4 * SAMPLES - 2 * LEFT_OUT
+    torch.testing.assert_close(weights(trainer), expected, rtol=1e-6, atol=1e-7 if smoothing else 1e-9)
+    if left_out == "by weight":
+        assert [record["kept"] for record in run.history] == [SAMPLES] * 4
+        assert [record.get("by_weight", 0) for record in run.history] == [0, OUT, 0, OUT]
+        assert run.visits.sum() == 4 * SAMPLES - 2 * OUT
+    else:
+        assert [record["aside"] for record in run.history] == [run.history[0]["aside"]] * 4
 
 
 @pytest.mark.parametrize("stop", [5, 12, 17, 24])
@@ -166,7 +183,7 @@ def test_steps_that_end_within_an_epoch_leave_it_open(tmp_path):
     trainer = prune(build(tmp_path, max_steps=20, num_train_epochs=1), run)
     trainer.train()
     assert (trainer.state.global_step, run.next_epoch) == (20, 1)
-    assert int(run.current.which_count.sum()) == SAMPLES - LEFT_OUT
+    assert int(run.current.which_count.sum()) == SAMPLES - OUT
 
 
 def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):

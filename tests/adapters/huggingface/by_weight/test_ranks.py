@@ -20,22 +20,30 @@ CASES = {
     "own": {},
     "dispatched": {"accelerator_config": {"dispatch_batches": True}},
     "stream": {"max_steps": 30},
+    "held out": {},
+    "held out, own": {"gradient_accumulation_steps": 2},
+    "held out by weight": {"gradient_accumulation_steps": 2},
+    "held out, tokens": {"gradient_accumulation_steps": 2},
 }
+ASIDE = {"aside": 0.2, "without": [0, 5, 6, 7]}
+"""Two processes have as many batches without these as one with batches of twice the size."""
 
 
 def made(name, folder, size):
     """A trainer with batches of so many samples in each process, and its run."""
     options = SMALL | CASES[name]
-    if name in ("labels of the step", "smoothed"):
-        run = test_sft.run_of(policy=Random())
+    held_out = ASIDE if name.startswith("held out") else {}
+    held_out = {**held_out, "by": None} if held_out and name != "held out by weight" else held_out
+    if name in ("labels of the step", "smoothed", "held out, tokens"):
+        run = test_sft.run_of(policy=Random(), **held_out)
         return prune(test_sft.build(folder, per_device_train_batch_size=size * 4, **options), run), run
-    run = test_joined.run_of(policy=Random())
+    run = test_joined.run_of(policy=Random(), **held_out)
     options |= {"dataset": test_joined.Stream()} if name == "stream" else {}
-    kind = test_joined.Own if name == "own" else test_joined.Trainer
+    kind = test_joined.Own if name.endswith("own") else test_joined.Trainer
     trainer = test_joined.build(
         folder, kind, model=test_joined.Exact(), per_device_train_batch_size=size * 4, **options
     )
-    more = {"sample_losses": test_joined.margin} if name == "own" else {}
+    more = {"sample_losses": test_joined.margin} if name.endswith("own") else {}
     return prune(trainer, run, id="uid" if name == "stream" else None, **more), run
 
 
@@ -47,6 +55,7 @@ def found(name, folder, size):
         "visits": run.visits.tolist(),
         "steps": trainer.state.global_step,
         "by_weight": [record.get("by_weight", 0) for record in run.history],
+        "figures": [record.get("validation") for record in run.history],
         "several": trainer.accelerator.distributed_type != DistributedType.NO,
     }
 
@@ -74,5 +83,8 @@ def test_they_train_as_one_process_does(name, ranks, tmp_path):
         torch.testing.assert_close(
             torch.tensor(each.pop("weights")), torch.tensor(one["weights"]), rtol=1e-4, atol=1e-5
         )
+        figures = one["figures"]
+        assert each.pop("figures") == (figures if None in figures else pytest.approx(figures, rel=1e-5))
         assert each == {key: one[key] for key in each}
-    assert max(one["by_weight"]) > 0
+    assert max(one["by_weight"]) > 0 or name.startswith("held out")
+    assert name.startswith("held out") == (None not in one["figures"])

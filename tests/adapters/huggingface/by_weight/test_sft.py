@@ -180,6 +180,8 @@ def test_pairs_are_refused_with_the_reason(tmp_path):
             ROWS,
             "nobody knows whose tokens are whose",
         ),
+        ({"max_length": 6}, ROWS, r"Got one of 2\d: .* SFTTrainer drops samples of which max_length leaves no label"),
+        ({"packing": True, "max_length": 24}, ROWS + 1, "max_length leaves no label"),
     ],
 )
 def test_what_is_refused(options, samples, told, tmp_path):

@@ -1,0 +1,106 @@
+"""A Trainer that leaves out by weight: its loader, steps and epochs stay as they are."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from prunedata.adapters.huggingface import checkpoint
+from prunedata.adapters.huggingface.checks import check_args_by_weight, check_samples
+from prunedata.adapters.huggingface.ids import packed_starts, with_ids
+from prunedata.adapters.huggingface.left_out import Part
+from prunedata.adapters.huggingface.weighing import WeighingTrainer
+from prunedata.errors import PrunedataError
+from prunedata.run.adapter import Delivery
+from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+__all__ = ["ByWeight"]
+
+
+class ByWeight(WeighingTrainer):
+    """What :func:`prune` mixes into the class of a trainer, for a Pruner with ``by="weight"``."""
+
+    def _adopt(self, pruner: Pruner, key: str | None) -> None:
+        """Take a trainer that was built over; ``key`` is where a sample of a stream has its id."""
+        check_args_by_weight(self.args)
+        self._starts = packed_starts(self.train_dataset)
+        check_samples(self.train_dataset, pruner, self._starts, key)
+        self._watch_losses(pruner, WeighingTrainer)
+        self._key = key
+        self._said = Delivery(-1)
+        self._given = np.zeros(0, dtype=np.bool_)
+
+    # -- the Trainer's own methods, in the order in which it calls them
+
+    def get_train_dataloader(self) -> Any:
+        """As the Trainer's. Its batches have the samples' ids, as ``prunedata_ids``."""
+        self.accelerator.prepare = lambda *given, **_: given[0] if len(given) == 1 else given
+        try:
+            plain: Any = super()
+            loader = plain.get_train_dataloader()
+        finally:
+            del self.accelerator.prepare
+        prepared = self.accelerator.prepare(with_ids(loader, self._starts, self._key))
+        self._batches = len(prepared) if hasattr(prepared.dataset, "__len__") else None
+        return prepared
+
+    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
+        plain: Any = super()
+        resume = options.get("resume_from_checkpoint")
+        if resume is not None:
+            checkpoint.load(resume, self.args, self.pruner)
+        elif self.pruner.next_epoch:
+            raise PrunedataError(
+                f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
+                "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
+            )
+        return plain._inner_training_loop(*args, **options)
+
+    def _run_epoch(self, **options: Any) -> Any:
+        plain: Any = super()
+        pruner, number = self.pruner, options["epoch"]
+        passes, epochs = self.state.num_train_epochs, pruner.schedule.epochs
+        if number >= epochs or (self._batches is not None and passes > epochs):
+            raise PrunedataError(
+                f"Expected a schedule of at least as many epochs as there are passes over the data. Got {epochs}, and "
+                f"{max(passes, number + 1) if self._batches is not None else 'more'} passes: give it more."
+            )
+        epoch = pruner.begin_epoch()
+        if epoch.number != number:
+            raise PrunedataError(
+                f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch {number}"
+                ": a stream can be gone on with in its first pass only, as the Trainer counts no later ones."
+            )
+        resumed = options["resume_from_checkpoint"] is not None and number == options["epochs_trained"]
+        self._trained = options["steps_trained_in_current_epoch"] if resumed else 0
+        self._held.clear()
+        self._given = np.zeros(pruner.samples, dtype=np.bool_)
+        self._said = Delivery(number, given=epoch.keep)
+        self._run.set_out("the trainer's", self._said)
+        result = plain._run_epoch(**options)
+        over = not self.control.should_training_stop or bool(self._given[epoch.keep].all())
+        if over and pruner.next_epoch == number:
+            self._end()
+        return result
+
+    def _leave_out(self, batch: Any) -> Part:
+        part = super()._leave_out(batch)
+        self._given[part.ids] = True
+        return part
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        plain: Any = super()
+        plain._save_rng_state(output_dir)
+        checkpoint.save(output_dir, self.args, self.pruner, [])
+
+    # -- what they share
+
+    def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
+        self._run.recorder.add(ids, losses)
+
+    def _end(self) -> None:
+        """End the run's epoch: what the trainer's loader did not give need not have come."""
+        self._said.given = self._given
+        self._said.end()
+        super()._end()

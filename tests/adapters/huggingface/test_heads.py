@@ -1,0 +1,218 @@
+"""Stock heads whose loss is no cross entropy of classes: each sample's loss is what the head's own is the mean of."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainingArguments
+
+from prunedata import LossError, PrunedataError, Pruner, Random, Schedule
+from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface.heads import FAR, ignored_labels
+from prunedata.adapters.huggingface.losses import losses_and_counts
+from tests.adapters.huggingface.stock import ENCODER, LENGTH, SIZES, WORDS
+
+SAMPLES, RATE, VOID = 18, 0.05, 255
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+BERT = ENCODER | STILL | {"initializer_range": 0.5}  # so that losses differ
+SPEECH = SIZES | {
+    "intermediate_size": 8, "conv_dim": (4, 4), "conv_stride": (2, 2), "conv_kernel": (3, 3), "num_feat_extract_layers":
+    2, "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "hidden_dropout": 0.0, "layerdrop": 0.0,
+    "attention_dropout": 0.0, "activation_dropout": 0.0, "feat_proj_dropout": 0.0, "final_dropout": 0.0,
+    "mask_time_prob": 0.0, "pad_token_id": 0, "feat_extract_norm": "layer",
+}  # fmt: skip
+PICTURES = {
+    "num_labels": 3, "num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [1, 1], "hidden_sizes": [8, 8],
+    "patch_sizes": [3, 3], "strides": [2, 2], "num_attention_heads": [1, 1], "mlp_ratios": [1, 1],
+    "decoder_hidden_size": 8, "drop_path_rate": 0.0, "classifier_dropout_prob": 0.0, "initializer_range": 0.5, **STILL,
+}  # fmt: skip
+HEADS = {
+    "one number": ("BertForSequenceClassification", "BertConfig", BERT | {"num_labels": 1}),
+    "numbers": ("BertForSequenceClassification", "BertConfig", BERT | {"problem_type": "regression"}),
+    "several labels": ("BertForSequenceClassification", "BertConfig", BERT),
+    "answers": ("BertForQuestionAnswering", "BertConfig", BERT | {"num_labels": 2}),
+    "pixels": ("SegformerForSemanticSegmentation", "SegformerConfig", PICTURES),
+    "speech": ("Wav2Vec2ForCTC", "Wav2Vec2Config", SPEECH | {"ctc_loss_reduction": "mean"}),
+    "speech, added up": ("Wav2Vec2ForCTC", "Wav2Vec2Config", SPEECH | {"ctc_loss_reduction": "sum"}),
+}
+pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+
+
+def model_of(name):
+    kind, config, sizes = HEADS[name]
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(getattr(transformers, config)(**sizes))
+    if name == "pixels":  # it mixes the samples of a batch, those that are held out too
+        model.decode_head.batch_norm = torch.nn.Identity()
+    return model
+
+
+def rows_of(name):
+    """Inputs and labels of all samples, as tensors."""
+    draw = torch.Generator().manual_seed(0)
+    words = torch.randint(2, WORDS, (SAMPLES, LENGTH), generator=draw)
+    if name == "pixels":
+        labels = torch.randint(0, 3, (SAMPLES, 8, 8), generator=draw)
+        labels[:, :3] = torch.where(torch.rand(SAMPLES, 3, 8, generator=draw) < 0.7, VOID, labels[:, :3])
+        return {"pixel_values": torch.randn(SAMPLES, 3, 8, 8, generator=draw), "labels": labels}
+    if name.startswith("speech"):
+        labels = torch.randint(1, WORDS, (SAMPLES, 4), generator=draw)
+        labels[::2, 2:] = -100
+        return {"input_values": torch.randn(SAMPLES, 64, generator=draw), "labels": labels}
+    rows = {"input_ids": words, "attention_mask": torch.ones_like(words)}
+    if name == "answers":
+        first = torch.randint(0, LENGTH, (SAMPLES,), generator=draw)
+        return rows | {"start_positions": first, "end_positions": (first + 1).clamp(max=LENGTH - 1)}
+    size = {"one number": (SAMPLES,)}.get(name, (SAMPLES, 3))
+    labels = torch.randn(size, generator=draw)
+    return rows | {"labels": (labels > 0).float() if name == "several labels" else labels}
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, number):
+        return {name: values[number] for name, values in self.rows.items()}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_loss_of_a_sample_is_the_one_that_the_head_has_of_it_alone(name):
+    model, rows = model_of(name).eval(), rows_of(name)
+    with torch.no_grad():
+        losses, counts = losses_and_counts(model(**rows), rows, shifted=False, model=model)
+        alone = [model(**{key: part[row : row + 1] for key, part in rows.items()}).loss for row in range(SAMPLES)]
+        whole = float(model(**rows).loss)
+    assert losses.tolist() == pytest.approx([float(loss) for loss in alone], rel=1e-4)
+    mean = float((losses * counts).sum() / counts.sum())
+    assert whole == pytest.approx(mean * (SAMPLES if name.endswith("added up") else 1), rel=1e-4)
+    assert losses.std() > 0.01
+
+
+def test_an_answer_behind_the_end_of_its_text_has_no_loss():
+    model, rows = model_of("answers").eval(), rows_of("answers")
+    rows["start_positions"][3] = rows["end_positions"][3] = FAR
+    with torch.no_grad():
+        outputs = model(**rows)
+        losses, counts = losses_and_counts(outputs, rows, shifted=False, model=model)
+    assert (float(losses[3]), float(counts[3]), float(counts.sum())) == (0, 0, SAMPLES - 1)
+    assert float(outputs.loss) == pytest.approx(float(losses.sum() / counts.sum()), rel=1e-5)
+
+
+def test_the_hint_for_losses_of_pixels_is_the_mean_over_those_that_have_a_label():
+    labels = rows_of("pixels")["labels"]
+    logits = torch.randn(SAMPLES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none", ignore_index=VOID)
+    run = run_of()
+    run.begin_epoch()
+    with pytest.raises(LossError, match="mean over what has a label") as caught:
+        run.observe(np.arange(SAMPLES), losses.numpy())
+    told = str(caught.value).partition("tokens: ")[2].partition("). Got")[0]
+    found = eval(told, {"losses": losses, "labels": labels, "ignore_index": VOID})
+    expected = [
+        float(torch.nn.functional.cross_entropy(logit[None], label[None], ignore_index=VOID))
+        for logit, label in zip(logits, labels, strict=True)
+    ]
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def run_of(**options):
+    schedule = Schedule(2, window=2, start=1, block=1, pruned_per_block=1)
+    return Pruner(SAMPLES, schedule, **{"prune": 5, "policy": Random(), "seed": 1, **options})
+
+
+def trainer_of(name, run, folder, accumulate):
+    arguments = TrainingArguments(
+        str(folder), num_train_epochs=2, per_device_train_batch_size=3, gradient_accumulation_steps=accumulate,
+        optim="sgd", learning_rate=RATE, lr_scheduler_type="constant", max_grad_norm=0.0, seed=1, use_cpu=True,
+        report_to=[], disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
+    )  # fmt: skip
+    return prune(Trainer(model=model_of(name), args=arguments, train_dataset=Rows(rows_of(name))), run)
+
+
+def poison(batch, out, name):
+    """Other labels for the rows that are left out."""
+    for each in ("labels", "start_positions", "end_positions"):
+        if each in batch:
+            labels = batch[each]
+            other = 1 - labels if labels.is_floating_point() else labels.roll(1, -1)
+            if name == "answers":
+                other = (labels + 2) % LENGTH
+            batch[each] = torch.where(out.view(-1, *[1] * (labels.ndim - 1)), other, labels)
+
+
+def steps_of(trainer, run, name, *, poisons):
+    """Train; returns the ids of what counts in each batch, step by step."""
+    steps, count = [], trainer._get_num_items_in_batch
+
+    def look(batches, *args):
+        counted = []
+        for batch in batches:
+            epoch, ids = run.current, np.asarray(batch["prunedata_ids"])
+            which = (epoch.keep if epoch.which_count is None else epoch.which_count)[ids]
+            counted.append(ids[which])
+            if poisons:
+                poison(batch, torch.from_numpy(~which), name)
+        steps.append(counted)
+        return count(batches, *args)
+
+    trainer._get_num_items_in_batch = look
+    trainer.train()
+    return steps
+
+
+@pytest.mark.parametrize("accumulate", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("left_out", [{"aside": 0.3}, {"by": "weight", "aside": 0.2}], ids=["aside", "by weight"])
+@pytest.mark.parametrize("name", HEADS)
+def test_it_trains_as_a_plain_loop_over_what_counts(name, left_out, accumulate, tmp_path):
+    trainer = trainer_of(name, run := run_of(**left_out), tmp_path, accumulate)
+    steps = steps_of(trainer, run, name, poisons=False)
+    assert 0 < sum(len(ids) for step in steps for ids in step) < 2 * SAMPLES
+    model, rows = model_of(name).train(), rows_of(name)
+    for step in steps:
+        counting = sum(map(len, step))
+        model.zero_grad()
+        for ids in filter(len, step):
+            loss = model(**{key: part[ids] for key, part in rows.items()}).loss
+            (loss / len(step) if name.endswith("added up") else loss * len(ids) / counting).backward()
+        if counting:
+            with torch.no_grad():
+                for each in model.parameters():
+                    if each.grad is not None:
+                        each.sub_(each.grad, alpha=RATE)
+    for one, other in zip(trainer.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    assert all(0 < record["validation"] < 1 for record in run.history)
+
+
+@pytest.mark.parametrize("left_out", [{"aside": 0.3}, {"by": "weight", "aside": 0.2}], ids=["aside", "by weight"])
+@pytest.mark.parametrize("name", HEADS)
+def test_poisoned_labels_leave_no_trace(name, left_out, tmp_path):
+    found = []
+    for poisons in (False, True):
+        trainer = trainer_of(name, run := run_of(**left_out), tmp_path, 1)
+        steps_of(trainer, run, name, poisons=poisons)
+        weights = torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+        found.append((weights, [record["validation"] for record in run.history]))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] != found[1][1]
+
+
+def test_what_no_head_is_known_for_is_refused(tmp_path):
+    rows = rows_of("several labels")
+    for outputs in ({"logits": torch.zeros(SAMPLES, 3)}, {"logits": torch.zeros(SAMPLES, 2, 3)}):
+        with pytest.raises(LossError, match="define sample_losses"):
+            losses_and_counts(outputs, rows, shifted=False, model=torch.nn.Linear(1, 1))
+    assert ignored_labels(torch.nn.Linear(1, 1), rows) == {}
+
+    def halve(model, args, outputs):
+        outputs["loss"] = outputs["loss"] / 2
+
+    trainer = trainer_of("numbers", run_of(), tmp_path, 1)
+    trainer.model.register_forward_hook(halve)
+    with pytest.raises(PrunedataError, match="so it is another loss"):
+        trainer.train()

@@ -1,0 +1,255 @@
+"""What must not be learnt leaves no trace: its labels are poisoned, and the weights stay the same, bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.data import Dataset, IterableDataset
+from transformers import Trainer, TrainingArguments
+
+from prunedata import DroppingCount, LossRanked, Pruner, Random, Schedule
+from prunedata.adapters.huggingface import PruneTrainerMixin, prune
+from tests.adapters.huggingface.by_weight import test_sft
+from tests.adapters.huggingface.test_sft import WORDS, questions
+
+SAMPLES, EPOCHS = 50, 3
+SCHEDULE = Schedule(EPOCHS, window=EPOCHS, start=1, block=2, pruned_per_block=1)
+LEFT_OUT = {
+    "held out": {"aside": 0.3},
+    "by weight": {"by": "weight", "policy": Random()},
+    "for good": {"by": "weight", "without": np.arange(0, SAMPLES, 3)},
+    "for good, never pruned": {"by": "weight", "policy": "auto", "without": np.arange(0, SAMPLES, 3)},
+    "held out by weight": {"by": "weight", "aside": 0.2, "without": np.arange(0, SAMPLES, 7)},
+    "weighed": {"aside": 0.2, "policy": LossRanked()},
+    "weighed by weight": {"by": "weight", "aside": 0.2, "policy": LossRanked()},
+}
+MODES = {
+    "plain": {},
+    "accumulated": {"gradient_accumulation_steps": 4},
+    "bf16": {"bf16": True},
+    "resumed": {"save_strategy": "steps", "save_steps": 1, "gradient_accumulation_steps": 2},
+}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Label smoothing"),
+    pytest.mark.filterwarnings("ignore:Expected a validation figure in each epoch:prunedata.NeverPrunesWarning"),
+]
+
+
+def run_of(what):
+    options = {"prune": 14, "seed": 3, "policy": DroppingCount()} | LEFT_OUT[what]
+    return Pruner(SAMPLES, SCHEDULE, **options)
+
+
+class Poisoned(Dataset):
+    """Points whose labels are wrong as long as the open epoch must not learn them."""
+
+    def __init__(self, run, *, poisons):
+        generator = torch.Generator().manual_seed(0)
+        self.points = torch.randn(SAMPLES, 4, generator=generator)
+        self.labels = (self.points.sum(1) > 0).long() + (self.points[:, 0] > 0.5).long()
+        self.run, self.poisons, self.poisoned = run, poisons, 0
+
+    def __len__(self):
+        return SAMPLES
+
+    def is_left_out(self, number):
+        epoch = self.run.current
+        return not (epoch.keep if epoch.which_count is None else epoch.which_count)[number]
+
+    def __getitem__(self, number):
+        wrong = self.poisons and self.is_left_out(number)
+        self.poisoned += bool(wrong)
+        return {"points": self.points[number], "labels": (self.labels[number] + bool(wrong)) % 3}
+
+
+class Net(torch.nn.Module):
+    """With dropout."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(8, 3)
+        )
+        self.config = type("Config", (), {"problem_type": None, "use_cache": False})()
+
+    def forward(self, points, labels=None):
+        logits = self.layers(points)
+        return {"logits": logits} | ({} if labels is None else {"loss": F.cross_entropy(logits, labels)})
+
+
+class Own(Trainer):
+    """Another loss, as a user writes it."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **others):
+        outputs = model(points=inputs["points"])
+        loss = F.multi_margin_loss(outputs["logits"].float(), inputs["labels"])
+        return (loss, outputs) if return_outputs else loss
+
+
+class Mixed(PruneTrainerMixin, Trainer):
+    """As a user writes it."""
+
+
+class MixedOwn(PruneTrainerMixin, Own):
+    """The same with a loss of one's own."""
+
+    def sample_losses(self, outputs, inputs):
+        return margin(outputs, inputs)
+
+
+def margin(outputs, inputs):
+    return F.multi_margin_loss(outputs["logits"].float(), inputs["labels"], reduction="none")
+
+
+def trainer_of(folder, run, dataset, *, own=False, mixes=False, **options):
+    arguments = TrainingArguments(
+        str(folder), num_train_epochs=EPOCHS, seed=1, use_cpu=True, report_to=[], disable_tqdm=True,
+        logging_strategy="no", dataloader_pin_memory=False,
+        **{"per_device_train_batch_size": 4, "learning_rate": 0.02, "save_strategy": "no", **options},
+    )  # fmt: skip
+    if mixes:
+        return (MixedOwn if own else Mixed)(model=Net(), args=arguments, train_dataset=dataset, pruner=run)
+    trainer = (Own if own else Trainer)(model=Net(), args=arguments, train_dataset=dataset)
+    return prune(trainer, run, **({"sample_losses": margin} if own else {}))
+
+
+def flat(trainer):
+    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+
+
+def trained(folder, what, *, poisons, resume=None, **options):
+    """The weights, and the run, after training."""
+    run = run_of(what)
+    dataset = Poisoned(run, poisons=poisons)
+    trainer = trainer_of(folder, run, dataset, **options)
+    trainer.train(resume_from_checkpoint=resume)
+    assert bool(dataset.poisoned) == poisons
+    return flat(trainer), run
+
+
+def holds(folder, what, mode, **options):
+    options |= MODES[mode]
+    clean, run = trained(folder / "clean", what, poisons=False, **options)
+    poisoned, other = trained(folder / "poisoned", what, poisons=True, **options)
+    assert torch.equal(clean, poisoned)
+    assert run.visits.tolist() == other.visits.tolist()
+    assert run.counts.tolist() == other.counts.tolist()
+    if run.aside is not None:  # their losses were looked at, and say that labels are wrong
+        assert all(
+            record["validation"] > poison["validation"]
+            for record, poison in zip(run.history, other.history, strict=True)
+        )
+    if mode == "resumed":
+        path = folder / "poisoned" / "checkpoint-4"
+        again, _ = trained(folder / "again", what, poisons=True, resume=str(path), **options)
+        assert torch.equal(clean, again)
+
+
+QUICK = {("held out", "accumulated"), ("by weight", "resumed"), ("for good", "plain"), ("weighed", "plain")}
+QUICK |= {("for good, never pruned", "accumulated")}
+
+
+def cases():
+    """All that goes together: the mixin shortens epochs, and policies weigh cross entropies alone."""
+    for what, options in LEFT_OUT.items():
+        for mode in MODES:
+            for loss in ("stock",) if what.startswith("weighed") else ("stock", "smoothed", "own"):
+                for mixes in (False,) if "by" in options else (True, False):
+                    quick = (what, mode) in QUICK and not (loss == "smoothed" and not mixes)
+                    name = f"{what}-{mode}-{loss}-{'mixin' if mixes else 'prune'}"
+                    yield pytest.param(what, mode, loss, mixes, id=name, marks=[] if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("what", "mode", "loss", "mixes"), list(cases()))
+def test_poisoned_labels_leave_no_trace(what, mode, loss, mixes, tmp_path):
+    options = {"label_smoothing_factor": 0.2} if loss == "smoothed" else {}
+    holds(tmp_path, what, mode, own=loss == "own", mixes=mixes, **options)
+
+
+class Stream(Poisoned, IterableDataset):
+    """The same as a stream, with an id that is no position."""
+
+    def __iter__(self):
+        for number in np.random.default_rng(5).permutation(SAMPLES).tolist():
+            yield self[number] | {"uid": number}
+
+
+@pytest.mark.parametrize("what", ["by weight", "for good", "held out by weight"])
+def test_poisoned_labels_in_a_stream_leave_no_trace(what, tmp_path):
+    found = []
+    for poisons in (False, True):
+        run = run_of(what)
+        stream = Stream(run, poisons=poisons)
+        arguments = TrainingArguments(
+            str(tmp_path), max_steps=24, per_device_train_batch_size=5, seed=1, use_cpu=True, report_to=[],
+            disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
+            learning_rate=0.02,
+        )  # fmt: skip
+        trainer = prune(Trainer(model=Net(), args=arguments, train_dataset=stream), run, id="uid")
+        trainer.train()
+        assert bool(stream.poisoned) == poisons
+        found.append((flat(trainer), run.visits.tolist()))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+# -- tokens
+
+
+def poison(trainer, run):
+    """Let a trainer see other labels of what must not be learnt; returns a list of how many they were."""
+    count, found = trainer._get_num_items_in_batch, []
+
+    def look(batches, *args):
+        for batch in batches:
+            epoch, ids = run.current, np.asarray(batch["prunedata_ids"])
+            out = torch.from_numpy(~(epoch.keep if epoch.which_count is None else epoch.which_count)[ids])
+            if "position_ids" in batch:  # packed: which of the row's samples a token is of
+                out = out[((batch["position_ids"] == 0).cumsum(-1) - 1).clamp(max=len(ids) - 1)]
+            labels = batch["labels"]
+            other = torch.where(labels == -100, labels, (labels + 3) % len(WORDS))
+            batch["labels"] = torch.where(out.view(-1, 1) if out.ndim == 1 else out, other, labels)
+            found.append(int((batch["labels"] != labels).sum()))
+        return count(batches, *args)
+
+    trainer._get_num_items_in_batch = look
+    return found
+
+
+SFT = {
+    "plain": {"gradient_accumulation_steps": 2},
+    "dft": {"loss_type": "dft"},
+    "smoothed": {"label_smoothing_factor": 0.1, "gradient_accumulation_steps": 2},
+    "packed": {"packing": True, "max_length": 24},
+    "packed dft": {"packing": True, "max_length": 24, "loss_type": "dft", "gradient_accumulation_steps": 2},
+    "packed smoothed": {"packing": True, "max_length": 24, "label_smoothing_factor": 0.1},
+}
+SOON = {("held out", "dft"), ("held out by weight", "packed"), ("held out", "smoothed")}
+CHOSEN = [
+    pytest.param(what, name, marks=[] if (what, name) in SOON else pytest.mark.slow)
+    for what in ("held out", "for good", "held out by weight")
+    for name in SFT
+    if what != "held out" or "packed" not in name
+]
+
+
+@pytest.mark.parametrize(("what", "name"), CHOSEN)
+@pytest.mark.filterwarnings("ignore:Padding-free training is enabled:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*flash.*:UserWarning")
+def test_poisoned_answers_leave_no_trace(what, name, tmp_path):
+    found = []
+    for poisons in (False, True):
+        run = run_of(what)
+        dataset = questions()[0].select(range(SAMPLES))
+        trainer = prune(test_sft.build(tmp_path / str(poisons), dataset, **SFT[name]), run)
+        poisoned = poison(trainer, run) if poisons else [1]
+        trainer.train()
+        assert sum(poisoned) > 0
+        found.append((flat(trainer), run.visits.tolist(), [record.get("validation") for record in run.history]))
+    (clean, visits, figures), (other, same, others) = found
+    assert torch.equal(clean, other)
+    assert visits == same
+    if run.aside is not None:
+        assert all(figure != wrong for figure, wrong in zip(figures, others, strict=True))
