@@ -89,7 +89,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["tests/store/test_pointer.py"],
             [
                 "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_history.py",
-                "tests/store/test_written_before.py", "tests/findings", "tests/run/test_errors.py", *RUNS,
+                "tests/findings", "tests/run/test_errors.py", *RUNS,
             ],
         ),
         Tested(

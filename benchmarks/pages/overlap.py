@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from benchmarks.common.arguments import program
 from benchmarks.common.drawing import new_figure, save
 from benchmarks.study.arms import ARMS
+from benchmarks.study.judging import rates
 from benchmarks.study.results import RunName, kind_of_labels, parse
 from prunedata.cli.text import table
 from prunedata.findings.compare import compare
-from prunedata.findings.suspects import rates
 
 __all__ = ["RunCounts", "draw", "main", "mean_of_known", "pairs", "read_runs", "summary"]
 

@@ -86,7 +86,7 @@ def restore(engine: Engine, state: RunState) -> None:
         from prunedata.findings.advice import Advice  # noqa: PLC0415 (only where a run was advised)
 
         advice = Advice.from_dict(state.advice)
-    engine.ledger_by(advice).check(state)
+    engine.empty_ledger().check(state)
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
     integer("the state's excused samples", state.excused, 0)

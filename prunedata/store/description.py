@@ -63,9 +63,9 @@ def _checked(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str
     integer("what the state's loaders leave out", state.get("left_out", 0), 0, excused)
     integer("what the state's process did not observe", state.get("unseen", 0), 0)
     integer("the state's observed samples", state["observed"], 0)
-    shared = state.get("shared", {"size": 1, "shuffle": False})
+    shared = state.get("shared", {"steps": True})
     if shared != {"steps": True}:
-        told = {"rest": False} | shared if isinstance(shared, dict) else {}  # it was always of the whole epoch once
+        told = shared if isinstance(shared, dict) else {}
         if told.keys() != {"size", "shuffle", "rest"} or {type(told["shuffle"]), type(told["rest"])} != {bool}:
             raise PrunedataError(
                 f"Expected the size of the state's global batches, and whether to shuffle. Got {shown(shared)}."
@@ -174,10 +174,10 @@ def _check_depth(name: str, value: object, left: int) -> None:
 
 
 def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], samples: int, *, open: bool) -> None:
-    needed = dict.fromkeys(COUNTING, "u") | ({"tally": "u"} if open else {})
+    needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f"} | ({"tally": "u"} if open else {})
     for name, kind in {**dict.fromkeys(arrays, "iuf"), **({"high": "u"} if "high" in arrays else {}), **needed}.items():
         about = arrays.get(name)
         if about is None or about["shape"] != [samples] or np.dtype(about["dtype"]).kind not in kind:
             found = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"
-            kinds = "unsigned" if kind == "u" else "integers or floats"
+            kinds = {"u": "unsigned", "f": "floats"}.get(kind, "integers or floats")
             raise PrunedataError(f"Expected an array {printable(name)} of shape ({samples},), {kinds}. Got {found}.")

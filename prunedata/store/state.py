@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
@@ -18,8 +19,10 @@ __all__ = ["COUNTING", "RunState"]
 MOST_SAMPLES = 100_000_000
 """Of a run that has no arrays yet, to look at all of them."""
 
-FORMAT = 1
+FORMAT = 2
 """Of checkpoints. The store has a format of its own."""
+TOO_OLD = (1,)
+"""Formats that only versions before the first release wrote."""
 DTYPES = {
     np.dtype(order + kind).str
     for order in "<>"
@@ -107,7 +110,6 @@ class RunState:
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
         state = check_state(plain, about)
         given = {name: state[name] for name in KINDS}
-        given["run"] = _as_now(given["run"])
         place = {name: state[name] for name in ("rank", "processes", "left_out", "unseen", "shared") if name in state}
         return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
 
@@ -120,6 +122,11 @@ class RunState:
     def from_checkpoint(cls, packed: Any) -> RunState:
         """Return what :meth:`to_checkpoint` was called on, or raise :class:`PrunedataError`."""
         try:
+            if packed["format"] in TOO_OLD:
+                raise PrunedataError(
+                    f"Got one of format {packed['format']}, which is too old: a development version of prunedata wrote "
+                    "it. Begin anew, without this checkpoint."
+                )
             if packed["format"] != FORMAT:
                 raise PrunedataError(f"Expected a state of format {FORMAT}. Got format {shown(packed['format'])}.")
             arrays = {name: _unpacked(name, array) for name, array in packed["arrays"].items()}
@@ -165,9 +172,13 @@ class RunState:
         return self.arrays.get("high")
 
     @property
-    def mean_excess(self) -> Array | None:
-        """How far the losses of each sample lay above those of their batches; None of a run from before 0.1.0."""
-        return self.arrays.get("mean_excess")
+    def mean_excess(self) -> npt.NDArray[np.float64]:
+        """How far the losses of each sample lay above the means of their batches, in the mean of its visits.
+
+        Zeros before the first commit.
+        """
+        found = self.arrays.get("mean_excess", np.broadcast_to(np.float64(0), (self.samples,)))
+        return np.asarray(found, dtype=np.float64)
 
     @property
     def without(self) -> Mask | None:
@@ -206,14 +217,6 @@ class RunState:
                 found = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
                 kinds = "unsigned" if kind is None else str(kind)
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {found}.")
-
-
-def _as_now(run: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run was given with the names of today: policies called their order ``rank`` once."""
-    policy = run["policy"]
-    if policy["name"] not in ("DroppingCount", "EasyPruning") or "rank" not in policy:
-        return run
-    return run | {"policy": {"by" if name == "rank" else name: value for name, value in policy.items()}}
 
 
 def _unpacked(name: object, packed: Any) -> Array:
