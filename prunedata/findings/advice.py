@@ -181,7 +181,8 @@ def _wanted(history: Sequence[Mapping[str, Any]], mean_excess: Array) -> tuple[i
         return 0, ()
     visits = sum(number for _, number in told)
     mean = sum(loss * number for loss, number in told) / max(1, visits)
-    losses = np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0)
+    with np.errstate(invalid="ignore"):  # of losses so large that their sums are no numbers, and nothing is known
+        losses = np.nan_to_num(np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0))
     number = round(float((1 - np.exp(-losses / DOUBT_ROOT)).sum()))
     return number, (
         f"By their losses up to the turn {number:,} of {len(mean_excess):,} labels are doubted: leave out as many "

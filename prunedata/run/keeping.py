@@ -11,7 +11,7 @@ from prunedata.checks import integer
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
-from prunedata.store.description import check_state
+from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
 if TYPE_CHECKING:

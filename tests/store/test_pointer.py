@@ -124,10 +124,12 @@ class TestPointer:
 
 SCHEDULE = Schedule(3, window=3, start=1, block=1, pruned_per_block=1).to_dict()
 RUN = {"samples": 4, "schedule": SCHEDULE, "prune": 1, "policy": {"name": "DroppingCount", "tolerance": 0.5}, "seed": 3}
+RUN["batch_size"] = None
 RECORD = {"pruned": False, "kept": 4, "observed": 4, "seconds": 1.5, "mean_loss": 0.5, "overhead": 0.0}
 PLAIN_STATE = {
     "run": RUN, "schedule": SCHEDULE, "epoch": 2, "open": True, "complete": False, "excused": 1, "observed": 3,
     "meter": {"seconds": 1.5, "overhead": 0.0, "loss_sum": 0.0}, "history": [{"number": n} | RECORD for n in (0, 1)],
+    "advice": None, "rank": 0, "processes": 1, "left_out": 0, "unseen": None, "shared": None,
 }  # fmt: skip
 COUNTS = {name: np.arange(4, dtype=np.uint8) + n for n, name in enumerate(("counts", "hits", "visits", "tally"))}
 COUNTS["mean_excess"] = np.full(4, 0.5, np.float32)
@@ -142,7 +144,6 @@ class TestState:
         "more",
         [
             {},
-            {"advice": {"do": "this"}},
             {"rank": 1, "processes": 2, "left_out": 1},
             {"shared": {"size": 8, "shuffle": True, "rest": False}},
             {"shared": {"steps": True}},
@@ -157,8 +158,8 @@ class TestState:
 
     @pytest.mark.parametrize("shared", [[], {"steps": False}, {"size": 8}, {"size": 8, "shuffle": 1}], ids=str)
     def test_what_is_shared_is_global_batches_or_steps(self, shared):
-        with pytest.raises(PrunedataError, match="Expected the size of the state's global batches, and"):
-            RunState.from_json(PLAIN_STATE | {"shared": shared}, {})
+        with pytest.raises(PrunedataError):
+            RunState.from_json(PLAIN_STATE | {"shared": shared}, COUNTS)
 
     def test_one_process_alone_is_the_first_and_leaves_nothing_out(self):
         alone = state()
@@ -175,25 +176,22 @@ class TestState:
 
     @pytest.mark.parametrize("name", PLAIN_STATE)
     def test_each_part_has_its_kind(self, name):
-        for wrong in (None, "text", 1.5):
-            with pytest.raises(PrunedataError, match=f"Expected the state of a run, {name} being a"):
-                RunState.from_json(PLAIN_STATE | {name: wrong}, {})
-        with pytest.raises(PrunedataError, match=f"{name} being a {type(PLAIN_STATE[name]).__name__}. Got None."):
-            RunState.from_json({key: value for key, value in PLAIN_STATE.items() if key != name}, {})
+        for wrong in ("text", 1.5):
+            with pytest.raises(PrunedataError, match=name):
+                RunState.from_json(PLAIN_STATE | {name: wrong}, COUNTS)
+        with pytest.raises(PrunedataError, match=name):
+            RunState.from_json({key: value for key, value in PLAIN_STATE.items() if key != name}, COUNTS)
 
     @pytest.mark.parametrize(
-        ("change", "message"),
+        "change",
         [
-            ({"observed": True}, "observed being a int. Got True"),
-            ({"history": [{}, 3]}, "each record of its history being a dict"),
-            ({"advice": "more"}, "advice being a dict. Got 'more'"),
-            ({"processes": 0}, "the state's processes to be at least 1. Got 0"),
-            ({"processes": 1.0}, "the state's processes to be an integer"),
+            {"observed": True}, {"history": [{}, 3]}, {"advice": {"do": "this"}}, {"processes": 0}, {"processes": 1.0},
+            {"rank": 1}, {"left_out": 2}, {"epoch": 3}, {"more": 1}, {"history": PLAIN_STATE["history"][:1]},
         ],
-    )
-    def test_so_have_those_that_need_not_be_there(self, change, message):
-        with pytest.raises(PrunedataError, match=message):
-            RunState.from_json(PLAIN_STATE | change, {})
+    )  # fmt: skip
+    def test_so_has_what_is_in_them(self, change):
+        with pytest.raises(PrunedataError):
+            RunState.from_json(PLAIN_STATE | change, COUNTS)
 
     @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
     @pytest.mark.parametrize("order", "<>")
@@ -215,7 +213,7 @@ class TestState:
     def test_an_array_has_a_name(self):
         packed = state().to_checkpoint()
         packed["arrays"][3] = packed["arrays"]["hits"]
-        with pytest.raises(PrunedataError, match=r"Expected an array of numbers\. Got 3 of dtype"):
+        with pytest.raises(PrunedataError):
             RunState.from_checkpoint(packed)
 
     def test_it_goes_through_a_checkpoint(self):
