@@ -71,13 +71,13 @@ def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
             'Expected the run: find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}). Got none.'
         )
     if isinstance(run, Pruner):
-        hits, visits, arrays, epochs = run.hits, run.visits, run.arrays, len(run.history)
+        excess, visits, epochs = run.arrays["mean_excess"], run.visits, len(run.history)
     else:
         state = read_run(run).state
-        hits, visits, arrays, epochs = state.hits, state.visits, state.arrays, len(state.history)
+        excess, visits, epochs = state.mean_excess, state.visits, len(state.history)
     if not visits.any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {epochs} epochs.")
-    return epochs, visits, issue_table(hits, visits, arrays)
+    return epochs, visits, issue_table(excess, visits)
 
 
 if not any(TrainingDynamics.issue_name in known for known in REGISTRY.values()):  # not again, if it is reloaded

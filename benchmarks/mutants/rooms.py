@@ -85,11 +85,11 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "store": [
         Tested(
-            ["prunedata/store/pointer.py", "prunedata/store/state.py"],
+            ["prunedata/store/pointer.py", "prunedata/store/state.py", "prunedata/store/schema.py"],
             ["tests/store/test_pointer.py"],
             [
                 "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_history.py",
-                "tests/store/test_written_before.py", "tests/findings", "tests/run/test_errors.py", *RUNS,
+                "tests/findings", "tests/run/test_errors.py", *RUNS,
             ],
         ),
         Tested(

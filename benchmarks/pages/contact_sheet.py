@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from benchmarks.common.drawing import new_figure, save
 from benchmarks.study.data import study_data
+from benchmarks.study.judging import rates
 from benchmarks.study.recipe import LabelNoise, Recipe
 from benchmarks.study.results import kind_of_labels
-from prunedata.findings.suspects import most_suspect, rates
+from prunedata.findings.suspects import most_suspect
 
 __all__ = ["class_names", "draw_sheet"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.palette import SHADE
 from benchmarks.study.arms import look_of
+from benchmarks.study.judging import rates
 from benchmarks.study.results import kind_of_labels, recipe_of
-from prunedata.findings.suspects import rates
 
 __all__ = ["Arrays", "choose", "draw_curves", "draw_samples", "spans"]
 

@@ -6,15 +6,14 @@ Each has shape (samples,), and the higher it is the more wrong a sample looks.
 import numpy as np
 from cleanlab.rank import get_label_quality_scores
 
-from benchmarks.study.judging import Found, auc, found, precision_at
-from prunedata.findings.suspects import rates
+from benchmarks.study.judging import Found, auc, found, precision_at, rates
 from prunedata.types import Array, Floats
 
 __all__ = ["Found", "auc", "by_cleanlab", "by_counts", "found", "precision_at"]
 
 
 def by_counts(hits: Array, visits: Array, high: Array | None = None) -> Floats:
-    """The rates of a run, by which ``prunedata suspects`` ranked before 0.1.0."""
+    """The rates of a run, which are counts alone."""
     return rates(hits, visits, high)
 
 

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from prunedata.findings.compare import average_ranks, membership
-from prunedata.types import Array, Mask
+from prunedata.types import Array, Floats, Mask
 
-__all__ = ["Found", "auc", "found", "precision_at"]
+__all__ = ["Found", "auc", "found", "precision_at", "rates"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class Found:
 
     def to_dict(self) -> dict[str, float | None]:
         return asdict(self)
+
+
+def rates(hits: Array, visits: Array, high: Array | None = None) -> Floats:
+    """The share of a sample's visits with a high loss, shape (samples,), from 0 to 1; 0 where it was never visited.
+
+    Hits over visits; or if `high` is known, the mean of this and of `high` over visits.
+    """
+    counted = [hits] if high is None else [hits, high]
+    seen = np.sum([np.asarray(array, dtype=np.int64) for array in counted], axis=0)
+    return np.asarray(seen / (len(counted) * np.maximum(np.asarray(visits, dtype=np.int64), 1)), dtype=np.float64)
 
 
 def found(scores: Array, wrong: Mask) -> Found:

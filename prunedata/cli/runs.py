@@ -112,14 +112,12 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> None:
     from prunedata.findings.compare import compare
-    from prunedata.findings.suspects import scores_of_both
     from prunedata.store.reading import read_run
 
     first, second = (read_run(store).state for store in args.stores)
     if not (first.arrays and second.arrays):
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
-    of_each = scores_of_both(*((run.hits, run.visits, run.arrays) for run in (first, second)))
-    found = compare((of_each[0], first.visits), (of_each[1], second.visits), args.top)
+    found = compare((first.mean_excess, first.visits), (second.mean_excess, second.visits), args.top)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
 
 

@@ -118,7 +118,7 @@ class SampleArrays:
 
         ``visits`` of the run so far, those of this epoch included, and ``visited`` in it, shape (samples,).
         """
-        if MEAN_EXCESS in arrays:
+        if MEAN_EXCESS in arrays:  # not after the turn
             mean = mean_after(self.finished[MEAN_EXCESS], arrays[MEAN_EXCESS], visits, visited)
             self.finished = arrays | {MEAN_EXCESS: mean}
         else:
@@ -127,22 +127,15 @@ class SampleArrays:
     def wanted(self, found: Container[str], *, within: bool) -> dict[str, np.dtype]:
         """The dtypes of what a state must have of them; ``within`` an epoch also of those that it changes.
 
-        ``found`` names what it has: an older one has no mean excess, and an epoch after the turn adds nothing to it.
+        ``found`` names what it has: an epoch after the turn adds nothing to the mean excess.
         """
-        kinds = {name: array.dtype for name, array in self.finished.items() if name != MEAN_EXCESS or name in found}
+        kinds = {name: array.dtype for name, array in self.finished.items()}
         changed = {f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {}
         return kinds | {name: kind for name, kind in changed.items() if name != OPEN + MEAN_EXCESS or name in found}
 
-    def restore(self, arrays: Mapping[str, Array], *, needs_excess: bool) -> None:
-        """Take over those in a state.
-
-        An older one may have no mean excess. Then there is none from now on either: it would lack the first epochs,
-        which say most. Or it is 0 so far, where the policy ``needs_excess``.
-        """
-        if MEAN_EXCESS not in arrays and not needs_excess:
-            self.finished.pop(MEAN_EXCESS, None)
-        for name, array in self.finished.items():
-            self.finished[name] = arrays[name].copy() if name in arrays else np.zeros_like(array)
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Take over those in a state that was checked for what is :meth:`wanted`."""
+        self.finished = {name: arrays[name].copy() for name in self.finished}
 
     def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
         """Copies of those in a state as its open epoch had changed them."""

@@ -28,8 +28,6 @@ DOUBT_ROOT = 2.0
 mean loss. By the fourth root too few are left out where 40 % are wrong, by the first too many where 10 % are. Chosen on
 one subject, ``head``; all others had no part in it (docs/evidence/turn.md)."""
 VERDICTS = ("watch", "prune", "don't prune")
-OLDER = ("wrong_labels", "wrong_labels_range", "wrong_labels_range_at_random", "epochs", "watch_epochs")
-"""What stored advice said before 0.1.0, when it went by counts."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,19 @@ class Advice:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
-        known = {one.name for one in fields(cls)} | set(OLDER)
-        needed = ("verdict", "policy", "prune", "schedule", "saving_percent", "evidence")
-        if not isinstance(plain, dict) or not set(needed) <= plain.keys() <= known:
+        if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
         try:
-            policy, schedule, turned, shorter = (
-                plain.get(name) for name in ("policy", "schedule", "turned", "shorter")
-            )
+            policy, schedule, turned, shorter = (plain[name] for name in ("policy", "schedule", "turned", "shorter"))
             found = cls(
-                verdict="don't prune" if plain["verdict"] == "fewer epochs" else plain["verdict"],
+                verdict=plain["verdict"],
                 policy=None if policy is None else from_description(policy),
                 prune=integer("prune", plain["prune"], 0),
                 schedule=None if schedule is None else Schedule.from_dict(schedule),
                 saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
                 evidence=tuple(plain["evidence"]),
                 turned=None if turned is None else integer("turned", turned, 0),
-                lost=real("lost", plain.get("lost", 0.0), 0.0),
+                lost=real("lost", plain["lost"], 0.0),
                 shorter=None if shorter is None else integer("shorter", shorter, 1),
             )
         except (LookupError, TypeError, RecursionError) as error:
@@ -108,7 +102,7 @@ class Advice:
 
 
 def advise(
-    history: Sequence[Mapping[str, Any]], schedule: Schedule, mean_excess: Array | None, *, prune: int | None = None
+    history: Sequence[Mapping[str, Any]], schedule: Schedule, mean_excess: Array, *, prune: int | None = None
 ) -> Advice:
     """Advise a run by what it has recorded so far.
 
@@ -118,9 +112,8 @@ def advise(
         ``Pruner.history``, with the figures that :meth:`prunedata.Pruner.validated` was given.
     schedule : Schedule
         Of the run: how many epochs it has.
-    mean_excess : array of float, shape (samples,), or None
-        The run's array of that name, of the samples that it may train on. None of a run that has none, as those of
-        old: then `prune` is how many to leave out.
+    mean_excess : array of float, shape (samples,)
+        The run's array of that name, of the samples that it may train on.
     prune : int, optional
         Leave out at most so many.
 
@@ -129,7 +122,7 @@ def advise(
     PrunedataError
         If the array is not of shape (samples,).
     """
-    if mean_excess is not None and np.ndim(mean_excess) != 1:
+    if np.ndim(mean_excess) != 1:
         raise PrunedataError(f"Expected mean_excess of shape (samples,). Got {np.shape(mean_excess)}.")
     figures, done = find_turn(history), len(history)
     if figures.turned is not None:
@@ -153,13 +146,13 @@ def _prune(
     history: Sequence[Mapping[str, Any]],
     figures: Figures,
     schedule: Schedule,
-    mean_excess: Array | None,
+    mean_excess: Array,
     prune: int | None,
 ) -> Advice:
     turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
     start = max(1, min(turned + 1, epochs - 1))
-    samples = max(record["kept"] for record in history) if mean_excess is None else len(mean_excess)
-    wanted, why = _wanted(history[: turned + 1], mean_excess, prune or 0)
+    samples = len(mean_excess)
+    wanted, why = _wanted(history[: turned + 1], mean_excess)
     number = min(wanted, samples - 1) if prune is None else min(wanted, prune, samples - 1)
     return Advice(
         verdict="prune",
@@ -181,16 +174,15 @@ def _prune(
     )
 
 
-def _wanted(
-    history: Sequence[Mapping[str, Any]], mean_excess: Array | None, otherwise: int
-) -> tuple[int, tuple[str, ...]]:
+def _wanted(history: Sequence[Mapping[str, Any]], mean_excess: Array) -> tuple[int, tuple[str, ...]]:
     """How many samples to leave out, and why."""
     told = [(record["mean_loss"], record["observed"]) for record in history if record.get("mean_loss") is not None]
-    if mean_excess is None or not told:
-        return otherwise, ()
+    if not told:  # every figure without an observed sample: nothing is doubted
+        return 0, ()
     visits = sum(number for _, number in told)
     mean = sum(loss * number for loss, number in told) / max(1, visits)
-    losses = np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0)
+    with np.errstate(invalid="ignore"):  # of losses so large that their sums are no numbers, and nothing is known
+        losses = np.nan_to_num(np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0))
     number = round(float((1 - np.exp(-losses / DOUBT_ROOT)).sum()))
     return number, (
         f"By their losses up to the turn {number:,} of {len(mean_excess):,} labels are doubted: leave out as many "

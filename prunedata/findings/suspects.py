@@ -1,29 +1,21 @@
-"""The most suspect samples of a run, by their losses or, of older runs, by hits over visits; and where they gather.
+"""The most suspect samples of a run, by a score; and where they gather.
 
-Rates are compared as they are, and of equal rates the fewer visits come first: where a run prunes by its counts, the
-worst samples are pruned most and so visited least. A bound that distrusts few visits, as Wilson's, would push just
-these down. LeNet on 10,000 samples of CIFAR-10, 20% wrong at random, a fifth pruned by ``DroppingCount(1, "run")``: of
-the top tenth 75% are wrong by plain rates, 53% and 48% by Wilson's bound at one and 1.64 deviations.
+The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, in the mean of its visits.
+Of equal scores the fewer visits come first: where a run prunes, the worst samples are pruned most and visited least.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
-from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.types import Array, Ids
 
 __all__ = [
     "ClassShare",
-    "check_counts",
     "concentration",
     "most_suspect",
-    "rates",
-    "scores",
-    "scores_of_both",
     "suspicion",
 ]
 
@@ -47,83 +39,13 @@ class ClassShare:
     lift: float | None
 
 
-def scores(hits: Array, visits: Array, arrays: Mapping[str, Array]) -> npt.NDArray[np.float64]:
-    """How suspect each sample looks, shape (samples,): the higher, the more.
-
-    The mean over its visits of how far its loss lay above its batch's mean (``mean_excess``); of a run from before
-    0.1.0, which has none, its :func:`rates`.
-
-    Parameters
-    ----------
-    hits, visits : array of int, shape (samples,)
-        Of the whole run.
-    arrays : mapping of str to array, shape (samples,)
-        ``Pruner.arrays``.
-    """
-    found = arrays.get(MEAN_EXCESS)
-    return rates(hits, visits, arrays.get("high")) if found is None else np.asarray(found, dtype=np.float64)
-
-
-def scores_of_both(
-    first: tuple[Array, Array, Mapping[str, Array]], second: tuple[Array, Array, Mapping[str, Array]]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The scores of two runs by what both have: else they would differ by what was counted, too.
-
-    Parameters
-    ----------
-    first, second : (hits, visits, arrays)
-        As :func:`scores` takes them.
-    """
-    both = first[2].keys() & second[2].keys() & {MEAN_EXCESS, "high"}
-    one, other = (scores(hits, visits, {name: of[name] for name in both}) for hits, visits, of in (first, second))
-    return one, other
-
-
-def rates(hits: Array, visits: Array, high: Array | None = None) -> npt.NDArray[np.float64]:
-    """How suspect each sample looks, shape (samples,), from 0 to 1; 0 where a sample was never visited.
-
-    Hits over visits; or if `high` is known, the mean of this and of `high` over visits. Together they find more: in
-    60 epochs of LeNet on 10,000 samples of CIFAR-10 with 20% wrong at random, 88% of the top tenth are wrong, AUC .919;
-    by hits alone 80%, .912.
-
-    Parameters
-    ----------
-    hits, visits : array of int, shape (samples,)
-        Of the whole run.
-    high : array of int, shape (samples,), optional
-        Visits with a loss above ``ln(classes)``.
-
-    Raises
-    ------
-    PrunedataError
-        If they are not of one shape (samples,), or a sample has more hits than visits.
-    """
-    counted = {"hits": hits} if high is None else {"hits": hits, "high": high}
-    check_counts(visits, **counted)
-    seen = np.sum([np.asarray(array, dtype=np.int64) for array in counted.values()], axis=0)
-    return np.asarray(seen / (len(counted) * np.maximum(np.asarray(visits, dtype=np.int64), 1)), dtype=np.float64)
-
-
-def check_counts(visits: Array, **counted: Array) -> None:
-    """Raise :class:`PrunedataError` if an array is not of the visits' shape (samples,), or counts more than they."""
-    shape = np.shape(visits)
-    for name, array in counted.items():
-        if len(shape) != 1 or np.shape(array) != shape:
-            raise PrunedataError(f"Expected {name} and visits of one shape (samples,). Got {np.shape(array)}, {shape}.")
-        if np.any(array > visits):
-            first = int(np.argmax(array > visits))
-            raise PrunedataError(
-                f"Expected {name} of at most the visits. Got {array[first]} of {visits[first]} for sample {first}."
-            )
-
-
 def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
     """Order the samples: the higher, the more suspect.
 
     Parameters
     ----------
     scores : array of float, shape (samples,)
-        From :func:`scores`.
+        The mean excess of each sample.
     visits : array of int, shape (samples,)
         Of the whole run.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import times_pruned
-from prunedata.findings.suspects import most_suspect, scores, suspicion
+from prunedata.findings.suspects import most_suspect, suspicion
 from prunedata.findings.top import count_top
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.store.reading import read_run
@@ -22,8 +22,8 @@ __all__ = ["WRITERS", "issue_table", "rows_of", "suspect_table", "table_of"]
 
 ISSUE = "training_dynamics"
 """The name of the issue type in cleanlab's Datalab."""
-CERTAIN = 0.9
-"""The rate from which a sample of an older run counts as an issue: suspect in nine of ten visits."""
+ISSUE_SCORE = 0.1
+"""The score up to which a sample counts as an issue."""
 
 
 def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
@@ -40,8 +40,8 @@ def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
     -------
     dict of ndarray, shape (n,)
         Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
-        ``score``, by which they are ordered, see :func:`prunedata.findings.suspects.scores`; ``pruned``, the finished
-        epochs that left a sample out; and the arrays of the policy.
+        ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, in the mean
+        of its visits; ``pruned``, the finished epochs that left it out; and the arrays of the policy.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def table_of(run: RunState, top: int | float) -> Arrays:
     top = count_top(top, run.samples)
     if not run.arrays or not run.visits.any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
-    suspicious = scores(run.hits, run.visits, run.arrays)
+    suspicious = run.mean_excess
     visits = run.visits if run.without is None else np.where(run.without, 0, run.visits)  # those are cleaned already
     ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
@@ -67,17 +67,16 @@ def table_of(run: RunState, top: int | float) -> Arrays:
     return {"id": ids} | {name: array[ids] for name, array in columns.items()}
 
 
-def issue_table(hits: Array, visits: Array, arrays: Mapping[str, Array]) -> Arrays:
+def issue_table(mean_excess: Array, visits: Array) -> Arrays:
     """The columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
 
     ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; 1 where visits are too few to
-    tell. ``is_training_dynamics_issue``: its loss lay above those of its batches by 2.2 or more, a score of 0.1. Of a
-    run from before 0.1.0 the score is 1 less the rate.
+    tell. ``is_training_dynamics_issue``: its loss lay above those of its batches by 2.2 or more, a score of 0.1.
     """
-    found = scores(hits, visits, arrays)
-    good = 1 / (1 + np.exp(np.clip(found, -700, 700))) if MEAN_EXCESS in arrays else 1 - found
-    good = np.where(suspicion(found, visits) < 0, 1.0, good)
-    return {f"is_{ISSUE}_issue": good <= 1 - CERTAIN + 1e-9, f"{ISSUE}_score": good}
+    excess = np.asarray(mean_excess, dtype=np.float64)
+    good = 1 / (1 + np.exp(np.clip(excess, -700, 700)))
+    good = np.where(suspicion(excess, visits) < 0, 1.0, good)
+    return {f"is_{ISSUE}_issue": good <= ISSUE_SCORE + 1e-9, f"{ISSUE}_score": good}
 
 
 def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -154,10 +154,7 @@ def _suspects_panel(run: RunFacts, top: int, shown: Previews | None, labels: Arr
     listed = table(f"The {len(ids):,} most suspect", head, rows, text=())
     meaning = "Hits are visits with a loss above the batch's mean"
     meaning += "." if high is None else "; high, visits with a loss above that of a blind guess."
-    if run.state.mean_excess is None:
-        meaning += " The score is the share of such visits."
-    else:
-        meaning += " The score is how far a sample's losses lay above those of its batches, in the mean of its visits."
+    meaning += " The score is how far a sample's losses lay above those of its batches, in the mean of its visits."
     classes = None if labels is None else _classes(run, labels)
     if shown is None:
         return join(listed, note(meaning), classes)

@@ -46,8 +46,7 @@ def advised(run: RunFacts) -> Markup:
     if run.state.advice is None and run.done >= run.total:
         given = "For the next run on these data, as this one is finished:"
     boxed = tag("div", tag("p", tag("strong", _verdict(found, run)), _amount(found, run)), class_="advice")
-    other = run.other_advice
-    return join(paragraph(given), boxed, "" if other is None else paragraph(data(other, 900)))
+    return join(paragraph(given), boxed)
 
 
 def _verdict(found: Advice, run: RunFacts) -> str:

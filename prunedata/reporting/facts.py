@@ -12,9 +12,9 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
-from prunedata.findings.advice_now import advise_now, changed
+from prunedata.findings.advice_now import advise_now
 from prunedata.findings.inspection import histogram, times_pruned
-from prunedata.findings.suspects import most_suspect, scores
+from prunedata.findings.suspects import most_suspect
 from prunedata.plan.cost import count_kept
 from prunedata.plan.savings import savings, seconds_of_whole_epoch
 from prunedata.plan.schedule import Schedule
@@ -223,7 +223,7 @@ class RunFacts:
     @cached_property
     def scores(self) -> Floats:
         """How suspect each sample looks, shape (samples,)."""
-        return scores(self.state.hits, self.state.visits, self.state.arrays)
+        return self.state.mean_excess
 
     def suspects(self, top: int) -> Ids:
         """Ids of the most suspect samples, the worst first."""
@@ -238,11 +238,3 @@ class RunFacts:
             return advise_now(self.state), ""
         except PrunedataError as error:
             return None, str(error)
-
-    @cached_property
-    def other_advice(self) -> str | None:
-        """Why the run, with all that it has seen by now, is advised something else than it was; None if it is not."""
-        try:
-            return changed(self.state, advise_now(self.state))
-        except PrunedataError:
-            return None

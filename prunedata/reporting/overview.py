@@ -8,7 +8,6 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare
-from prunedata.findings.suspects import scores_of_both
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
 from prunedata.reporting.drawing.parts import Section, facts, note, panels, paragraph, table
 from prunedata.reporting.facts import RunFacts
@@ -108,8 +107,7 @@ def _last_loss(run: RunFacts) -> str:
 
 def _suspicions(first: RunFacts, second: RunFacts) -> list[Markup]:
     try:
-        one, other = scores_of_both(*((run.state.hits, run.state.visits, run.state.arrays) for run in (first, second)))
-        found = compare((one, first.state.visits), (other, second.state.visits))
+        found = compare((first.scores, first.state.visits), (second.scores, second.state.visits))
     except PrunedataError as error:
         return [note(f"Whether they suspect the same samples cannot be said. {error}")]
     correlation = "" if found.rank_correlation is None else f" Their ranks correlate by {found.rank_correlation:.2f}."

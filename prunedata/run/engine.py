@@ -18,7 +18,7 @@ from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSampl
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, figure_of, find_turn
 from prunedata.policies.agreement import note_left_out
-from prunedata.policies.mean_excess import MEAN_EXCESS, MeanExcess
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.asked import Asked, warn_of_lost_figure
@@ -70,7 +70,7 @@ class Engine:
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.pruning = asked.pruning()
-        self.ledger = self.ledger_by(None)
+        self.ledger = self.empty_ledger()
         self.figures = Figures()
         self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
         self.uninterrupted = Uninterrupted()
@@ -86,14 +86,12 @@ class Engine:
 
     @property
     def policy(self) -> Policy:
-        """The policy, or with ``auto`` the one that was advised: a run from before 0.1.0 may have another."""
-        advice = self.pruning.advice
-        return self.asked.chosen if advice is None or advice.policy is None else advice.policy
+        """The policy, or with ``auto`` the one that is advised."""
+        return self.asked.chosen
 
-    def ledger_by(self, advice: Advice | None) -> Ledger:
-        """Empty records for a run with this advice."""
-        policy = self.asked.chosen if advice is None or advice.policy is None else advice.policy
-        return self.asked.ledger(self.pruning.longest_window, policy)
+    def empty_ledger(self) -> Ledger:
+        """Empty records for this run."""
+        return self.asked.ledger(self.pruning.longest_window, self.policy)
 
     @property
     def current(self) -> Epoch:
@@ -250,7 +248,7 @@ class Engine:
             self.figures.add(ledger.history[-1]["number"], figure)
         ledger.arrays.averages = self.figures.turned is None
         if self.figures.turned is not None and pruning.auto and pruning.advice is None:
-            advice = pruning.advise(ledger.history, ledger.arrays.finished.get(MEAN_EXCESS))
+            advice = pruning.advise(ledger.history, ledger.arrays.finished[MEAN_EXCESS])
             pruning.go_on(advice.schedule or pruning.schedule, advice)
         ledger.counts = ledger.counts.widened(pruning.longest_window)
 
@@ -599,8 +597,8 @@ class Engine:
             self.pruning.go_on(schedule, advice)
             self.pruning.leave_out(state.without)
             self.figures = find_turn(state.history)
-            self.ledger = self.ledger_by(advice)
-            self.ledger.restore(state, needs_excess=isinstance(self.policy, MeanExcess))
+            self.ledger = self.empty_ledger()
+            self.ledger.restore(state)
             self.ledger.arrays.averages = self.figures.turned is None
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter, state.observed)

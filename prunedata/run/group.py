@@ -1,5 +1,6 @@
 """The processes that train one run together. A framework's adapter says how they talk, in one class."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -37,8 +38,9 @@ class Met(NamedTuple):
 
     @property
     def mean_loss(self) -> float | None:
-        """Of all visits."""
-        return self.loss_sum / self.visits if self.visits else None
+        """Of all visits; None if there are none, or losses so large that their sum is no number."""
+        mean = self.loss_sum / self.visits if self.visits else math.inf
+        return mean if math.isfinite(mean) else None
 
     @property
     def validation(self) -> dict[str, Any]:

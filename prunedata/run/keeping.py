@@ -11,7 +11,7 @@ from prunedata.checks import integer
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
-from prunedata.store.description import check_state
+from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def restore(engine: Engine, state: RunState) -> None:
         from prunedata.findings.advice import Advice  # noqa: PLC0415 (only where a run was advised)
 
         advice = Advice.from_dict(state.advice)
-    engine.ledger_by(advice).check(state)
+    engine.empty_ledger().check(state)
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
     integer("the state's excused samples", state.excused, 0)

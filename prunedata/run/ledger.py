@@ -70,9 +70,9 @@ class Ledger:
         if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
             raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
 
-    def restore(self, state: RunState, *, needs_excess: bool) -> None:
-        """Go on from a checked state; ``needs_excess`` says whether the policy goes by the mean excess."""
+    def restore(self, state: RunState) -> None:
+        """Go on from a checked state."""
         self.counts = SampleCounts(**{name: state.arrays[name].copy() for name in COUNTING})
-        self.arrays.restore(state.arrays, needs_excess=needs_excess)
+        self.arrays.restore(state.arrays)
         self.history = [dict(record) for record in state.history]
         self.next_epoch = state.epoch

@@ -164,7 +164,7 @@ class Pruner:
         decided = engine.pruning.advice
         if decided is not None:
             return decided
-        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished.get("mean_excess"))
+        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished["mean_excess"])
 
     @property
     def without(self) -> Mask:

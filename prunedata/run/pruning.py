@@ -139,12 +139,12 @@ class Pruning:
         shortened = self.prunes(epoch) and not self.by_weight
         return self.delivered - self.num_pruned if shortened else self.delivered
 
-    def advise(self, history: Sequence[Mapping[str, Any]], mean_excess: Array | None) -> Advice:
+    def advise(self, history: Sequence[Mapping[str, Any]], mean_excess: Array) -> Advice:
         """What the finished epochs advise; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
-        among = mean_excess if mean_excess is None or self._trains is None else mean_excess[self._trains]
-        return advise(history, self.given, among, prune=self._prune if self.auto or among is None else None)
+        among = mean_excess if self._trains is None else mean_excess[self._trains]
+        return advise(history, self.given, among, prune=self._prune if self.auto else None)
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
         """Go on by this schedule, and this advice."""

@@ -10,9 +10,11 @@ from prunedata.store.documents import group_document, is_group
 
 __all__ = ["HISTORY_CHUNK", "MOST", "decode_pointer", "encode_pointer"]
 
-PARTS = {"format", "generation", "writer", "arrays", "state", "digest"}
-FORMATS = {1: PARTS, 2: PARTS | {"history"}}
-"""What a pointer has, by its format: 2 if a part of the history is in files of its own."""
+FORMAT = 3
+PARTS = {"format", "generation", "writer", "arrays", "state", "history", "digest"}
+"""What a pointer has."""
+TOO_OLD = (1, 2)
+"""Formats that only versions before the first release wrote."""
 ATTRIBUTE = "prunedata"
 MOST = 1 << 26
 """Bytes of a pointer and a history, of which a stranger's may make 25 times as many in memory: some 300,000 epochs."""
@@ -40,16 +42,18 @@ def encode_pointer(
     state : dict
         The description of the run.
     history : dict, optional
-        What there is of its history in files of its own: ``slot``, ``chunks``, ``crc32``, and what is ``changing``.
+        What there is of its history in files of its own: ``slot``, ``chunks``, ``crc32``, and what is ``changing``;
+        None if there is nothing.
 
     Raises
     ------
     StoreError
         If it would be too long to be read again.
     """
-    pointer = {"format": 1, "generation": generation, "writer": writer, "arrays": arrays, "state": state}
-    if history is not None:
-        pointer |= {"format": 2, "history": history}
+    pointer = {
+        "format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, "state": state,
+        "history": history,
+    }  # fmt: skip
     body = json.dumps(pointer)
     pointer["digest"] = zlib.crc32(body.encode())
     length = len(body) + (0 if history is None else history["chunks"] * HISTORY_CHUNK)
@@ -83,17 +87,22 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
         )
     pointer: dict[str, Any] = attributes[ATTRIBUTE]
     found = pointer.get("format") if isinstance(pointer, dict) else pointer
-    if type(found) is not int or found not in FORMATS:
+    if type(found) is int and found in TOO_OLD:
         raise ForeignStore(
-            f"Expected a store of format 1 or 2 at {location}. Got format {shown(found)}: "
+            f"Expected a store of format {FORMAT} at {location}. Got format {found}, which is too old: a development "
+            "version of prunedata wrote it. Begin anew: name another store, or delete this one."
+        )
+    if not isinstance(pointer, dict) or type(found) is not int or found != FORMAT:
+        raise ForeignStore(
+            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: "
             "it was written by another version of prunedata, or it is damaged."
         )
     if pointer.get("digest") != _digest(pointer, location) or not is_group(node):
         raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
-    generation, wanted = pointer.get("generation"), FORMATS[found]
-    if pointer.keys() != wanted or type(generation) is not int or not 0 <= generation <= LARGEST:
-        raise DamagedStore(f"Expected a pointer with {', '.join(sorted(wanted))} in {location}/zarr.json. Got another.")
-    if "history" in wanted and not _is_history(pointer["history"], pointer["state"]):
+    generation = pointer.get("generation")
+    if pointer.keys() != PARTS or type(generation) is not int or not 0 <= generation <= LARGEST:
+        raise DamagedStore(f"Expected a pointer with {', '.join(sorted(PARTS))} in {location}/zarr.json. Got another.")
+    if pointer["history"] is not None and not _is_history(pointer["history"], pointer["state"]):
         raise DamagedStore(
             f"Expected number and digest of the files of past epochs in {location}/zarr.json. "
             f"Got {shown(pointer['history'])}."

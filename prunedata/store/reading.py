@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from prunedata.errors import ForeignStore
-from prunedata.store.description import check_state
 from prunedata.store.run_store import RunStore, StoreLike
+from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
 __all__ = ["StoredRun", "read_run"]

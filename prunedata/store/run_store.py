@@ -107,7 +107,7 @@ class RunStore:
     def _read_commit(self, pointer: dict[str, Any], check: Check | None) -> tuple[State, Arrays]:
         generation, about, state = pointer["generation"], pointer["arrays"], pointer["state"]
         check_about(about, self.location)
-        history = pointer.get("history")
+        history = pointer["history"]
         records = self._history.read(history, [] if history is None else state["history"])
         if history is not None:
             state = state | {"history": records}
@@ -156,7 +156,7 @@ class RunStore:
             generation = self.generation + 1  # it may have taken over an interrupted commit, whose slot is in use now
             about, history = self._write_arrays(generation, arrays), None
             if "history" in state:
-                history, written = self._history.write(state["history"], self._pointer.get("history"))
+                history, written = self._history.write(state["history"], self._pointer["history"])
                 state = state | {"history": state["history"][written:]}
             self._point(generation, state, about, history)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
-from prunedata.store.description import COUNTING, KINDS, check_state
+from prunedata.store.schema import COUNTING, check, check_state
 from prunedata.types import Array, Arrays, Counts, Mask
 
 __all__ = ["COUNTING", "RunState"]
@@ -18,8 +19,11 @@ __all__ = ["COUNTING", "RunState"]
 MOST_SAMPLES = 100_000_000
 """Of a run that has no arrays yet, to look at all of them."""
 
-FORMAT = 1
+FORMAT = 2
 """Of checkpoints. The store has a format of its own."""
+TOO_OLD = (1,)
+"""Formats that only versions before the first release wrote."""
+LARGEST_LOSS = float(np.finfo(np.float32).max)
 DTYPES = {
     np.dtype(order + kind).str
     for order in "<>"
@@ -93,23 +97,13 @@ class RunState:
 
     def described(self) -> dict[str, Any]:
         """As :meth:`to_json`, with the records themselves, for who writes them down at once."""
-        found = {name: getattr(self, name) for name in KINDS}
-        # Named only where they say something: a state written before they were known is the same without them.
-        found |= {} if self.advice is None else {"advice": self.advice}
-        if self.processes > 1:
-            found |= {"rank": self.rank, "processes": self.processes, "left_out": self.left_out}
-        found |= {} if self.unseen is None else {"unseen": self.unseen}
-        return found if self.shared is None else found | {"shared": self.shared}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "arrays"}
 
     @classmethod
     def from_json(cls, plain: object, arrays: Mapping[str, Array]) -> RunState:
         """Return what :meth:`to_json` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
         about = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
-        state = check_state(plain, about)
-        given = {name: state[name] for name in KINDS}
-        given["run"] = _as_now(given["run"])
-        place = {name: state[name] for name in ("rank", "processes", "left_out", "unseen", "shared") if name in state}
-        return cls(**given, **place, advice=state.get("advice"), arrays=dict(arrays))
+        return cls(**check_state(plain, about), arrays=dict(arrays))
 
     def to_checkpoint(self) -> dict[str, Any]:
         """Everything in one dict of plain values; arrays as their bytes, which every format of checkpoints can hold."""
@@ -120,13 +114,18 @@ class RunState:
     def from_checkpoint(cls, packed: Any) -> RunState:
         """Return what :meth:`to_checkpoint` was called on, or raise :class:`PrunedataError`."""
         try:
-            if packed["format"] != FORMAT:
-                raise PrunedataError(f"Expected a state of format {FORMAT}. Got format {shown(packed['format'])}.")
-            arrays = {name: _unpacked(name, array) for name, array in packed["arrays"].items()}
+            found = packed.get("format") if isinstance(packed, dict) else None
+            if type(found) is int and found in TOO_OLD:
+                raise PrunedataError(
+                    f"Got one of format {found}, which is too old: a development version of prunedata wrote it. Begin "
+                    "anew, without this checkpoint."
+                )
+            check("a checkpoint", packed, CHECKPOINT)
+            arrays = {name: _unpacked(array) for name, array in packed["arrays"].items()}
             return cls.from_json(packed["state"], arrays)
         except PrunedataError as error:
             raise PrunedataError(f"Expected what state_dict() returned. {error}") from error
-        except (LookupError, TypeError, AttributeError, ValueError, RecursionError, MemoryError) as error:
+        except (TypeError, ValueError, MemoryError) as error:  # of bytes that are none, or not of whole numbers
             raise PrunedataError(
                 f"Expected what state_dict() returned. Got {type(packed).__name__}: {shown(error)}."
             ) from error
@@ -165,9 +164,15 @@ class RunState:
         return self.arrays.get("high")
 
     @property
-    def mean_excess(self) -> Array | None:
-        """How far the losses of each sample lay above those of their batches; None of a run from before 0.1.0."""
-        return self.arrays.get("mean_excess")
+    def mean_excess(self) -> npt.NDArray[np.float64]:
+        """How far the losses of each sample lay above the means of their batches, in the mean of its visits.
+
+        Zeros before the first commit, and where losses were so large that their sums are no numbers.
+        """
+        found = self.arrays.get("mean_excess")
+        if found is None:
+            return np.broadcast_to(np.float64(0), (self.samples,))
+        return np.nan_to_num(np.asarray(found, dtype=np.float64), posinf=LARGEST_LOSS, neginf=-LARGEST_LOSS)
 
     @property
     def without(self) -> Mask | None:
@@ -208,18 +213,25 @@ class RunState:
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {found}.")
 
 
-def _as_now(run: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run was given with the names of today: policies called their order ``rank`` once."""
-    policy = run["policy"]
-    if policy["name"] not in ("DroppingCount", "EasyPruning") or "rank" not in policy:
-        return run
-    return run | {"policy": {"by" if name == "rank" else name: value for name, value in policy.items()}}
+def _format(name: str, value: Any) -> None:
+    if type(value) is not int or value != FORMAT:
+        raise PrunedataError(f"Expected {name} to be {FORMAT}. Got {shown(value)}.")
 
 
-def _unpacked(name: object, packed: Any) -> Array:
-    data, kind = packed["data"], packed["dtype"]
-    if not isinstance(name, str) or kind not in DTYPES:
-        raise PrunedataError(f"Expected an array of numbers. Got {shown(name)} of dtype {shown(kind)}.")
-    if isinstance(data, int):  # bytes(n) would make n of them
-        raise PrunedataError(f"Expected the bytes of {name}. Got {shown(data)}.")
-    return np.frombuffer(bytes(data), dtype=kind)
+def _dtype(name: str, value: Any) -> None:
+    if not isinstance(value, str) or value not in DTYPES:
+        raise PrunedataError(f"Expected {name} to be that of numbers. Got {shown(value)}.")
+
+
+def _bytes(name: str, value: Any) -> None:
+    # Also as other formats of checkpoints give them back; but bytes(n) would make n of them.
+    if not isinstance(value, bytes | bytearray | memoryview | np.ndarray):
+        raise PrunedataError(f"Expected {name} to be bytes. Got {shown(value)}.")
+
+
+def _unpacked(packed: Any) -> Array:
+    return np.frombuffer(bytes(packed["data"]), dtype=packed["dtype"])
+
+
+CHECKPOINT = {"format": _format, "state": lambda name, value: None, "arrays": {"*": {"dtype": _dtype, "data": _bytes}}}
+"""What a checkpoint has. Its state is checked when it is known which arrays there are."""

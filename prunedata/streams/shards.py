@@ -147,9 +147,8 @@ class ShardIndex:
             if not isinstance(found, dict) or found.get("prunedata_index") != FORMAT:
                 raise ForeignStore(f"Expected an index of shards of format {FORMAT} in {path}. Got something else.")
             shards = tuple(Shard(url, keys, n, size, stamp) for url, n, size, stamp, keys in found["shards"])
-            # Indexes written before they had a checksum have none.
-            whole = found.keys() == {"prunedata_index", "shards"} or found["crc32"] == _digest(found["shards"])
-            whole = whole and found.keys() <= {"prunedata_index", "shards", "crc32"}
+            whole = found.keys() == {"prunedata_index", "shards", "crc32"}
+            whole = whole and found["crc32"] == _digest(found["shards"])
             if not whole or not all(_is_sound(shard) for shard in shards):
                 raise DamagedStore(f"Expected the index of shards in {path} as it was saved. Got another: scan again.")
         except (ForeignStore, DamagedStore):

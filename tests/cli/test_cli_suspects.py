@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner, Schedule, report
-from prunedata.store.run_store import RunStore
 from tests.store.stored_runs import contents
 
 SAMPLES, EPOCHS = 120, 12
@@ -198,31 +197,6 @@ def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path):
     lines = out.splitlines()
     assert lines[0].split(maxsplit=1) == ["advice", "prune"]
     assert lines[1].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
-
-
-def advised_by_counts(place):
-    """A run that an older version advised by its counts to prune, and that has no validation figure."""
-    watch(place)
-    stored = RunStore(place)
-    plain, arrays = stored.read()
-    plain["advice"] = {
-        "verdict": "prune", "policy": {"name": "RunningLoss", "decay": 0.8}, "prune": 30, "saving_percent": 20.0,
-        "schedule": Schedule.steady(60, 10).to_dict(), "wrong_labels": 0.25, "wrong_labels_range": [0.2, 0.3],
-        "epochs": 60, "watch_epochs": 0, "evidence": ["Seen after 10 of 60 epochs."],
-    }  # fmt: skip
-    stored.write(plain, arrays)
-    stored.release()
-    return place
-
-
-def test_a_run_that_is_advised_otherwise_than_before_is_told_why(say, tmp_path):
-    place = advised_by_counts(tmp_path / "run.zarr")
-    told = "The run itself was advised to prune 30 samples, and does so. It was advised by its counts"
-    _, out, _ = say(f"advise {place}")
-    assert out.splitlines()[0].split(maxsplit=1) == ["advice", "watch on"]
-    assert told in out
-    assert json.loads(say(f"advise {place} --json")[1])["evidence"][0].startswith(told)
-    assert told in report(place).html
 
 
 def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):

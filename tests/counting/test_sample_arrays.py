@@ -181,7 +181,6 @@ def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_change
     everything = {*names, *(f"open-{name}" for name in names)}
     assert run.wanted(everything, within=False) == dict.fromkeys(names, kind)
     assert run.wanted(everything, within=True) == dict.fromkeys(everything, kind)
-    assert run.wanted({"mine"}, within=True) == {"mine": kind, "open-mine": kind}  # of an older version
     assert run.wanted(everything - {"open-mean_excess"}, within=True).keys() == everything - {"open-mean_excess"}
     opened = run.copies()
     run.add(opened, Batches(np.array([1, 1]), np.array([3.0, 4]), np.array([2]), np.array([2.5])), np.array([0, 2]))
@@ -189,7 +188,7 @@ def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_change
     assert told(opened) == {"mine": (kind, [0, 13]), "mean_excess": (kind, [0, 2])}
     state = run.finished | {f"open-{name}": array for name, array in opened.items()}
     again = one()
-    again.restore(state, needs_excess=False)
+    again.restore(state)
     assert told(again.finished) == told(run.finished)
     loaded = again.saved_open(state)
     assert told(loaded) == told(opened)
@@ -198,15 +197,6 @@ def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_change
     assert (told(run.finished)["mine"], told(opened)["mine"]) == ((kind, [0, 0]), (kind, [0, 13]))
     run.end_epoch(opened, np.array([1, 2], np.uint8), np.array([0, 2], np.uint8))
     assert told(run.finished) == {"mine": (kind, [0, 13]), "mean_excess": (kind, [0, 1])}
-
-
-def test_a_state_of_an_older_version_has_no_mean_excess_and_needs_none():
-    old = {"mine": np.ones(2, np.float32)}
-    for needed in (False, True):
-        arrays = SampleArrays(2, [watching(lambda n: {"mine": np.zeros(n, np.float32)})])
-        arrays.restore(old, needs_excess=needed)
-        assert arrays.finished.keys() == ({"mine", "mean_excess"} if needed else {"mine"})
-        assert arrays.copies().keys() == arrays.finished.keys()
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.floats(-1e3, 1e3, width=32)), max_size=30), max_size=6))

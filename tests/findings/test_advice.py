@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Advice, MeanExcess, PrunedataError, RunningLoss, Schedule, advise
+from prunedata import Advice, MeanExcess, PrunedataError, Schedule, advise
 from tests.common.marks import FEWER
 
 SCHEDULE = Schedule(30, 30, 20, 5, 4)
@@ -65,11 +65,6 @@ def test_the_mean_loss_is_that_of_the_epochs_up_to_the_turn():
     assert advise(records, SCHEDULE, excess).prune == advise(history(TURNS), SCHEDULE, excess).prune
 
 
-def test_a_run_of_old_that_has_no_losses_is_told_its_own_amount():
-    found = advise(history(TURNS), SCHEDULE, None, prune=17)
-    assert (found.verdict, found.prune) == ("prune", 17)
-
-
 def test_a_turn_in_the_last_epoch_is_advice_for_the_next_run():
     found = advise(history(TURNS), Schedule(12, 12, 6, 1, 1), np.zeros(100, np.float32))
     assert found.schedule.start == 10
@@ -82,21 +77,18 @@ def test_it_goes_through_json_and_back(figures):
     assert Advice.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
-def test_advice_of_older_stores_is_read():
-    plain = {
-        "verdict": "prune", "policy": {"name": "RunningLoss", "decay": 0.8}, "prune": 7, "saving_percent": 20.0,
-        "schedule": Schedule.steady(30, 5).to_dict(), "wrong_labels": 0.3, "wrong_labels_range": [0.2, 0.6],
-        "epochs": 30, "watch_epochs": 0, "evidence": ["Seen after 5 of 30 epochs."], "shorter": None,
-    }  # fmt: skip
-    found = Advice.from_dict(plain)
-    assert (found.verdict, found.policy, found.prune, found.turned) == ("prune", RunningLoss(), 7, None)
-    nothing = plain | {"verdict": "fewer epochs", "policy": None, "schedule": None, "prune": 0}
-    assert Advice.from_dict(nothing).verdict == "don't prune"
-
-
 @pytest.mark.parametrize(
     "change",
-    [{"verdict": "wait"}, {"policy": None}, {"schedule": None}, {"evidence": [3]}, {"more": 1}, {"lost": -1.0}, 3],
+    [
+        {"verdict": "wait"},
+        {"policy": None},
+        {"schedule": None},
+        {"evidence": [3]},
+        {"more": 1},
+        {"lost": -1.0},
+        {"verdict": "fewer epochs"},
+        3,
+    ],
 )
 def test_what_is_no_advice_is_refused(change):
     plain = advise(history(TURNS), SCHEDULE, np.zeros(100)).to_dict()

@@ -230,7 +230,7 @@ def test_a_state_whose_advice_is_damaged_is_refused_and_changes_nothing(advice):
     run = run_with(epochs=TURNED + 2)
     state, before = run.state_dict(), run.visits
     state["state"]["advice"] = advice
-    with pytest.raises(PrunedataError, match=r"Expected advice as|Expected the state of a run, advice being a dict"):
+    with pytest.raises(PrunedataError):
         run.load_state_dict(state)
     assert run.advice.verdict == "prune"
     assert np.array_equal(run.visits, before)

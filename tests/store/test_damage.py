@@ -207,11 +207,19 @@ class TestPointer:
         (place / "zarr.json").write_bytes(text.encode(errors="surrogateescape"))
         assert_refused(place)
 
-    @pytest.mark.parametrize("found", [None, 3, [], {}, {"format": 2}, {"format": 1}, {"format": "1"}])
+    @pytest.mark.parametrize("found", [None, 3, [], {}, {"format": 3}, {"format": 2}, {"format": "3"}])
     def test_other_formats(self, place, found):
+        self.write(place, found)
+        assert_refused(place)
+
+    @pytest.mark.parametrize("format", [1, 2])
+    def test_what_development_versions_wrote_says_so(self, place, format):
+        self.write(place, pointer(place) | {"format": format})
+        assert "too old" in str(assert_refused(place, ForeignStore))
+
+    def write(self, place, found):
         node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": found}}
         (place / "zarr.json").write_text(json.dumps(node))
-        assert_refused(place)
 
     @pytest.mark.parametrize(
         ("path", "value"),

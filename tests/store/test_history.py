@@ -87,14 +87,13 @@ class TestOfManyEpochs:
         assert chunks == [f"past-epochs-0/c/{number}" for number in range(len(chunks))]
         assert len(chunks) > 50
         assert max(lengths[150:]) - max(lengths[20:120]) < 20  # of numbers that have a digit more
-        assert about(store)["format"] == 2
 
-    def test_what_fits_into_the_pointer_stays_there_as_in_every_older_store(self, store, monkeypatch):
+    def test_what_fits_into_the_pointer_stays_there(self, store, monkeypatch):
         monkeypatch.undo()
         run = RunStore(store)
         run.create(state([]))
         run.write(state(records(100)), {})
-        assert (about(store)["format"], "history" in about(store)) == (1, False)
+        assert about(store)["history"] is None
         assert about(store)["state"] == state(records(100))
 
     @given(st.lists(st.integers(0, 200), max_size=12), st.integers(1, 5))
@@ -152,19 +151,6 @@ class TestOfManyEpochs:
         assert about(store)["history"]["slot"] == 0
         assert outcome(second) == outcome(start(store, schedule=LONG, resume=True)) == outcome(whole)
         assert inspect(store)["epoch"] == 40
-
-    def test_a_store_of_the_first_format_goes_on_in_the_second(self, tmp_path, monkeypatch):
-        run = start(tmp_path, schedule=LONG)
-        monkeypatch.setattr(prunedata.store.pointer, "HISTORY_CHUNK", 1 << 14)
-        for _ in range(20):
-            observe(run)
-            run.end_epoch()
-        assert pointer(tmp_path)["format"] == 1
-        monkeypatch.setattr(prunedata.store.pointer, "HISTORY_CHUNK", CHUNK * 2)
-        before, run = outcome(run), start(tmp_path, schedule=LONG, resume=True)
-        run.commit()
-        assert pointer(tmp_path)["format"] == 2
-        assert outcome(start(tmp_path, schedule=LONG, resume=True)) == before
 
     def test_zarr_finds_nothing_strange_in_it(self, tmp_path):
         run = RunStore(tmp_path)

@@ -44,7 +44,8 @@ class TestPointer:
         node = json.loads(raw)
         assert (node.pop("zarr_format"), node.pop("node_type")) == (3, "group")
         assert node["attributes"].keys() == {"prunedata"}
-        assert list(node["attributes"]["prunedata"]) == ["format", "generation", "writer", "arrays", "state", "digest"]
+        parts = ["format", "generation", "writer", "arrays", "state", "history", "digest"]
+        assert list(node["attributes"]["prunedata"]) == parts
 
     @pytest.mark.parametrize(
         ("change", "error", "message"),
@@ -56,12 +57,10 @@ class TestPointer:
             (lambda node: node.update(node_type="array"), DamagedStore, "match its digest"),
             (lambda node: node.update(zarr_format=2), DamagedStore, "match its digest"),
             (lambda node: node.pop("node_type"), DamagedStore, "match its digest"),
-            (
-                lambda node: node["attributes"]["prunedata"].update(format=3),
-                ForeignStore,
-                "format 1 or 2 at here. Got format 3",
-            ),
-            (lambda node: node["attributes"].update(prunedata=7), ForeignStore, "format 1 or 2 at here. Got format 7"),
+            (lambda node: node["attributes"]["prunedata"].update(format=4), ForeignStore, "Got format 4"),
+            (lambda node: node["attributes"]["prunedata"].update(format=1), ForeignStore, "Begin anew"),
+            (lambda node: node["attributes"]["prunedata"].update(format=2), ForeignStore, "Begin anew"),
+            (lambda node: node["attributes"].update(prunedata=7), ForeignStore, "format 3 at here. Got format 7"),
             (lambda node: node["attributes"].pop("prunedata"), ForeignStore, "a run of prunedata at here"),
             (lambda node: node.update(attributes=["prunedata"]), ForeignStore, "a run of prunedata at here"),
             (lambda node: node.pop("attributes"), ForeignStore, "a run of prunedata at here"),
@@ -105,7 +104,8 @@ class TestPointer:
     def test_one_that_is_too_long_to_be_read_is_not_written(self, monkeypatch):
         assert pointers.MOST == 64 * 2**20  # as docs/reliability.md says
         monkeypatch.setattr(pointers, "MOST", 1000)
-        body = len(json.dumps({"format": 1, "generation": 3, "writer": "me", "arrays": {}, "state": {"x": ""}}))
+        empty = {"format": 3, "generation": 3, "writer": "me", "arrays": {}, "state": {"x": ""}, "history": None}
+        body = len(json.dumps(empty))
         _, raw = encode_pointer(3, "me", {}, {"x": "x" * (800 - body)})
         assert 800 < len(raw) <= 1000
         with pytest.raises(StoreError, match=r"at most 1,000 bytes.*Got 801"):
@@ -124,12 +124,15 @@ class TestPointer:
 
 SCHEDULE = Schedule(3, window=3, start=1, block=1, pruned_per_block=1).to_dict()
 RUN = {"samples": 4, "schedule": SCHEDULE, "prune": 1, "policy": {"name": "DroppingCount", "tolerance": 0.5}, "seed": 3}
+RUN["batch_size"] = None
 RECORD = {"pruned": False, "kept": 4, "observed": 4, "seconds": 1.5, "mean_loss": 0.5, "overhead": 0.0}
 PLAIN_STATE = {
     "run": RUN, "schedule": SCHEDULE, "epoch": 2, "open": True, "complete": False, "excused": 1, "observed": 3,
     "meter": {"seconds": 1.5, "overhead": 0.0, "loss_sum": 0.0}, "history": [{"number": n} | RECORD for n in (0, 1)],
+    "advice": None, "rank": 0, "processes": 1, "left_out": 0, "unseen": None, "shared": None,
 }  # fmt: skip
 COUNTS = {name: np.arange(4, dtype=np.uint8) + n for n, name in enumerate(("counts", "hits", "visits", "tally"))}
+COUNTS["mean_excess"] = np.full(4, 0.5, np.float32)
 
 
 def state(**changes):
@@ -141,9 +144,8 @@ class TestState:
         "more",
         [
             {},
-            {"advice": {"do": "this"}},
             {"rank": 1, "processes": 2, "left_out": 1},
-            {"shared": {"size": 8, "shuffle": True}},
+            {"shared": {"size": 8, "shuffle": True, "rest": False}},
             {"shared": {"steps": True}},
         ],
     )
@@ -156,23 +158,16 @@ class TestState:
 
     @pytest.mark.parametrize("shared", [[], {"steps": False}, {"size": 8}, {"size": 8, "shuffle": 1}], ids=str)
     def test_what_is_shared_is_global_batches_or_steps(self, shared):
-        with pytest.raises(PrunedataError, match="Expected the size of the state's global batches, and"):
-            RunState.from_json(PLAIN_STATE | {"shared": shared}, {})
+        with pytest.raises(PrunedataError):
+            RunState.from_json(PLAIN_STATE | {"shared": shared}, COUNTS)
 
     def test_one_process_alone_is_the_first_and_leaves_nothing_out(self):
         alone = state()
         assert (alone.rank, alone.processes, alone.left_out, alone.shared) == (0, 1, 0, None)
 
     def test_the_mean_excess_is_its_array_if_it_has_one(self):
-        excess = np.ones(4, np.float32)
-        assert state().mean_excess is None
-        assert state(arrays=COUNTS | {"mean_excess": excess}).mean_excess is excess
-
-    @pytest.mark.parametrize("name", ["DroppingCount", "EasyPruning"])
-    def test_policies_that_called_their_order_rank_are_those_of_today(self, name):
-        policy = {"name": name, "tolerance": 0.5, "rank": "run"}
-        found = RunState.from_json(PLAIN_STATE | {"run": RUN | {"policy": policy}}, COUNTS)
-        assert found.run["policy"] == {"name": name, "tolerance": 0.5, "by": "run"}
+        assert state(arrays={}).mean_excess.tolist() == [0.0] * 4
+        assert state().mean_excess.tolist() == [0.5] * 4
 
     def test_the_history_is_a_copy(self):
         plain = state().to_json()
@@ -181,25 +176,22 @@ class TestState:
 
     @pytest.mark.parametrize("name", PLAIN_STATE)
     def test_each_part_has_its_kind(self, name):
-        for wrong in (None, "text", 1.5):
-            with pytest.raises(PrunedataError, match=f"Expected the state of a run, {name} being a"):
-                RunState.from_json(PLAIN_STATE | {name: wrong}, {})
-        with pytest.raises(PrunedataError, match=f"{name} being a {type(PLAIN_STATE[name]).__name__}. Got None."):
-            RunState.from_json({key: value for key, value in PLAIN_STATE.items() if key != name}, {})
+        for wrong in ("text", 1.5):
+            with pytest.raises(PrunedataError, match=name):
+                RunState.from_json(PLAIN_STATE | {name: wrong}, COUNTS)
+        with pytest.raises(PrunedataError, match=name):
+            RunState.from_json({key: value for key, value in PLAIN_STATE.items() if key != name}, COUNTS)
 
     @pytest.mark.parametrize(
-        ("change", "message"),
+        "change",
         [
-            ({"observed": True}, "observed being a int. Got True"),
-            ({"history": [{}, 3]}, "each record of its history being a dict"),
-            ({"advice": "more"}, "advice being a dict. Got 'more'"),
-            ({"processes": 0}, "the state's processes to be at least 1. Got 0"),
-            ({"processes": 1.0}, "the state's processes to be an integer"),
+            {"observed": True}, {"history": [{}, 3]}, {"advice": {"do": "this"}}, {"processes": 0}, {"processes": 1.0},
+            {"rank": 1}, {"left_out": 2}, {"epoch": 3}, {"more": 1}, {"history": PLAIN_STATE["history"][:1]},
         ],
-    )
-    def test_so_have_those_that_need_not_be_there(self, change, message):
-        with pytest.raises(PrunedataError, match=message):
-            RunState.from_json(PLAIN_STATE | change, {})
+    )  # fmt: skip
+    def test_so_has_what_is_in_them(self, change):
+        with pytest.raises(PrunedataError):
+            RunState.from_json(PLAIN_STATE | change, COUNTS)
 
     @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
     @pytest.mark.parametrize("order", "<>")
@@ -221,11 +213,11 @@ class TestState:
     def test_an_array_has_a_name(self):
         packed = state().to_checkpoint()
         packed["arrays"][3] = packed["arrays"]["hits"]
-        with pytest.raises(PrunedataError, match=r"Expected an array of numbers\. Got 3 of dtype"):
+        with pytest.raises(PrunedataError):
             RunState.from_checkpoint(packed)
 
     def test_it_goes_through_a_checkpoint(self):
-        assert state().to_checkpoint()["format"] == 1
+        assert state().to_checkpoint()["format"] == 2
         again = RunState.from_checkpoint(state(processes=2).to_checkpoint())
         assert again.to_json() == state(processes=2).to_json()
         assert {name: (array.dtype, array.tolist()) for name, array in again.arrays.items()} == {
@@ -234,7 +226,7 @@ class TestState:
 
     @pytest.mark.parametrize(
         "change",
-        [{"format": 2}, {"state": None}, {"arrays": None}, {"arrays": {"counts": {"dtype": "|u1"}}},
+        [{"format": 1}, {"format": 3}, {"state": None}, {"arrays": None}, {"arrays": {"counts": {"dtype": "|u1"}}},
          {"arrays": {"counts": {"dtype": "<u4", "data": b"123"}}}],
     )  # fmt: skip
     def test_another_checkpoint_is_refused(self, change):
@@ -281,7 +273,7 @@ class TestState:
             with pytest.raises(ForeignStore, match=told):
                 state().check_run(other)
 
-    @pytest.mark.parametrize("name", COUNTS)
+    @pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally"])
     def test_an_array_that_is_not_as_it_was_is_named(self, name):
         state().check_arrays({})
         for wrong, found in (

@@ -450,4 +450,4 @@ def test_samples_agree(place):
 def test_losses_above_a_blind_guess_are_counted_in_whole_numbers(place, high):
     sign(place, changed(pointer(place), ("state", "history", 2, "high"), high))
     for read in every_reader(place):
-        assert "Expected a record of epoch 2" in str(error_of(read))
+        assert "history 2: high" in str(error_of(read))

@@ -213,14 +213,11 @@ def test_no_flipped_bit_of_an_index_goes_unseen(tmp_path):
     assert refused > 7 * len(raw)
 
 
-def test_an_index_written_before_there_were_checksums_is_read(tmp_path):
+def test_an_index_without_a_checksum_is_refused(tmp_path):
     index = ShardIndex.scan(write_shards(tmp_path, [3, 2]))
     index.save(tmp_path / "index.json")
     found = json.loads((tmp_path / "index.json").read_text())
     del found["crc32"]
-    (tmp_path / "index.json").write_text(json.dumps(found))
-    assert ShardIndex.load(tmp_path / "index.json") == index
-    found["shards"][0][4] = found["shards"][0][4].replace("s0001", "s0000")  # two samples would share an id
     (tmp_path / "index.json").write_text(json.dumps(found))
     with pytest.raises(DamagedStore, match="as it was saved"):
         ShardIndex.load(tmp_path / "index.json")

@@ -238,10 +238,10 @@ def test_an_epoch_is_gone_on_with_by_as_many_ranks_as_left_it(ranks):
         assert "to go on with 2 processes, as it was left" in found["left within"]
 
 
-def test_a_state_written_before_ranks_were_counted_is_one_processs():
+def test_a_state_of_a_run_without_ranks_is_one_processs():
     run = Pruner(8, Schedule(2, 2, 1, 1, 1), prune=2)
     run.begin_epoch()
     state = run.state_dict()
-    assert "processes" not in state["state"]
+    assert state["state"]["processes"] == 1
     run.load_state_dict(state)
     assert run.begin_epoch().number == 0

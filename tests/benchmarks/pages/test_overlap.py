@@ -12,8 +12,8 @@ from matplotlib.image import imread
 
 from benchmarks.pages import overlap
 from benchmarks.pages.families import families, table_of_families
+from benchmarks.study.judging import rates
 from prunedata.findings.compare import compare
-from prunedata.findings.suspects import rates
 
 SAMPLES = 400
 

@@ -1,0 +1,226 @@
+"""What a store or a checkpoint says of a run: one tree of types and ranges, and what must agree within it.
+
+It may come from anybody. It is checked before anything is made of it, or read by it.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from prunedata.checks import LARGEST, integer, printable, real, shown
+from prunedata.errors import PrunedataError
+from prunedata.options import OPTIONS
+from prunedata.plan.schedule import Schedule
+
+__all__ = ["COUNTING", "check", "check_state"]
+
+COUNTING = ("counts", "hits", "visits")
+"""The arrays that every run has, of any unsigned dtype."""
+MOST_WINDOWS = 1_000_000
+DEEPEST = 16
+"""Levels of what is in one another; a policy's parameters have a few."""
+LONGEST_MESSAGE = 600
+LONGEST_TIME = 2.0**64
+LARGEST_FIGURE = 1e100
+
+Check = Callable[[str, Any], object]
+Schema = Check | Mapping[str, Any] | list[Any]
+"""A check that is called with a name and a value; a dict of these by name, of which those with a ``?`` may be missing,
+and ``*`` stands for all others; or a list of one, for each value of a list. Checks raise :class:`PrunedataError`."""
+
+
+def check(name: str, value: Any, wanted: Schema) -> None:
+    """Raise :class:`PrunedataError` unless a value is as a schema says. ``name`` is what the error calls it."""
+    if callable(wanted):
+        wanted(name, value)
+    elif isinstance(wanted, list):
+        _of_kind(list)(name, value)
+        for number, inner in enumerate(value):
+            check(f"{name} {number}", inner, wanted[0])
+    else:
+        _of_kind(dict)(name, value)
+        needed = {key for key in wanted if key != "*" and not key.endswith("?")}
+        for key in needed - value.keys():
+            raise PrunedataError(f"Expected {name} with {key}. Got none.")
+        for key, inner in value.items():
+            found = wanted.get(key) or (wanted.get(f"{key}?") or wanted.get("*") if isinstance(key, str) else None)
+            if found is None or key in ("*", "?"):
+                raise PrunedataError(f"Expected {name} as this version writes it. Got {shown(key)} besides.")
+            check(f"{name}: {printable(key)[:40]}", inner, found)
+
+
+def _of_kind(kind: type, told: str = "") -> Check:
+    def of_kind(name: str, value: Any) -> None:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise PrunedataError(f"Expected {name} to be a {told or kind.__name__}. Got {shown(value)}.")
+
+    return of_kind
+
+
+def _whole(low: int = 0, high: int = LARGEST) -> Check:
+    def whole(name: str, value: Any) -> None:
+        _of_kind(int)(name, value)
+        integer(name, value, low, high)
+
+    return whole
+
+
+def _number(most: float, *, infinite: bool = False) -> Check:
+    def number(name: str, value: Any) -> None:
+        sound = isinstance(value, int | float) and not isinstance(value, bool)
+        if not sound or not (abs(value) <= most or (infinite and isinstance(value, float))):
+            raise PrunedataError(f"Expected {name} to be a number of at most {most:g}. Got {shown(value)}.")
+
+    return number
+
+
+def _maybe(wanted: Schema) -> Check:
+    return lambda name, value: None if value is None else check(name, value, wanted)
+
+
+def _one_of(*known: str) -> Check:
+    def one_of(name: str, value: Any) -> None:
+        if not isinstance(value, str) or value not in known:
+            raise PrunedataError(f"Expected {name} to be one of {', '.join(known)}. Got {shown(value)}.")
+
+    return one_of
+
+
+def _plain(name: str, value: Any, left: int = DEEPEST) -> None:
+    """What JSON can hold, of numbers that can be compared and added."""
+    if not left:
+        raise PrunedataError(f"Expected at most {DEEPEST} levels in {name}. Got more.")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _of_kind(str)(f"each name in {name}", key)
+            _plain(name, inner, left - 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _plain(name, inner, left - 1)
+    else:
+        _scalar(name, value)
+
+
+def _scalar(name: str, value: Any) -> None:
+    sound = value is None or isinstance(value, bool | str)
+    if isinstance(value, int | float) and not sound:
+        sound = isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 64
+    if not sound:
+        raise PrunedataError(f"Expected {name} to be a plain value. Got {shown(value)}.")
+
+
+def _schedule(name: str, value: Any) -> Schedule:
+    _plain(name, value)
+    window = value.get("window") if isinstance(value, dict) else None
+    if isinstance(window, list | str | dict) and len(window) > MOST_WINDOWS:
+        raise PrunedataError(f"Expected at most {MOST_WINDOWS:,} windows in {name}. Got {len(window):,}.")
+    if not isinstance(value, dict):
+        raise PrunedataError(f"Expected {name} to be a dict. Got {shown(value)}.")
+    return Schedule.from_dict(value)
+
+
+def _tolerance(name: str, value: Any) -> None:
+    real(name, value, 0.0)
+
+
+FLAG, TEXT, COUNT = _of_kind(bool), _of_kind(str), _whole()
+FIGURE, SECONDS = _number(LARGEST_FIGURE), _number(LONGEST_TIME)
+POLICY = {"name": TEXT, "tolerance?": _tolerance, "*": _plain}
+RUN = {
+    "samples": _whole(1), "prune": COUNT, "schedule": _schedule, "policy": POLICY,
+    **{one.name if one.always else f"{one.name}?": one.plain for one in OPTIONS},
+}  # fmt: skip
+METER = {
+    "seconds": SECONDS, "overhead": SECONDS,
+    "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
+    **dict.fromkeys(("visits?", "figures?", "aside_trust?", "aside_seen?"), COUNT),
+    "figure_sum?": FIGURE, "lower_is_better?": FLAG,
+}  # fmt: skip
+RECORD = {
+    "number": COUNT, "pruned": FLAG, "kept": COUNT, "observed": COUNT, "seconds": SECONDS, "overhead": SECONDS,
+    "mean_loss": _maybe(_number(float(np.finfo(np.float64).max))), "validation?": FIGURE, "lower_is_better?": FLAG,
+    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "aside?", "high?"), COUNT), "*": _scalar,
+}  # fmt: skip
+ADVICE = {
+    "verdict": _one_of("watch", "prune", "don't prune"), "policy": _maybe(POLICY), "prune": COUNT,
+    "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "turned": _maybe(COUNT),
+    "lost": FIGURE, "shorter": _maybe(_whole(1)),
+}  # fmt: skip
+
+
+def _shared(name: str, value: Any) -> None:
+    """How processes share global batches; or that they share steps."""
+    steps = {"steps": _one_of_true}
+    check(name, value, steps if isinstance(value, dict) and "steps" in value else SHARED)
+
+
+def _one_of_true(name: str, value: Any) -> None:
+    if value is not True:
+        raise PrunedataError(f"Expected {name} to be true. Got {shown(value)}.")
+
+
+SHARED = {"size": _whole(1), "shuffle": FLAG, "rest": FLAG}
+STATE = {
+    "run": RUN, "schedule": _schedule, "epoch": COUNT, "open": FLAG, "complete": FLAG, "excused": COUNT,
+    "observed": COUNT, "meter": METER, "history": [RECORD], "advice": _maybe(ADVICE), "rank": COUNT,
+    "processes": _whole(1), "left_out": COUNT, "unseen": _maybe(COUNT), "shared": _maybe(_shared),
+}  # fmt: skip
+
+
+def check_state(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the state of a run as it is, or raise :class:`PrunedataError` saying what is wrong with it.
+
+    Parameters
+    ----------
+    state : object
+        As ``RunState.to_json`` gave it.
+    arrays : mapping
+        ``shape``, a list, and ``dtype``, as numpy writes it, of each array by name; none before the first commit.
+    """
+    try:
+        check("the state of a run", state, STATE)
+        _check_agrees(state, arrays)  # type: ignore[arg-type]
+    except PrunedataError as error:
+        raise PrunedataError(str(error)[:LONGEST_MESSAGE]) from error
+    except RecursionError as error:
+        raise PrunedataError("Expected a state of a few levels. Got one that is too deep.") from error
+    return state  # type: ignore[return-value]
+
+
+def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]) -> None:
+    run, history, is_open = state["run"], state["history"], state["open"]
+    samples, epochs = run["samples"], Schedule.from_dict(state["schedule"]).epochs
+    at_most = partial(integer, low=0)
+    at_most("prune", run["prune"], high=samples - 1)
+    at_most("the state's rank", state["rank"], high=state["processes"] - 1)
+    at_most("what the state's loaders leave out", state["left_out"], high=state["excused"])
+    done = at_most("the state's epoch", state["epoch"], high=epochs - is_open)
+    if Schedule.from_dict(run["schedule"]).epochs != epochs:
+        given = Schedule.from_dict(run["schedule"]).epochs
+        raise PrunedataError(f"Expected a schedule of {given} epochs in force, as was given. Got {epochs}.")
+    if len(history) != done:
+        raise PrunedataError(f"Expected a record of each of {done:,} finished epochs. Got {len(history):,}.")
+    for number, record in enumerate(history):
+        at_most("the number of the record of an epoch", record["number"], low=number, high=number)
+        for name in ("kept", "would_prune", "without", "by_weight", "aside"):
+            at_most(f"{name} of epoch {number}", record.get(name, 0), high=samples)
+    if arrays or done or is_open:
+        _check_arrays(arrays, samples, open=is_open)
+
+
+def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], samples: int, *, open: bool) -> None:
+    needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f4"} | ({"tally": "u"} if open else {})
+    for name, kind in {**dict.fromkeys(arrays, "iuf"), **({"high": "u"} if "high" in arrays else {}), **needed}.items():
+        about = arrays.get(name)
+        if about is None or about["shape"] != [samples] or not _is_of(kind, about["dtype"]):
+            found = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"
+            kinds = {"u": "unsigned", "f4": "float32"}.get(kind, "integers or floats")
+            raise PrunedataError(f"Expected an array {printable(name)} of shape ({samples},), {kinds}. Got {found}.")
+
+
+def _is_of(kind: str, dtype: str) -> bool:
+    """Whether a dtype is the one, or of one of the kinds."""
+    return dtype[1:] == kind if len(kind) == 2 else np.dtype(dtype).kind in kind
