@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prunedata.checks import integer
+from prunedata.checks import integer, printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
@@ -93,6 +93,24 @@ def restore(engine: Engine, state: RunState) -> None:
     engine.restore(state, schedule, advice)
 
 
+def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
+    """Raise :class:`ForeignStore` if a stored run is another than the given one, saying what differs."""
+    differ = [name for name in {**given, **stored} if given.get(name) != stored.get(name)]
+    if not differ:
+        return
+    told = "; ".join(
+        f"{printable(name)}: the stored run has {shown(stored.get(name))}, you gave {shown(given.get(name))}"
+        for name in differ
+    )
+    longer = ""
+    if differ == ["schedule"]:
+        longer = " A run is lengthened by the schedule that it began with, with more epochs and nothing else changed."
+    raise ForeignStore(
+        f"Expected the run that the arguments describe. Got another ({told}). To go on with it, give the arguments it "
+        f"began with; to train anew, name another store.{longer}"
+    )
+
+
 def _check_left_out(engine: Engine, state: RunState) -> None:
     """Raise if an open epoch was selected among other samples than are left now."""
     pruning, before = engine.pruning, state.without
@@ -110,16 +128,14 @@ def _schedule_of(engine: Engine, state: RunState) -> Schedule:
     run, pruning = engine.asked.description, engine.pruning
     in_force, given = Schedule.from_dict(state.schedule), state.run.get("schedule")
     if given == run["schedule"]:
-        state.check_run(run)
+        _check_run(run, state.run)
         return in_force
     try:
         stored = Schedule.from_dict(given)
     except PrunedataError as error:
         raise ForeignStore(f"Expected the state of this run. Got one with no schedule: {error}") from error
-    if not pruning.lengthens(stored):
-        state.check_run(run)
-    state.check_run(run | {"schedule": given})
-    longer = pruning.lengthened(in_force, stored)
+    _check_run(run, state.run if not pruning.lengthens(stored) else state.run | {"schedule": run["schedule"]})
+    longer = pruning.lengthened(in_force, stored, state.epoch + state.open)
     if state.open and longer.prunes(state.epoch) != in_force.prunes(state.epoch):
         raise PrunedataError(
             f"Expected epoch {state.epoch} to go on as it began. Got a longer schedule, by which it does not "

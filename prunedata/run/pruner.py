@@ -298,7 +298,10 @@ class Pruner:
 
     def begin_epoch(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open, and return it."""
-        return self._engine.begin()
+        engine = self._engine
+        if engine.lacks_figures:
+            warn_of_no_figure(held_out=self.aside is not None)
+        return engine.begin()
 
     def observe(self, ids: Any, losses: Any) -> None:
         """Record the losses of one batch (Algorithm 1, lines 4-8).
@@ -343,11 +346,9 @@ class Pruner:
         if unapplied:
             self._told_to_weigh = True
             warn_of_no_factors(unapplied)
-        if engine.lacks_figures:
-            warn_of_no_figure()
         self._look_at_figures()
 
-    def validated(self, figure: float, *, lower_is_better: bool = False, agreed: bool = False) -> None:
+    def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
         """Say how validation went, once an epoch: ``policy="auto"`` and advice go by it.
 
         It belongs to the epoch that is open, or else to the one that has just ended. Epochs may have none, as where a
@@ -358,8 +359,10 @@ class Pruner:
         figure : float
             Any number of which more is better, as accuracy, on samples that are not trained on. Their labels may be as
             noisy as all others. The mean of ``exp(-loss / 4)`` scatters least, and so shows the smallest falls.
-        lower_is_better : bool
-            It is one of which less is better, as a loss.
+        lower_is_better : bool, optional
+            Whether it is one of which less is better, as a loss. If nobody says, more is better; but then a figure that
+            falls without having risen before may be a loss after all, and never starts pruning. Say False where the
+            first epochs may be the best, as when a trained network is tuned.
         agreed : bool
             All ranks give this figure, one and the same. Then it may also come after the epoch has ended. Otherwise
             each rank gives its own before the epoch ends, or some do, and the mean of those holds.
@@ -371,6 +374,12 @@ class Pruner:
             than those before.
         NotInEpoch
             If no epoch has begun; or if it comes too late for the other ranks.
+
+        Warns
+        -----
+        NeverPrunesWarning
+            Once, with ``policy="auto"``, if the figure falls from its first epochs on and nobody said which direction
+            is better.
         """
         self._engine.validated(figure, lower_is_better=lower_is_better, agreed=agreed)
         self._look_at_figures()
