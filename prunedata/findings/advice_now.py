@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from prunedata.findings.advice import Advice, advise
+from prunedata.findings.searched import searched
 from prunedata.plan.schedule import Schedule
 from prunedata.store.state import RunState
 
@@ -18,8 +19,7 @@ def advise_now(run: RunState) -> Advice:
         If the run has too many samples to look at, or its stored advice is damaged.
     """
     run.check_size()
-    seen = slice(None) if run.without is None else ~run.without
-    excess = None if run.mean_excess is None else run.mean_excess[seen]
+    excess = None if run.mean_excess is None else run.mean_excess[searched(run)]
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" or excess is None else None
     now = advise(run.history, Schedule.from_dict(run.schedule), excess, prune=most)
     told = changed(run, now)

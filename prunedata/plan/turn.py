@@ -15,7 +15,7 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.types import Losses, Recorded
 
-__all__ = ["TRUST", "Figures", "check_figure", "figure_of", "find_turn", "trust_in"]
+__all__ = ["LARGEST", "TRUST", "Figures", "check_figure", "figure_of", "find_turn", "trust_in"]
 
 MEAN_OF = 3
 """Figures that are averaged before they are compared: one alone says more of chance than of the network."""

@@ -17,7 +17,7 @@ from prunedata.store.state import RunState
 if TYPE_CHECKING:
     from prunedata.store.run_store import RunStore, StoreLike
 
-__all__ = ["keep", "restore", "standing"]
+__all__ = ["keep", "restore", "standing", "unpacked"]
 
 
 def keep(engine: Engine, location: StoreLike | None, *, resume: bool) -> None:
@@ -65,6 +65,27 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
         engine.commit()
 
 
+def unpacked(packed: object) -> RunState:
+    """Return the state in a checkpoint, or raise :class:`PrunedataError`.
+
+    But for its arrays it is of plain values. Another, as an array in the place of a number, could not be compared with
+    what the run was given.
+    """
+    state = RunState.from_checkpoint(packed)
+    _check_plain(state.to_json())
+    return state
+
+
+def _check_plain(value: object) -> None:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_plain(inner)
+    elif type(value) not in (str, int, float, bool, type(None)):
+        raise PrunedataError(
+            f"Expected what state_dict() returned, of plain values. Got {type(value).__name__}: {shown(value)}."
+        )
+
+
 def standing(engine: Engine) -> dict[str, Any]:
     """What was asked of a run, where it stands, and checksums of what it knows."""
     known, opened = engine.ledger.saved, engine.opened
@@ -99,7 +120,7 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
     if not differ:
         return
     told = "; ".join(
-        f"{printable(name)}: the stored run has {shown(stored.get(name))}, you gave {shown(given.get(name))}"
+        f"{printable(name)}: the stored run has {_in_words(stored, name)}, you gave {_in_words(given, name)}"
         for name in differ
     )
     longer = ""
@@ -109,6 +130,10 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
         f"Expected the run that the arguments describe. Got another ({told}). To go on with it, give the arguments it "
         f"began with; to train anew, name another store.{longer}"
     )
+
+
+def _in_words(values: dict[str, Any], name: str) -> str:
+    return shown(values[name]) if name in values else "none"
 
 
 def _check_left_out(engine: Engine, state: RunState) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
@@ -23,9 +23,8 @@ from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors, warn
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
-from prunedata.run.keeping import keep, restore, standing
+from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
 
 if TYPE_CHECKING:
@@ -509,19 +508,19 @@ class Pruner:
         """
         return self._engine.checkpoint()
 
-    def load_state_dict(self, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]] | Iterator[dict[str, Any]]) -> None:
         """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run.
 
         Parameters
         ----------
-        state : dict, or iterable of dict
+        state : dict, or list, tuple or iterator of dict
             Of a run that several processes train together: the states of all of them, in any order. Any number of
             processes can go on from these, each of which loads them all.
         """
-        if isinstance(state, Iterable) and not isinstance(state, Mapping | str | bytes):
-            restore(self._engine, joined(RunState.from_checkpoint(one) for one in state))
+        if isinstance(state, list | tuple | Iterator):
+            restore(self._engine, joined(map(unpacked, state)))
         else:
-            restore(self._engine, RunState.from_checkpoint(state))
+            restore(self._engine, unpacked(state))
 
     def _look_at_figures(self) -> None:
         """Warn once if all figures say that the network gets worse from the first epoch on."""
