@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from prunedata.errors import PrunedataError
+from prunedata.findings.searched import Stateful, state_of
 from prunedata.findings.table import issue_table
-from prunedata.run.pruner import Pruner
-from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.types import Array
 
@@ -34,15 +33,15 @@ class TrainingDynamics(IssueManager):  # type: ignore[misc]
     """Samples whose losses stayed high while a network was trained.
 
     The score of a sample is ``1 / (1 + exp(x))``, where x says how far its losses lay above the means of their batches,
-    in the mean of its visits up to the turn of a validation figure. It is an issue if it is 0.1 or less. Samples with
-    too few visits to tell have the score 1.
+    in the mean of its visits up to the turn of a validation figure. It is an issue if it is 0.1 or less. A sample has
+    no score, NaN, and is no issue if its visits are too few to tell, it was held out, or it was left out for good.
     """
 
     description = "Samples whose losses stayed above those of their batches while a network was trained on them."
     issue_name = "training_dynamics"
     verbosity_levels: ClassVar = {0: [], 1: ["epochs"], 2: ["visits"]}
 
-    def find_issues(self, run: Pruner | StoreLike | None = None, **_: Any) -> None:
+    def find_issues(self, run: Stateful | StoreLike | None = None, **_: Any) -> None:
         """Score every sample.
 
         Parameters
@@ -70,14 +69,10 @@ def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
         raise PrunedataError(
             'Expected the run: find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}). Got none.'
         )
-    if isinstance(run, Pruner):
-        excess, visits, epochs = run.arrays["mean_excess"], run.visits, len(run.history)
-    else:
-        state = read_run(run).state
-        excess, visits, epochs = state.mean_excess, state.visits, len(state.history)
-    if not visits.any():
-        raise PrunedataError(f"Expected samples that were observed. Got none in {epochs} epochs.")
-    return epochs, visits, issue_table(excess, visits)
+    state = state_of(run)
+    if not state.visits.any():
+        raise PrunedataError(f"Expected samples that were observed. Got none in {len(state.history)} epochs.")
+    return len(state.history), state.visits, issue_table(state)
 
 
 if not any(TrainingDynamics.issue_name in known for known in REGISTRY.values()):  # not again, if it is reloaded

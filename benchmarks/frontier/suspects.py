@@ -52,7 +52,7 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
         raise ValueError(f"Expected a kind of labels of which some are wrong. Got {task.kind}.")
     pruner, network, training = watched(task, settings, seed, epochs)
     for _ in training:
-        pruner.validated(right(network, task.held_out))
+        pruner.validated(right(network, task.held_out), lower_is_better=False)
     labels = task.train.labels.numpy()
     ranked = rankings({
         "scores": scores_of(network, task.train.features).numpy(), "labels": labels,

@@ -32,6 +32,7 @@ def _apply(args: argparse.Namespace) -> None:
 
     if Path(args.output).suffix not in (".npy", ".csv", ".txt"):
         raise PrunedataError(f"Expected --output to end with .npy, .csv or .txt. Got {args.output}.")
+    _refuse_overwriting(args)
     labels = read_labels(args.labels, None, args.label_column)
     found = read_verdicts(args.verdicts, labels.size)
     corrected, left = apply_verdicts(found, labels)
@@ -43,6 +44,25 @@ def _apply(args: argparse.Namespace) -> None:
     if left:
         where = "add --rest FILE" if args.rest is None else f"-> {args.rest}"
         print(f"{len(left):,} wrong with no other class: {where}, and leave them out by Pruner(without=FILE)")
+
+
+def _refuse_overwriting(args: argparse.Namespace) -> None:
+    """Raise if what is written would take the place of what is read, or of the other file."""
+    read = {"the labels": args.labels, "the verdicts": args.verdicts}
+    for option, output in (("--output", args.output), ("--rest", args.rest)):
+        for what, path in read.items():
+            if output is not None and _is_one_file(output, path):
+                raise PrunedataError(
+                    f"Expected {option} to be a file of its own. Got {output}, which holds {what}: name another file."
+                )
+        read |= {"the corrected labels": output}
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    # Of files that are there, which they are decides: a link, or another case, may name the same.
+    return Path(one).resolve() == Path(other).resolve() or (
+        Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
+    )
 
 
 def _write(labels: npt.NDArray[Any], output: str) -> None:

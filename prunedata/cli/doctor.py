@@ -114,6 +114,7 @@ def _version(name: str) -> str | None:
 
 
 def _store(place: str) -> Iterator[Fact]:
+    from prunedata.findings.searched import num_searched, searched_visits, told_unsearched
     from prunedata.plan.savings import savings
     from prunedata.store.reading import read_run
 
@@ -139,11 +140,15 @@ def _store(place: str) -> Iterator[Fact]:
         yield Fact("ok", "next", f"epoch {run.epoch} of {epochs}{part}; resume=True goes on there")
     if run.open and run.processes > 1:
         yield Fact("note", "processes", f"{run.processes} trained the open epoch: go on with as many")
-    never = int((run.visits == 0).sum()) - (0 if run.without is None else int(run.without.sum()))
-    if run.history and never:
+    rest = told_unsearched(run)
+    if rest is not None:
+        yield Fact("ok", "samples", rest)
+    never = num_searched(run) - int((searched_visits(run) > 0).sum()) if run.history else 0
+    if never:
         yield Fact("note", "visits", f"{never:,} samples were never observed")
     saved = savings(run.history, run.samples, run.run.get("batch_size"))
-    if run.history and not saved["visits_saved"] and run.epoch >= epochs // 2 and not run.run.get("observe_only"):
+    means_to = not run.run.get("observe_only") and run.run.get("by") != "weight" and run.run["policy"]["name"] != "auto"
+    if run.history and not saved["visits_saved"] and run.epoch >= epochs // 2 and means_to:
         yield Fact("note", "saved", "nothing so far: see prunedata plan")
     if saved["seconds"] > TOLD_FROM and saved["overhead_seconds"] > 0.05 * saved["seconds"]:
         share = saved["overhead_seconds"] / saved["seconds"]

@@ -51,7 +51,7 @@ def export(run: RunState, table: Arrays, out: str, to: str) -> int:
     if to == "cleanlab":
         from prunedata.findings.table import issue_table
 
-        table = {"id": np.arange(run.samples)} | issue_table(run.mean_excess, run.visits)
+        table = {"id": np.arange(run.samples)} | issue_table(run)
         to = "csv"
     _writer(to)(table, Path(out))
     return int(table["id"].size)

@@ -52,6 +52,7 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _suspects(args: argparse.Namespace) -> None:
+    from prunedata.findings.searched import num_held_out, num_without, searched
     from prunedata.findings.suspects import concentration
     from prunedata.findings.table import rows_of, table_of
     from prunedata.store.reading import read_run
@@ -65,13 +66,15 @@ def _suspects(args: argparse.Namespace) -> None:
         rows = rows_of(columns)
     shares = None
     if args.labels is not None:
-        shares = concentration(read_labels(args.labels, run.samples, args.label_column), columns["id"])
+        labels = read_labels(args.labels, run.samples, args.label_column)
+        shares = concentration(labels, columns["id"], searched(run))
     written = None
     if args.out is not None:
         with working(f"writing {args.out}"):
             written = export(run, columns, args.out, args.to)
     if args.json:
-        found = {"samples": run.samples, "epochs": len(run.history), "suspects": rows}
+        about = {"samples": run.samples, "held_out": num_held_out(run), "without": num_without(run)}
+        found = {**about, "epochs": len(run.history), "suspects": rows}
         print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
         return
     print("\n".join(_suspects_lines(run, rows if args.out is None else rows[:LINES])))
@@ -84,11 +87,15 @@ def _suspects(args: argparse.Namespace) -> None:
 
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
+    from prunedata.findings.searched import told_unsearched
+
     counted = [name for name in ("hits", "high", "visits") if name in rows[0]]
     head = ["sample", *counted, "score"]
     shown = [[*(f"{row[name]:,}" for name in ("id", *counted)), f"{row['score']:.3f}"] for row in rows]
+    rest = told_unsearched(run)
     return [
         f"most suspect of {run.samples:,} samples after {len(run.history):,} epochs",
+        *([] if rest is None else [rest]),
         *table([head, *shown], left=()),
     ]
 
@@ -112,12 +119,14 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> None:
     from prunedata.findings.compare import compare
+    from prunedata.findings.searched import searched_visits
     from prunedata.store.reading import read_run
 
     first, second = (read_run(store).state for store in args.stores)
     if not (first.arrays and second.arrays):
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
-    found = compare((first.mean_excess, first.visits), (second.mean_excess, second.visits), args.top)
+    one, other = ((run.mean_excess, searched_visits(run)) for run in (first, second))
+    found = compare(one, other, args.top)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
 
 
@@ -138,13 +147,14 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 def _advise(args: argparse.Namespace) -> None:
     from prunedata.findings.advice_now import advise_now
+    from prunedata.findings.searched import num_searched
     from prunedata.plan.schedule import Schedule
     from prunedata.store.reading import read_run
 
     run = read_run(args.store).state
     found = advise_now(run)
     finished = len(run.history) >= Schedule.from_dict(run.schedule).epochs
-    print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, run.samples, finished)))
+    print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, num_searched(run), finished)))
 
 
 def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:

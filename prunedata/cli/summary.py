@@ -29,10 +29,11 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("batch size", "-" if found["batch_size"] is None else str(found["batch_size"])),
         ("state", state),
         ("commits", f"{found['generation']:,}"),
-        *([("left out for good", f"{found['without']:,}")] if found.get("without") else []),
+        *([("left out for good", f"{found['without']:,}")] if found["without"] else []),
+        *([("held out", f"{found['held_out']:,}, never trained on and not searched")] if found["held_out"] else []),
         *_saved(found["saved"]),
         *_observed_only(found),
-        *_advice(found.get("advice"), found["samples"]),
+        *_advice(found.get("advice"), found["samples"] - found["without"] - found["held_out"]),
     ]
     return [
         *table(rows, left=(0, 1)),
@@ -101,7 +102,7 @@ def _history(records: list[Mapping[str, Any]]) -> list[str]:
         [
             str(record["number"]),
             "yes" if record["pruned"] else "no",
-            f"{record['kept'] - record.get('by_weight', 0):,}",
+            f"{record['kept'] - record.get('by_weight', 0) - record.get('aside', 0):,}",
             _figure(record["seconds"], ".2f"),
             _figure(record["overhead"], ".4f"),
             _figure(record["mean_loss"], ".4f"),

@@ -127,7 +127,9 @@ def _check_alike(first: RunState, state: RunState, place: int) -> None:
 
 
 def _same(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and one.dtype == other.dtype and np.array_equal(one, other)
+    if one is None or other is None or one.dtype != other.dtype:
+        return False
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")  # NaN is a sample that was never observed
 
 
 def _with(joined: RunState, state: RunState) -> RunState:
@@ -150,8 +152,8 @@ def _with(joined: RunState, state: RunState) -> RunState:
     for name in ("figure_sum", "figures", "aside_trust", "aside_seen"):
         if name in joined.meter or name in state.meter:
             meter[name] = joined.meter.get(name, 0) + state.meter.get(name, 0)
-    if "figures" in meter:
-        meter["lower_is_better"] = any(one.meter.get("lower_is_better", False) for one in (joined, state))
+    told = [one.meter["lower_is_better"] for one in (joined, state) if "lower_is_better" in one.meter]
+    meter |= {"lower_is_better": any(told)} if told else {}
     return replace(
         joined,
         complete=joined.complete and state.complete,

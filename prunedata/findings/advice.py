@@ -4,8 +4,10 @@ Advice is a pure function of what a run has recorded. Nothing in it was measured
 :data:`DOUBT_ROOT`.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -82,13 +84,16 @@ class Advice:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
         try:
             policy, schedule, turned, shorter = (plain[name] for name in ("policy", "schedule", "turned", "shorter"))
+            verdict, evidence = plain["verdict"], plain["evidence"]
+            if not isinstance(verdict, str) or not isinstance(evidence, list | tuple):
+                raise TypeError
             found = cls(
-                verdict=plain["verdict"],
+                verdict=verdict,  # type: ignore[arg-type]  # checked below
                 policy=None if policy is None else from_description(policy),
                 prune=integer("prune", plain["prune"], 0),
                 schedule=None if schedule is None else Schedule.from_dict(schedule),
                 saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
-                evidence=tuple(plain["evidence"]),
+                evidence=tuple(evidence),
                 turned=None if turned is None else integer("turned", turned, 0),
                 lost=real("lost", plain["lost"], 0.0),
                 shorter=None if shorter is None else integer("shorter", shorter, 1),
@@ -120,22 +125,39 @@ def advise(
     Raises
     ------
     PrunedataError
-        If the array is not of shape (samples,).
+        If the array is not of shape (samples,), or a record is none.
     """
     if np.ndim(mean_excess) != 1:
         raise PrunedataError(f"Expected mean_excess of shape (samples,). Got {np.shape(mean_excess)}.")
+    for record in history:
+        _check_record(record)
     figures, done = find_turn(history), len(history)
     if figures.turned is not None:
         return _prune(history, figures, schedule, mean_excess, prune)
     finished = done >= schedule.epochs
     if not figures.number:
-        told = "No validation figure was given: call pruner.validated(accuracy) in each epoch."
-        return _leave_alone("watch", figures, told)
+        return _leave_alone("watch", figures, _why_no_figure(history))
     told = f"{figures.number} of {done} epochs have a validation figure, and it has not turned"
     if finished:
         why = "nothing shows that the network learns wrong labels by heart, and pruning would only cost accuracy."
         return _leave_alone("don't prune", figures, f"{told}: {why}")
     return _leave_alone("watch", figures, f"{told} so far.")
+
+
+def _check_record(record: Mapping[str, Any]) -> None:
+    mean = record.get("mean_loss") if isinstance(record, Mapping) else ""
+    if isinstance(mean, str) or not isinstance(mean, Real | None):
+        raise PrunedataError(f"Expected records of epochs, as Pruner.history has them. Got {shown(record)}.")
+    for name in ("number", "kept", "observed"):
+        integer(f"{name} in the record of an epoch", record.get(name), 0)
+
+
+def _why_no_figure(history: Sequence[Mapping[str, Any]]) -> str:
+    if not history:
+        return "No epoch has ended yet, so that nothing is known."
+    if any("aside" in record for record in history):
+        return "There is no validation figure: observe the losses of the samples that are held out, which make it."
+    return "No validation figure was given: call pruner.validated(accuracy) in each epoch."
 
 
 def _leave_alone(verdict: Literal["watch", "don't prune"], figures: Figures, told: str) -> Advice:
@@ -174,16 +196,22 @@ def _prune(
     )
 
 
+def _is_mean(record: Mapping[str, Any]) -> bool:
+    """Whether the losses of an epoch have a mean; sums of huge ones have none."""
+    mean = record.get("mean_loss")
+    return mean is not None and abs(mean) <= sys.float_info.max
+
+
 def _wanted(history: Sequence[Mapping[str, Any]], mean_excess: Array) -> tuple[int, tuple[str, ...]]:
     """How many samples to leave out, and why."""
-    told = [(record["mean_loss"], record["observed"]) for record in history if record.get("mean_loss") is not None]
+    told = [(record["mean_loss"], record["observed"]) for record in history if _is_mean(record)]
     if not told:  # every figure without an observed sample: nothing is doubted
         return 0, ()
     visits = sum(number for _, number in told)
-    mean = sum(loss * number for loss, number in told) / max(1, visits)
-    with np.errstate(invalid="ignore"):  # of losses so large that their sums are no numbers, and nothing is known
-        losses = np.nan_to_num(np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0))
-    number = round(float((1 - np.exp(-losses / DOUBT_ROOT)).sum()))
+    mean = sum(float(loss) * number for loss, number in told) / max(1, visits)
+    with np.errstate(invalid="ignore", over="ignore"):  # losses may be of any size
+        losses = np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0)
+    number = round(float(np.nansum(1 - np.exp(-losses / DOUBT_ROOT))))
     return number, (
         f"By their losses up to the turn {number:,} of {len(mean_excess):,} labels are doubted: leave out as many "
         "samples, those of the highest losses.",

@@ -1,6 +1,7 @@
 """What a run as its store holds it would be advised now."""
 
 from prunedata.findings.advice import Advice, advise
+from prunedata.findings.searched import searched
 from prunedata.plan.schedule import Schedule
 from prunedata.store.state import RunState
 
@@ -16,6 +17,5 @@ def advise_now(run: RunState) -> Advice:
         If the run has too many samples to look at.
     """
     run.check_size()
-    seen = slice(None) if run.without is None else ~run.without
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" else None
-    return advise(run.history, Schedule.from_dict(run.schedule), run.mean_excess[seen], prune=most)
+    return advise(run.history, Schedule.from_dict(run.schedule), run.mean_excess[searched(run)], prune=most)

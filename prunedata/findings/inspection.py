@@ -6,9 +6,10 @@ import numpy as np
 
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.findings.advice import Advice
+from prunedata.findings.searched import num_held_out, num_searched, num_without, searched
 from prunedata.findings.top import count_top
 from prunedata.options import OPTIONS
-from prunedata.plan.savings import savings
+from prunedata.plan.savings import savings, would_save
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState
@@ -32,14 +33,14 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     dict
         ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``observe_only``, ``classes``: what
         the run was given (the schedule as it stands now);
-        ``without``: how many samples were left out for good;
+        ``without``: how many samples were left out for good; ``held_out``: how many are delivered and never trained on;
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
         :func:`prunedata.plan.savings.savings`; ``epoch``, ``open``: the epoch that is open, or else the next;
         ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
-        ``counts_histogram``: samples by count; ``most_pruned``: the samples left out most often, with their
-        ``hits`` and ``visits`` of the run and their ``count`` of the window.
+        ``counts_histogram``: samples that the run may train on, by count; ``most_pruned``: the samples left out most
+        often, with their ``hits`` and ``visits`` of the run and their ``count`` of the window.
 
     Raises
     ------
@@ -49,14 +50,13 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     found = read_run(location)
     state, run, history = found.state, found.state.run, found.state.history
     _check_advice(state, location)
-    observe_only = run.get("observe_only", False)
-    would_prune = sum(record.get("would_prune", 0) for record in history)
     return {
         **run,
         **{option.name: run.get(option.name, option.default) for option in OPTIONS},
         "advice": state.advice,
-        "without": 0 if state.without is None else int(np.count_nonzero(state.without)),
-        "would_save_percent": 100 * would_prune / max(1, len(history) * state.samples) if observe_only else None,
+        "without": num_without(state),
+        "held_out": num_held_out(state),
+        "would_save_percent": 100 * would_save(history, state.samples) if run.get("observe_only", False) else None,
         "saved": savings(history, state.samples, run.get("batch_size")),
         "schedule": state.schedule,
         "epoch": state.epoch,
@@ -65,7 +65,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(state.arrays.items())],
         "history": history,
         # A store that has no arrays yet may name any number of samples.
-        "counts_histogram": histogram(state.counted("counts")) if state.arrays else {0: state.samples},
+        "counts_histogram": histogram(_of_searched(state, "counts")) if state.arrays else {0: num_searched(state)},
         "most_pruned": most_pruned(state, top),
     }
 
@@ -86,9 +86,9 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 
 
 def times_pruned(state: RunState) -> Ids:
-    """In how many finished epochs each sample was not observed, shape (samples,); 0 if it was left out for good."""
+    """In how many finished epochs each sample was left out, shape (samples,); 0 for those that are not searched."""
     times = np.maximum(len(state.history) - state.visits.astype(np.int64), 0)
-    return times if state.without is None else np.where(state.without, 0, times)
+    return times if num_searched(state) == state.samples else np.where(searched(state), times, 0)
 
 
 def _check_advice(state: RunState, location: StoreLike) -> None:
@@ -97,6 +97,11 @@ def _check_advice(state: RunState, location: StoreLike) -> None:
             Advice.from_dict(state.advice)
     except PrunedataError as error:
         raise DamagedStore(f"Expected a run with advice at {location}. {error}") from error
+
+
+def _of_searched(state: RunState, name: str) -> Array:
+    counted = state.counted(name)
+    return counted if num_searched(state) == state.samples else counted[searched(state)]
 
 
 def histogram(counts: Array) -> dict[int, int]:

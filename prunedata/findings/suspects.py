@@ -70,7 +70,9 @@ def most_suspect(scores: npt.NDArray[np.float64], visits: Array, top: int) -> Id
     return order[places[order] >= 0]
 
 
-def concentration(labels: npt.ArrayLike, suspects: npt.ArrayLike) -> list[ClassShare]:
+def concentration(
+    labels: npt.ArrayLike, suspects: npt.ArrayLike, searched: npt.NDArray[np.bool_] | None = None
+) -> list[ClassShare]:
     """Where suspects gather, one entry a class, the highest lift first.
 
     Parameters
@@ -79,6 +81,8 @@ def concentration(labels: npt.ArrayLike, suspects: npt.ArrayLike) -> list[ClassS
         The class of each sample, as it was trained on: a number or a name.
     suspects : array of int, shape (n,)
         Ids of the suspects.
+    searched : array of bool, shape (samples,), optional
+        The samples among which they were found; all, if not given.
 
     Raises
     ------
@@ -93,7 +97,8 @@ def concentration(labels: npt.ArrayLike, suspects: npt.ArrayLike) -> list[ClassS
     if ids.size and not (ids.min() >= 0 and ids.max() < labels.size):
         raise PrunedataError(f"Expected ids of {labels.size} samples. Got {ids.min()} to {ids.max()}.")
     classes, which = np.unique(labels, return_inverse=True)
-    samples = np.bincount(which, minlength=classes.size)
+    among = which if searched is None else which[searched]
+    samples = np.bincount(among, minlength=classes.size)
     found = np.bincount(which[ids], minlength=classes.size)
     shares = [
         ClassShare(
@@ -101,8 +106,8 @@ def concentration(labels: npt.ArrayLike, suspects: npt.ArrayLike) -> list[ClassS
             samples=int(n),
             suspects=int(k),
             share=k / ids.size if ids.size else 0.0,
-            expected=n / labels.size,
-            lift=(k * labels.size) / (n * ids.size) if ids.size else None,
+            expected=n / max(1, among.size),
+            lift=(k * among.size) / (n * ids.size) if n and ids.size else None,
         )
         for label, n, k in zip(classes.tolist(), samples.tolist(), found.tolist(), strict=True)
     ]

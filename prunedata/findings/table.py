@@ -10,13 +10,14 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import times_pruned
+from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, suspicion
 from prunedata.findings.top import count_top
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState
-from prunedata.types import Array, Arrays
+from prunedata.types import Arrays
 
 __all__ = ["WRITERS", "issue_table", "rows_of", "suspect_table", "table_of"]
 
@@ -54,10 +55,9 @@ def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
 def table_of(run: RunState, top: int | float) -> Arrays:
     """The same of a run that was read."""
     top = count_top(top, run.samples)
-    if not run.arrays or not run.visits.any():
+    if not run.arrays or not (visits := searched_visits(run)).any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
     suspicious = run.mean_excess
-    visits = run.visits if run.without is None else np.where(run.without, 0, run.visits)  # those are cleaned already
     ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     pruned = times_pruned(run)
@@ -67,15 +67,16 @@ def table_of(run: RunState, top: int | float) -> Arrays:
     return {"id": ids} | {name: array[ids] for name, array in columns.items()}
 
 
-def issue_table(mean_excess: Array, visits: Array) -> Arrays:
+def issue_table(run: RunState) -> Arrays:
     """The columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
 
-    ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; 1 where visits are too few to
-    tell. ``is_training_dynamics_issue``: its loss lay above those of its batches by 2.2 or more, a score of 0.1.
+    ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; NaN where nothing is known, as
+    visits are too few to tell, or the sample was held out or left out for good. ``is_training_dynamics_issue``: its
+    loss lay above those of its batches by 2.2 or more, a score of 0.1.
     """
-    excess = np.asarray(mean_excess, dtype=np.float64)
+    excess = np.asarray(run.mean_excess, dtype=np.float64)
     good = 1 / (1 + np.exp(np.clip(excess, -700, 700)))
-    good = np.where(suspicion(excess, visits) < 0, 1.0, good)
+    good = np.where(suspicion(excess, searched_visits(run)) < 0, np.nan, good)
     return {f"is_{ISSUE}_issue": good <= ISSUE_SCORE + 1e-9, f"{ISSUE}_score": good}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-__all__ = ["savings", "seconds_of_whole_epoch"]
+__all__ = ["savings", "seconds_of_whole_epoch", "would_save"]
 
 
 def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int | None = None) -> dict[str, Any]:
@@ -53,6 +53,11 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
         "overhead_seconds": sum(float(record["overhead"]) for record in history),
         "seconds_saved": seconds,
     }
+
+
+def would_save(history: Sequence[Mapping[str, Any]], samples: int) -> float:
+    """Share of the sample visits that pruning would have saved in a run that only observed, from 0 to 1."""
+    return sum(int(one.get("would_prune", 0)) for one in history) / max(1, sum(_whole(one, samples) for one in history))
 
 
 def seconds_of_whole_epoch(history: Sequence[Mapping[str, Any]], samples: int) -> float | None:

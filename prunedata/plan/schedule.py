@@ -89,9 +89,13 @@ class Schedule:
                 )
 
     def _plain_window(self) -> int | tuple[int, ...]:
-        if isinstance(self.window, Iterable):
-            return tuple(integer("each window", length, 1) for length in self.window)
-        return integer("window", self.window, 1)
+        if not isinstance(self.window, Iterable):
+            return integer("window", self.window, 1)
+        try:
+            lengths = list(self.window)
+        except (TypeError, NotImplementedError):  # an array without axes, or a view of several
+            return integer("window", self.window, 1)
+        return tuple(integer("each window", length, 1) for length in lengths)
 
     def _plain_anneal(self) -> int:
         if isinstance(self.anneal, Real) and not hasattr(self.anneal, "__index__"):

@@ -15,7 +15,7 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.types import Losses, Recorded
 
-__all__ = ["TRUST", "Figures", "check_figure", "figure_of", "find_turn", "trust_in"]
+__all__ = ["LARGEST", "TRUST", "Figures", "check_figure", "figure_of", "find_turn", "trust_in"]
 
 MEAN_OF = 3
 """Figures that are averaged before they are compared: one alone says more of chance than of the network."""
@@ -64,6 +64,9 @@ class Figures:
         How many figures there are.
     newest : float
         The last of them; 0 if there is none.
+    only_falls : bool
+        Whether the newest have fallen as far as a turn needs and none had risen before, though nobody said that more of
+        them is better: a loss that was given as a score looks so. That is no turn.
     """
 
     def __init__(self) -> None:
@@ -72,15 +75,21 @@ class Figures:
         self.lost = 0.0
         self.number = 0
         self.newest = 0.0
+        self.only_falls = False
         self._first = 0.0
-        self._has_risen = False
         self._highest = -math.inf
         self._last: list[float] = []
 
-    def add(self, epoch: int, figure: float) -> None:
-        """Take over the figure of an epoch, of which more is better. Epochs may have none in between."""
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take over the figure of an epoch by its record in ``Pruner.history``; it may have none."""
+        figure = figure_of(record)
+        if figure is not None:
+            # Whoever said which direction is better is believed; what the run makes of held-out samples is known.
+            self.add(record["number"], figure, known="lower_is_better" in record or "aside" in record)
+
+    def add(self, epoch: int, figure: float, *, known: bool) -> None:
+        """Take over the figure of an epoch, of which more is better; ``known`` says whether that is sure."""
         self._first = figure if not self.number else self._first
-        self._has_risen = self._has_risen or figure > self._first
         self.number, self.newest = self.number + 1, figure
         self._last = [*self._last[-DIFFERENCES:], figure]
         if len(self._last) < MEAN_OF:
@@ -91,14 +100,11 @@ class Figures:
             self.best = epoch if self.turned is None else self.best
         self.lost = self._highest - mean
         rise, scatter = self._highest - self._first, SCATTERS * self._scatter()
-        # What never rose has not turned: it is a loss that was given as a score, or says nothing.
-        if self.turned is None and rise > 0 and self.lost > max(scatter, LEAST_FALL * rise):
-            self.turned = epoch
-
-    @property
-    def only_falls(self) -> bool:
-        """Whether there are four figures or more, the newest is the lowest, and none is above the first."""
-        return self.number > MEAN_OF and not self._has_risen and self.newest == min(self._last)
+        if self.turned is None:
+            fell = self.lost > max(scatter, LEAST_FALL * rise)
+            rose = known or rise > scatter
+            self.only_falls = fell and not rose
+            self.turned = epoch if fell and rose else None
 
     def _scatter(self) -> float:
         """The standard deviation of the difference of two means of three, if figures change by chance only."""
@@ -113,16 +119,15 @@ def figure_of(record: Mapping[str, Any]) -> float | None:
     figure = record.get("validation")
     if figure is None:
         return None
-    return -float(figure) if record.get("lower_is_better") else float(figure)
+    value = _finite(figure)
+    return -value if record.get("lower_is_better") else value
 
 
 def find_turn(history: Sequence[Mapping[str, Any]]) -> Figures:
     """The figures of a run by its ``Pruner.history``."""
     figures = Figures()
     for record in history:
-        figure = figure_of(record)
-        if figure is not None:
-            figures.add(record["number"], figure)
+        figures.take(record)
     return figures
 
 
@@ -134,13 +139,13 @@ def check_figure(figure: object, lower_is_better: object, history: Sequence[Mapp
     PrunedataError
         If it is not finite, or not of the direction or scale of those before, as a share after percentages.
     """
-    if not isinstance(lower_is_better, bool):
-        raise PrunedataError(f"Expected lower_is_better to be True or False. Got {shown(lower_is_better)}.")
+    if not isinstance(lower_is_better, bool | None):
+        raise PrunedataError(f"Expected lower_is_better to be True, False or None. Got {shown(lower_is_better)}.")
     value = _finite(figure)
     before = [record for record in history if record.get("validation") is not None]
     if not before:
         return value
-    if bool(before[-1].get("lower_is_better")) != lower_is_better:
+    if bool(before[-1].get("lower_is_better")) != bool(lower_is_better):
         told = "lower" if lower_is_better else "higher"
         raise PrunedataError(
             f"Expected a validation figure of the same kind in every epoch. Got one of which {told} is better after "

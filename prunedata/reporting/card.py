@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from prunedata.findings.searched import Stateful
 from prunedata.reporting.drawing.markup import Markup, join, tag
 from prunedata.reporting.drawing.style import CARD
-from prunedata.reporting.facts import RunFacts, Stateful, facts_of
+from prunedata.reporting.facts import RunFacts, facts_of
 from prunedata.reporting.overview import progress
 from prunedata.reporting.training import loss_panel, schedule_panel
 from prunedata.reporting.wording import percent

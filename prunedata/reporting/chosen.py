@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from prunedata.findings.inspection import most_pruned
+from prunedata.findings.searched import told_unsearched
 from prunedata.findings.suspects import concentration
 from prunedata.findings.top import count_top
 from prunedata.reporting.drawing.markup import Markup, data, join, tag
@@ -36,7 +37,7 @@ def _counts_panel(run: RunFacts) -> Markup | None:
     most, window = max(run.counts), "last" if run.done >= run.total else "running"
     told = (
         f"How many samples had a loss above their batch's mean how often, in the {window} window. "
-        f"{percent(run.counts.get(0, 0) / run.samples)} never had; the highest count is {most:,}."
+        f"{percent(run.counts.get(0, 0) / run.trainable)} never had; the highest count is {most:,}."
     )
     drawn = _histogram(run.counts, "Samples of each count", told, "hits in this window")
     return join(paragraph(told), figure(drawn))
@@ -105,7 +106,7 @@ def _left_out_panel(run: RunFacts, top: int) -> Markup | None:
     never = run.times_left_out.get(0, 0)
     epochs = int(run.pruned.sum())
     told = (
-        f"{percent(never / run.samples)} of the samples were in every epoch. "
+        f"{percent(never / run.trainable)} of the samples were in every epoch. "
         f"The others were left out up to {max(run.times_left_out):,} times in {plural(epochs, 'pruned epoch')}."
     )
     drawn = _histogram(run.times_left_out, "Samples by the times they were left out", told, "times left out")
@@ -156,6 +157,8 @@ def _suspects_panel(run: RunFacts, top: int, shown: Previews | None, labels: Arr
     meaning += "." if high is None else "; high, visits with a loss above that of a blind guess."
     meaning += " The score is how far a sample's losses lay above those of its batches, in the mean of its visits."
     classes = None if labels is None else _classes(run, labels)
+    rest = told_unsearched(run.state)
+    meaning += "" if rest is None else f" Of all samples {rest}."
     if shown is None:
         return join(listed, note(meaning), classes)
     cards = [_card(run, one, shown.of(one)) for one in ids]
@@ -181,8 +184,8 @@ def _card(run: RunFacts, sample: int, seen: Preview) -> Markup:
 
 
 def _classes(run: RunFacts, labels: Array) -> Markup:
-    top = count_top(SUSPECT_SHARE, run.samples)
-    shares = concentration(labels, run.suspects(top))
+    top = count_top(SUSPECT_SHARE, run.trainable)
+    shares = concentration(labels, run.suspects(top), run.searched)
     rows = [
         (
             data(one.label, 60),

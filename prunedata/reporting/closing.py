@@ -59,7 +59,7 @@ def _amount(found: Advice, run: RunFacts) -> Markup:
     if found.schedule is None:
         return join("")
     saving = f", which saves {percent(found.saving_percent / 100)} of the sample visits"
-    amount = f" {plural(found.prune, 'sample')} of {run.samples:,}, in every epoch from {found.schedule.start} on"
+    amount = f" {plural(found.prune, 'sample')} of {run.trainable:,}, in every epoch from {found.schedule.start} on"
     return join(amount, saving, ", by ", tag("code", data(repr(found.policy))), ".")
 
 

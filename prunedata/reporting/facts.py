@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,33 +12,22 @@ from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
 from prunedata.findings.advice_now import advise_now
 from prunedata.findings.inspection import histogram, times_pruned
+from prunedata.findings.searched import Stateful, num_held_out, num_without, searched, searched_visits, state_of
 from prunedata.findings.suspects import most_suspect
 from prunedata.plan.cost import count_kept
-from prunedata.plan.savings import savings, seconds_of_whole_epoch
+from prunedata.plan.savings import savings, seconds_of_whole_epoch, would_save
 from prunedata.plan.schedule import Schedule
-from prunedata.plan.turn import Figures, find_turn
-from prunedata.store.reading import read_run
+from prunedata.plan.turn import LARGEST, Figures, find_turn
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
-from prunedata.types import Floats, Ids, Mask
+from prunedata.types import Counts, Floats, Ids, Mask
 
 __all__ = ["RunFacts", "Stateful", "facts_of"]
 
 
-class Stateful(Protocol):
-    """A live run, as a :class:`prunedata.Pruner`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the run stands."""
-        ...
-
-
 def facts_of(run: StoreLike | Stateful, name: str | None = None) -> RunFacts:
     """Return the facts of a run, live or in a store; `name` is what the page calls it."""
-    state_of: Callable[[], dict[str, Any]] | None = getattr(run, "state_dict", None)
-    if state_of is not None:
-        return RunFacts(name or "run", RunState.from_checkpoint(state_of()))
-    return RunFacts(name or _last_part(run), read_run(run).state)  # type: ignore[arg-type]  # it has no state_dict
+    return RunFacts(name or ("run" if hasattr(run, "state_dict") else _last_part(run)), state_of(run))
 
 
 def _last_part(location: object) -> str:
@@ -74,7 +61,7 @@ class RunFacts:
     @cached_property
     def kept(self) -> Floats:
         """Samples that each finished epoch trained on, shape (epochs,)."""
-        return self._column("kept") - np.nan_to_num(self._column("by_weight"))
+        return self._column("kept") - self._parts("by_weight", "aside")
 
     @cached_property
     def losses(self) -> Floats:
@@ -112,26 +99,40 @@ class RunFacts:
         shares = np.full(self.done, np.nan)
         before = np.nan
         for epoch in np.flatnonzero(self.pruned):
-            shares[epoch], before = before, 1 - self.kept[epoch] / self.samples
+            shares[epoch], before = before, 1 - self.kept[epoch] / self._whole[epoch]
         return np.where(np.isnan(self.agreement), np.nan, shares)
 
     @property
     def pruned(self) -> Mask:
         """Which finished epochs left samples out, shape (epochs,)."""
-        return np.asarray(self.kept < self.samples)
+        return np.asarray(self.kept < self._whole)
+
+    @property
+    def shortened(self) -> Mask:
+        """Which finished epochs delivered fewer samples, shape (epochs,): none, where a run leaves out by weight."""
+        return np.asarray(self._column("kept") < self.samples - self._parts("without"))
+
+    @property
+    def _whole(self) -> Floats:
+        """Samples that each finished epoch trained on, or would have without pruning, shape (epochs,)."""
+        return self.samples - self._parts("without", "aside")
+
+    def _parts(self, *names: str) -> Floats:
+        return np.asarray(np.sum([np.nan_to_num(self._column(name)) for name in names], axis=0), dtype=np.float64)
 
     def _column(self, name: str) -> Floats:
         found = np.full(self.done, np.nan)
         for at, record in enumerate(self.history):
             value = record.get(name)
-            if isinstance(value, int | float) and math.isfinite(value):
+            if isinstance(value, int | float) and abs(value) <= LARGEST:  # what is larger nobody can draw
                 found[at] = value
         return found
 
     @cached_property
     def planned(self) -> tuple[bool, ...]:
         """For each epoch of the whole run whether it left samples out, or will."""
-        would = not self.observe_only and self.verdict in (None, "prune") and self.left_out > 0
+        decided = self.verdict == "prune" if self.auto else True
+        would = not self.observe_only and decided and self.left_out > 0
         ahead = (would and self.schedule.prunes(epoch) for epoch in range(self.done, self.total))
         return (*map(bool, self.pruned), *ahead)
 
@@ -139,9 +140,29 @@ class RunFacts:
     def left_out(self) -> int:
         """Samples that a pruned epoch leaves out, whole batches kept."""
         prune = int(self.state.run["prune"])
-        if self.state.advice is not None:
-            prune = min(prune, int(self.state.advice.get("prune", prune)))
-        return self.samples - count_kept(self.samples, prune, self.batch_size)
+        if self._advised is not None:
+            prune = min(prune, self._advised.prune)
+        return self.trainable - count_kept(self.trainable, prune, self.batch_size)
+
+    @cached_property
+    def searched(self) -> Mask:
+        """The samples that the run may train on, shape (samples,)."""
+        return searched(self.state)
+
+    @cached_property
+    def trainable(self) -> int:
+        """How many these are."""
+        return int(np.count_nonzero(self.searched))
+
+    @cached_property
+    def held_out(self) -> int:
+        """How many samples are delivered and never trained on."""
+        return num_held_out(self.state)
+
+    @cached_property
+    def without(self) -> int:
+        """How many samples were left out for good."""
+        return num_without(self.state)
 
     # -- what it was given
 
@@ -164,7 +185,15 @@ class RunFacts:
     @property
     def verdict(self) -> str | None:
         """What a run with the policy auto was advised."""
-        return None if self.state.advice is None else str(self.state.advice.get("verdict"))
+        return None if self._advised is None else self._advised.verdict
+
+    @cached_property
+    def _advised(self) -> Advice | None:
+        """That advice; None if there is none, or it is damaged."""
+        try:
+            return None if self.state.advice is None else Advice.from_dict(self.state.advice)
+        except PrunedataError:
+            return None
 
     @property
     def policy(self) -> str:
@@ -185,13 +214,14 @@ class RunFacts:
         """Share of the sample visits that the whole run saves, what is still ahead as planned."""
         ahead = sum(self.planned[self.done :]) * self.left_out
         ahead = 0 if self.state.run.get("by") == "weight" else ahead
-        return float(self.saved["visits_saved"] + ahead) / (self.total * self.samples)
+        in_all = self.saved["visits"] + self.saved["visits_saved"]
+        in_all += (self.total - self.done) * (self.samples - self.without)
+        return float((self.saved["visits_saved"] + ahead) / max(1, in_all))
 
     @property
     def would_save(self) -> float:
         """Share of the visits so far that pruning would have saved in a run that only watched."""
-        would = sum(int(record.get("would_prune", 0)) for record in self.history)
-        return would / max(1, self.done * self.samples)
+        return would_save(self.history, self.samples)
 
     @cached_property
     def predicted(self) -> Floats | None:
@@ -203,22 +233,28 @@ class RunFacts:
         whole, size = seconds_of_whole_epoch(self.history, self.samples), self.batch_size or 1
         if whole is None:
             return None
-        return np.asarray(whole * np.ceil(self._column("kept") / size) / math.ceil(self.samples / size))
+        of_whole = np.ceil((self.samples - self._parts("without")) / size)
+        return np.asarray(whole * np.ceil(self._column("kept") / size) / np.maximum(1, of_whole))
 
     @cached_property
     def observed(self) -> bool:
         """Whether any losses were observed."""
-        return bool(self.state.visits.any())
+        return bool(self.visits.any())
+
+    @cached_property
+    def visits(self) -> Counts:
+        """Visits of the whole run, shape (samples,); 0 for samples that are not searched."""
+        return searched_visits(self.state)
 
     @cached_property
     def times_left_out(self) -> dict[int, int]:
-        """How many samples were left out in so many epochs."""
-        return histogram(times_pruned(self.state))
+        """How many of the searched samples were left out in so many epochs."""
+        return histogram(times_pruned(self.state)[self.searched])
 
     @cached_property
     def counts(self) -> dict[int, int]:
-        """How many samples have each count of the window."""
-        return histogram(self.state.counted("counts"))
+        """How many of the searched samples have each count of the window."""
+        return histogram(self.state.counted("counts")[self.searched])
 
     @cached_property
     def scores(self) -> Floats:
@@ -227,7 +263,7 @@ class RunFacts:
 
     def suspects(self, top: int) -> Ids:
         """Ids of the most suspect samples, the worst first."""
-        return most_suspect(self.scores, self.state.visits, top)
+        return most_suspect(self.scores, self.visits, top)
 
     @cached_property
     def advice(self) -> tuple[Advice | None, str]:

@@ -66,12 +66,14 @@ def _settings(run: RunFacts) -> Markup:
     given = run.schedule.to_dict()
     schedule = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
     by = (
-        ("pruned epochs", f"leave out {plural(run.left_out, 'sample')} ({percent(run.left_out / run.samples)})"),
+        ("pruned epochs", f"leave out {plural(run.left_out, 'sample')} ({percent(run.left_out / run.trainable)})"),
         ("policy", data(run.policy)),
         ("schedule", data(schedule)),
     )
     rows: list[tuple[str, object]] = [
         ("samples", f"{run.samples:,}"),
+        *([("held out", f"{run.held_out:,}, never trained on and not searched")] if run.held_out else []),
+        *([("left out for good", f"{run.without:,}")] if run.without else []),
         *((name, value) for name, value in by if not run.observe_only),
         ("seed", data(run.state.run.get("seed"))),
         ("batch size", "not said" if run.batch_size is None else f"{run.batch_size:,}"),
@@ -107,7 +109,7 @@ def _last_loss(run: RunFacts) -> str:
 
 def _suspicions(first: RunFacts, second: RunFacts) -> list[Markup]:
     try:
-        found = compare((first.scores, first.state.visits), (second.scores, second.state.visits))
+        found = compare((first.scores, first.visits), (second.scores, second.visits))
     except PrunedataError as error:
         return [note(f"Whether they suspect the same samples cannot be said. {error}")]
     correlation = "" if found.rank_correlation is None else f" Their ranks correlate by {found.rank_correlation:.2f}."

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from prunedata.checks import integer
 from prunedata.errors import PrunedataError
+from prunedata.findings.searched import Stateful
 from prunedata.reporting.drawing.markup import escape
-from prunedata.reporting.facts import Stateful, facts_of
+from prunedata.reporting.facts import facts_of
 from prunedata.reporting.page import Progress, page
 from prunedata.reporting.previews import Previews
 from prunedata.reporting.review.page import review_page

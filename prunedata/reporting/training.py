@@ -100,9 +100,12 @@ def _time_panel(run: RunFacts) -> Markup | None:
     if run.predicted is None:
         told = f"{duration(measured)} of training. No epoch on all samples, after the first, is there to compare with."
         return join(paragraph(told), _overhead(run, measured))
-    if not run.pruned.any():
-        told = f"{duration(measured)} of training, all of it on all samples."
+    if not run.shortened.any():
+        why = "every epoch delivered all samples" if run.pruned.any() else "all of it on all samples"
+        told = f"{duration(measured)} of training, {why}."
         return join(paragraph(told), _each_epoch(run, run.predicted), _overhead(run, measured))
+    if measured + float(run.saved["seconds_saved"]) <= 0:  # by clocks that were set back
+        return join(paragraph(f"{duration(measured)} of training."), _overhead(run, measured))
     told, totals = _totals(run, measured, run.predicted)
     return join(paragraph(told), split(join(totals, _overhead(run, measured)), _each_epoch(run, run.predicted)))
 
@@ -112,7 +115,7 @@ def _totals(run: RunFacts, measured: float, predicted: Floats) -> tuple[str, Mar
 
     Only pruned epochs are predicted. The others took what they took: the first warms up.
     """
-    expected = measured + float(np.nansum((predicted - run.seconds)[run.pruned]))
+    expected = measured + float(np.nansum((predicted - run.seconds)[run.shortened]))
     regular = measured + float(run.saved["seconds_saved"])
     by = "batches" if run.batch_size else "samples"
     told = f"By the {by} left out, pruning should save {percent(1 - expected / regular)} of the time so far. "
@@ -132,7 +135,7 @@ def _each_epoch(run: RunFacts, predicted: Floats) -> Markup:
     across, measured = binned(run.seconds)
     _, expected = binned(predicted)
     most = float(np.nanmax(np.concatenate([measured, expected])))
-    told = f"Median of the epochs on all samples: {duration(float(np.nanmedian(run.seconds[~run.pruned])))}."
+    told = f"Median of the epochs on all samples: {duration(float(np.nanmedian(run.seconds[~run.shortened])))}."
     ends, up = (0, max(1, run.done)), ticks(0, most, 4)
     chart = Chart("Seconds of each epoch", told, ends, up, centred=0.5, height=120)
     drawn = chart.draw(line(chart, across, measured, "curve"), line(chart, across, expected, "hint"))

@@ -30,6 +30,8 @@ __all__ = [
     "warn_of_small_prune",
 ]
 
+FEW, LIKELY_PERCENT = 0.05, 400
+"""A smaller share of the samples, and of more samples, than are likely to be meant by an integer below 100."""
 AUTO_PRUNES = "45%"
 """What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
 
@@ -143,8 +145,11 @@ def _mask(without: Any, samples: int) -> Mask:
 
 
 def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
-    """Warn of an integer that looks like a percentage, such as 20 of 50,000 samples."""
-    if hasattr(prune, "__index__") and 0 < num_pruned <= 100 and num_pruned * 200 < samples:
+    """Warn of an integer that looks like a percentage, such as 20 of 1,000 samples.
+
+    So many samples save hardly anything, and as many percent would save more than four times as much.
+    """
+    if hasattr(prune, "__index__") and 0 < num_pruned < 100 and num_pruned < FEW * samples and samples > LIKELY_PERCENT:
         warnings.warn(
             f"Expected an amount to prune that saves something. Got prune={prune}: {num_pruned} of {samples:,} "
             f"samples. For {num_pruned} percent write prune='{num_pruned}%' or prune={num_pruned / 100:g}; for so few "
@@ -166,11 +171,11 @@ def warn_of_no_factors(samples: int) -> None:
 
 
 def warn_of_falling() -> None:
-    """Warn that a figure of which more is said to be better falls from the first epoch on."""
+    """Warn that a figure falls from the first epochs on, and nobody said of it that more is better."""
     warnings.warn(
-        "Expected a validation figure that rises while the network learns. Got one that has been below its first value "
-        "ever since and still falls, and so the run will never prune: for a loss call "
-        'pruner.validated(loss, lower_is_better=True), or give the callback mode="min".',
+        "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
+        "as a loss does, and so the run does not prune: for a loss call pruner.validated(loss, lower_is_better=True); "
+        "if more of it is better, pruner.validated(figure, lower_is_better=False).",
         NeverPrunesWarning,
         stacklevel=4,
     )
@@ -187,11 +192,13 @@ def warn_of_lost_figure(epoch: int) -> None:
     )
 
 
-def warn_of_no_figure() -> None:
+def warn_of_no_figure(*, held_out: bool) -> None:
     """Warn that a run with ``policy="auto"`` has nothing to decide by."""
+    way = "call pruner.validated(accuracy) once an epoch, or give the Pruner aside=0.05"
+    way = "observe the losses of the samples that are held out, as they make it" if held_out else way
     warnings.warn(
         'Expected a validation figure in each epoch of a run with policy="auto". Got none in two epochs, and so it '
-        "will never prune: call pruner.validated(accuracy) once an epoch, or give the Pruner aside=0.05.",
+        f"will never prune: {way}.",
         NeverPrunesWarning,
         stacklevel=3,
     )

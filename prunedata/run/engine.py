@@ -16,7 +16,7 @@ from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.plan.schedule import Schedule
-from prunedata.plan.turn import Figures, check_figure, figure_of, find_turn
+from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
@@ -122,8 +122,9 @@ class Engine:
     def begin(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open."""
         self._refuse_failed()
+        resumed, self._resumed = self._resumed, False
         if self.opened is None:
-            self._check_figures()
+            self._check_figures(resumed=resumed)
             self.meter.overhead.clear()
         with self.meter.overhead:
             self.flush()
@@ -236,16 +237,15 @@ class Engine:
     def _own(self, excused: int, unseen: int, said: Delivery) -> Met:
         """What this process tells the others at the end of an epoch."""
         meter = self.meter
-        figure = (meter.figure_sum, meter.figures, meter.figures * meter.lower_is_better)
+        lower = meter.lower_is_better
+        figure = (meter.figure_sum, meter.figures, meter.figures * (lower is True), meter.figures * (lower is False))
         aside = (meter.aside_trust, meter.aside_seen)
         return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
         """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
         ledger, pruning = self.ledger, self.pruning
-        figure = figure_of(ledger.history[-1])
-        if figure is not None:
-            self.figures.add(ledger.history[-1]["number"], figure)
+        self.figures.take(ledger.history[-1])
         ledger.arrays.averages = self.figures.turned is None
         if self.figures.turned is not None and pruning.auto and pruning.advice is None:
             advice = pruning.advise(ledger.history, ledger.arrays.finished[MEAN_EXCESS])
@@ -263,13 +263,14 @@ class Engine:
     def awaits_figure(self) -> bool:
         """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is to come.
 
-        Figures come if the epoch before had one, or in the first two epochs of a run with ``auto``.
+        Figures come as far apart as the last two, or in the first two epochs of a run with ``auto``.
         """
-        history = self.ledger.history if self.opened is not None else self.ledger.history[:-1]
-        if self.pruning.aside is not None or self.is_validated or (self.opened is None and not self.ledger.history):
+        number = self.ledger.next_epoch - (self.opened is None)
+        if self.pruning.aside is not None or self.is_validated or number < 0:
             return False
-        expected = "validation" in history[-1] if history else self.pruning.auto
-        return expected and (self.opened is None or self.is_complete())
+        before = [-1, *(record["number"] for record in self.ledger.history if "validation" in record)][-2:]
+        is_due = number - before[-1] >= before[-1] - before[0] if len(before) > 1 else self.pruning.auto and number < 2
+        return is_due and (self.opened is None or self.is_complete())
 
     def awaits_figure_somewhere(self) -> bool:
         """Whether no process has the figure of the open epoch, which is to come. Called in all of them."""
@@ -279,22 +280,20 @@ class Engine:
         given, awaiting = self.group.add_up(np.array([self.is_validated, awaits], float))
         return bool(awaiting and not given)
 
-    def _check_figures(self) -> None:
+    def _check_figures(self, *, resumed: bool) -> None:
         """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
-        figures, validated = self.figures, self.is_validated
         if self.group.processes > 1 and self.pruning.aside is None:
-            self.group.agree("validation figures", [figures.number, figures.newest])
-        resumed, self._resumed = self._resumed, False
-        if resumed and not validated and self.awaits_figure:
+            self.group.agree("validation figures", [self.figures.number, self.figures.newest])
+        if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
 
     @property
     def lacks_figures(self) -> bool:
-        """Whether a run with ``auto`` has just ended its second epoch, and nothing is known of how validation goes."""
-        history = self.ledger.history
-        return self.pruning.auto and len(history) == 2 and not any("validation" in record for record in history)
+        """Whether a run with ``auto`` is to begin its third epoch, and nothing is known of how validation goes."""
+        begins = self.opened is None and self.ledger.next_epoch == 2
+        return self.pruning.auto and begins and not self.figures.number
 
-    def validated(self, figure: object, *, lower_is_better: bool, agreed: bool) -> None:
+    def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Take the validation figure of the open epoch, or of the one that has just ended."""
         self._refuse_failed()
         history, meter = self.ledger.history, self.meter
@@ -321,13 +320,14 @@ class Engine:
                 "the loop over epochs(); or, with the same figure on all ranks, pass agreed=True."
             )
         with self.uninterrupted:
-            history[-1] |= {"validation": value} | ({"lower_is_better": True} if lower_is_better else {})
+            told = {} if lower_is_better is None else {"lower_is_better": lower_is_better}
+            history[-1] |= {"validation": value} | told
             self._look()
         self.commit()
 
     @property
     def only_falls(self) -> bool:
-        """Whether a run with ``auto`` has figures that fell from the first, as those of a loss given as a score do."""
+        """Whether a run with ``auto`` has figures that look like a loss that was given as a score."""
         return self.pruning.auto and self.figures.only_falls
 
     def _flush_failure(self) -> PrunedataError | None:

@@ -29,6 +29,8 @@ class Met(NamedTuple):
     """Whether it was given one."""
     lower_is_better: float
     """Whether that is one of which lower is better."""
+    higher_is_better: float
+    """Whether it was said that higher is."""
     aside_trust: float
     """How far the labels of samples kept aside are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
     aside_seen: float
@@ -60,8 +62,8 @@ class Met(NamedTuple):
                 "Expected validation figures of one kind from all processes. Got some of which lower is better, and "
                 "others of which higher is: give the same metric on all ranks."
             )
-        lower = {"lower_is_better": True} if self.lower_is_better else {}
-        return {"validation": self.figure_sum / self.figures} | lower
+        told = {"lower_is_better": bool(self.lower_is_better)} if self.lower_is_better or self.higher_is_better else {}
+        return {"validation": self.figure_sum / self.figures} | told
 
 
 class Group:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prunedata.checks import integer
+from prunedata.checks import integer, printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
@@ -17,7 +17,7 @@ from prunedata.store.state import RunState
 if TYPE_CHECKING:
     from prunedata.store.run_store import RunStore, StoreLike
 
-__all__ = ["keep", "restore", "standing"]
+__all__ = ["keep", "restore", "standing", "unpacked"]
 
 
 def keep(engine: Engine, location: StoreLike | None, *, resume: bool) -> None:
@@ -65,6 +65,27 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
         engine.commit()
 
 
+def unpacked(packed: object) -> RunState:
+    """Return the state in a checkpoint, or raise :class:`PrunedataError`.
+
+    But for its arrays it is of plain values. Another, as an array in the place of a number, could not be compared with
+    what the run was given.
+    """
+    state = RunState.from_checkpoint(packed)
+    _check_plain(state.to_json())
+    return state
+
+
+def _check_plain(value: object) -> None:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_plain(inner)
+    elif type(value) not in (str, int, float, bool, type(None)):
+        raise PrunedataError(
+            f"Expected what state_dict() returned, of plain values. Got {type(value).__name__}: {shown(value)}."
+        )
+
+
 def standing(engine: Engine) -> dict[str, Any]:
     """What was asked of a run, where it stands, and checksums of what it knows."""
     known, opened = engine.ledger.saved, engine.opened
@@ -93,6 +114,28 @@ def restore(engine: Engine, state: RunState) -> None:
     engine.restore(state, schedule, advice)
 
 
+def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
+    """Raise :class:`ForeignStore` if a stored run is another than the given one, saying what differs."""
+    differ = [name for name in {**given, **stored} if given.get(name) != stored.get(name)]
+    if not differ:
+        return
+    told = "; ".join(
+        f"{printable(name)}: the stored run has {_in_words(stored, name)}, you gave {_in_words(given, name)}"
+        for name in differ
+    )
+    longer = ""
+    if differ == ["schedule"]:
+        longer = " A run is lengthened by the schedule that it began with, with more epochs and nothing else changed."
+    raise ForeignStore(
+        f"Expected the run that the arguments describe. Got another ({told}). To go on with it, give the arguments it "
+        f"began with; to train anew, name another store.{longer}"
+    )
+
+
+def _in_words(values: dict[str, Any], name: str) -> str:
+    return shown(values[name]) if name in values else "none"
+
+
 def _check_left_out(engine: Engine, state: RunState) -> None:
     """Raise if an open epoch was selected among other samples than are left now."""
     pruning, before = engine.pruning, state.without
@@ -110,16 +153,14 @@ def _schedule_of(engine: Engine, state: RunState) -> Schedule:
     run, pruning = engine.asked.description, engine.pruning
     in_force, given = Schedule.from_dict(state.schedule), state.run.get("schedule")
     if given == run["schedule"]:
-        state.check_run(run)
+        _check_run(run, state.run)
         return in_force
     try:
         stored = Schedule.from_dict(given)
     except PrunedataError as error:
         raise ForeignStore(f"Expected the state of this run. Got one with no schedule: {error}") from error
-    if not pruning.lengthens(stored):
-        state.check_run(run)
-    state.check_run(run | {"schedule": given})
-    longer = pruning.lengthened(in_force, stored)
+    _check_run(run, state.run if not pruning.lengthens(stored) else state.run | {"schedule": run["schedule"]})
+    longer = pruning.lengthened(in_force, stored, state.epoch + state.open)
     if state.open and longer.prunes(state.epoch) != in_force.prunes(state.epoch):
         raise PrunedataError(
             f"Expected epoch {state.epoch} to go on as it began. Got a longer schedule, by which it does not "

@@ -51,8 +51,8 @@ class Meter:
         Of what counts in the epoch.
     figure_sum, figures : float, int
         The validation figure that it was given, and 1; 0 and 0 before.
-    lower_is_better : bool
-        Of that figure.
+    lower_is_better : bool or None
+        Of that figure; None if nobody said.
     aside_trust, aside_seen : int
         Of the samples that are kept aside, the sum of how far their labels are trusted (:func:`trust_in`), and how
         many were seen.
@@ -66,7 +66,7 @@ class Meter:
         """Begin an epoch."""
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
-        self.figure_sum, self.figures, self.lower_is_better = 0.0, 0, False
+        self.figure_sum, self.figures, self.lower_is_better = 0.0, 0, None
         self.aside_trust, self.aside_seen = 0, 0
         self.overhead.seconds = 0.0
 
@@ -80,11 +80,12 @@ class Meter:
         self._seconds, self._since = sums["seconds"], None
         self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
-        self.lower_is_better = sums.get("lower_is_better", False)
+        self.lower_is_better = sums.get("lower_is_better")
         self.aside_trust, self.aside_seen = sums.get("aside_trust", 0), sums.get("aside_seen", 0)
         self.overhead.seconds = sums["overhead"]
 
     _since: float | None
+    lower_is_better: bool | None
 
     def start(self) -> None:
         """Training goes on."""
@@ -104,7 +105,8 @@ class Meter:
         sums: dict[str, Any] = {"seconds": self.seconds(until), "overhead": self.overhead.elapsed}
         sums["loss_sum"] = self.loss_sum
         if self.figures:
-            sums |= {"figure_sum": self.figure_sum, "figures": self.figures, "lower_is_better": self.lower_is_better}
+            sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
+            sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}
         if self.aside_seen:
             sums |= {"aside_trust": self.aside_trust, "aside_seen": self.aside_seen}
         return sums

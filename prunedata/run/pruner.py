@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
@@ -23,9 +23,8 @@ from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors, warn
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
-from prunedata.run.keeping import keep, restore, standing
+from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.store.state import RunState
 from prunedata.types import Arrays, Counts, Mask
 
 if TYPE_CHECKING:
@@ -303,7 +302,10 @@ class Pruner:
 
     def begin_epoch(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open, and return it."""
-        return self._engine.begin()
+        engine = self._engine
+        if engine.lacks_figures:
+            warn_of_no_figure(held_out=self.aside is not None)
+        return engine.begin()
 
     def observe(self, ids: Any, losses: Any) -> None:
         """Record the losses of one batch (Algorithm 1, lines 4-8).
@@ -348,11 +350,9 @@ class Pruner:
         if unapplied:
             self._told_to_weigh = True
             warn_of_no_factors(unapplied)
-        if engine.lacks_figures:
-            warn_of_no_figure()
         self._look_at_figures()
 
-    def validated(self, figure: float, *, lower_is_better: bool = False, agreed: bool = False) -> None:
+    def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
         """Say how validation went, once an epoch: ``policy="auto"`` and advice go by it.
 
         It belongs to the epoch that is open, or else to the one that has just ended. Epochs may have none, as where a
@@ -363,8 +363,10 @@ class Pruner:
         figure : float
             Any number of which more is better, as accuracy, on samples that are not trained on. Their labels may be as
             noisy as all others. The mean of ``exp(-loss / 4)`` scatters least, and so shows the smallest falls.
-        lower_is_better : bool
-            It is one of which less is better, as a loss.
+        lower_is_better : bool, optional
+            Whether it is one of which less is better, as a loss. If nobody says, more is better; but then a figure that
+            falls without having risen before may be a loss after all, and never starts pruning. Say False where the
+            first epochs may be the best, as when a trained network is tuned.
         agreed : bool
             All ranks give this figure, one and the same. Then it may also come after the epoch has ended. Otherwise
             each rank gives its own before the epoch ends, or some do, and the mean of those holds.
@@ -376,6 +378,12 @@ class Pruner:
             than those before.
         NotInEpoch
             If no epoch has begun; or if it comes too late for the other ranks.
+
+        Warns
+        -----
+        NeverPrunesWarning
+            Once, with ``policy="auto"``, if the figure falls from its first epochs on and nobody said which direction
+            is better.
         """
         self._engine.validated(figure, lower_is_better=lower_is_better, agreed=agreed)
         self._look_at_figures()
@@ -505,19 +513,19 @@ class Pruner:
         """
         return self._engine.checkpoint()
 
-    def load_state_dict(self, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]] | Iterator[dict[str, Any]]) -> None:
         """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run.
 
         Parameters
         ----------
-        state : dict, or iterable of dict
+        state : dict, or list, tuple or iterator of dict
             Of a run that several processes train together: the states of all of them, in any order. Any number of
             processes can go on from these, each of which loads them all.
         """
-        if isinstance(state, Iterable) and not isinstance(state, Mapping | str | bytes):
-            restore(self._engine, joined(RunState.from_checkpoint(one) for one in state))
+        if isinstance(state, list | tuple | Iterator):
+            restore(self._engine, joined(map(unpacked, state)))
         else:
-            restore(self._engine, RunState.from_checkpoint(state))
+            restore(self._engine, unpacked(state))
 
     def _look_at_figures(self) -> None:
         """Warn once if all figures say that the network gets worse from the first epoch on."""

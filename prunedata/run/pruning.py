@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,8 +154,11 @@ class Pruning:
     def lengthens(self, stored: Schedule) -> bool:
         """Whether the given schedule is a stored one with more epochs, and else the same."""
         given = self.given
-        if given.epochs <= stored.epochs or given.anneal != stored.anneal:
+        if given.epochs <= stored.epochs or not _anneal_alike(given, stored):
             return False
+        stored = replace(stored, anneal=min(given.anneal, stored.epochs))  # counted from the end, which moves
+        if _is_steady(given) and _is_steady(stored):
+            return True
         if isinstance(given.window, tuple) and isinstance(stored.window, tuple):
             same = replace(given, epochs=stored.epochs, window=stored.window) == stored
             return same and given.windows[: len(stored.windows) - 1] == stored.windows[:-1]
@@ -163,16 +167,17 @@ class Pruning:
         same = replace(given, epochs=stored.epochs, window=stored.window) == stored
         return same and (one or given.window == stored.window)
 
-    def lengthened(self, in_force: Schedule, stored: Schedule) -> Schedule:
-        """The schedule in force of a stored run, with the epochs of the given one."""
-        if in_force == stored:
-            return self.given
-        epochs = self.given.epochs
+    def lengthened(self, in_force: Schedule, stored: Schedule, begun: int) -> Schedule:
+        """The schedule in force of a stored run that has begun so many epochs, with the epochs of the given one."""
+        given, epochs = self.given, self.given.epochs
+        if in_force == stored:  # what has begun to prune goes on with that
+            return replace(given, start=stored.start) if stored.start < begun else given
+        more: dict[str, Any] = {"epochs": epochs, "anneal": given.anneal}
         if isinstance(in_force.window, int):  # as advised: one window for the whole run
-            return replace(in_force, epochs=epochs, window=max(epochs, in_force.window))
+            return replace(in_force, **more, window=max(epochs, in_force.window))
         missing = epochs - sum(in_force.window)
         last = in_force.window[-1]
-        return replace(in_force, epochs=epochs, window=(*in_force.window, *[last] * max(0, -(-missing // last))))
+        return replace(in_force, **more, window=(*in_force.window, *[last] * max(0, -(-missing // last))))
 
     def _warn_if_idle(self) -> None:
         """Warn if no epoch is pruned, or pruned epochs keep everything."""
@@ -184,6 +189,18 @@ class Pruning:
         else:
             return
         warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=6)
+
+
+def _is_steady(schedule: Schedule) -> bool:
+    """Whether :meth:`Schedule.steady` made it, with the start that it chooses by the epochs."""
+    return schedule == Schedule.steady(schedule.epochs, anneal=schedule.anneal)
+
+
+def _anneal_alike(one: Schedule, other: Schedule) -> bool:
+    """Whether as many epochs anneal, or as many as one fraction of the epochs gives, rounded up."""
+    lowest = max(Fraction(int(each.anneal) - 1, each.epochs) for each in (one, other))
+    highest = min(Fraction(int(each.anneal), each.epochs) for each in (one, other))
+    return one.anneal == other.anneal or lowest < highest
 
 
 def _is_one_window(schedule: Schedule) -> bool:

@@ -268,6 +268,8 @@ def test_marks_bars_and_tables():
 RECORD = {"number": 0, "pruned": False, "kept": 1000, "seconds": 1.5, "mean_loss": 0.25, "overhead": 0.001}
 FOUND = {
     "samples": 1000,
+    "without": 0,
+    "held_out": 0,
     "prune": 200,
     "policy": {"name": "DroppingCount", "tolerance": 0.0},
     "schedule": Schedule(30, 10, 3, 5, 4).to_dict(),

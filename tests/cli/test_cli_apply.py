@@ -49,10 +49,22 @@ def test_names_in_every_form(say, tmp_path, name):
         ("--labels none.npy -o fixed.npy", "none.npy"),
         ("--labels labels.csv -o fixed.npy", "Expected label '1' for sample 1, which was judged. Got 'dog'"),
         ("-o fixed.npy", "--labels"),
+        (
+            "--labels labels.npy -o labels.npy",
+            "Expected --output to be a file of its own. Got labels.npy, which holds the",
+        ),
+        ("--labels labels.npy -o ../{here}/labels.npy", "which holds the labels"),
+        ("--labels labels.npy -o link.npy", "which holds the labels"),
+        ("--labels labels.npy -o verdicts.csv", "which holds the verdicts"),
+        ("--labels labels.npy -o fixed.npy --rest verdicts.csv", "Expected --rest to be a file of its own"),
+        ("--labels labels.npy -o fixed.csv --rest ./fixed.csv", "which holds the corrected labels"),
     ],
 )
 def test_what_is_refused(say, tmp_path, options, told):
-    status, out, err = say(f"apply verdicts.csv {options}")
+    (tmp_path / "link.npy").symlink_to(tmp_path / "labels.npy")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    status, out, err = say(f"apply verdicts.csv {options}".replace("{here}", tmp_path.name))
     assert (status, out) == (2, "")
     assert told in err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert not (tmp_path / "fixed.npy").exists()

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Adapter, Delivery, LossError, PrunedataError, Pruner, RunningLoss, Schedule, SkippedSamples
+from prunedata import (
+    Adapter,
+    Delivery,
+    EasyPruning,
+    LossError,
+    LossRanked,
+    PrunedataError,
+    Pruner,
+    RunningLoss,
+    Schedule,
+    SkippedSamples,
+)
 from prunedata.counting.counts import Tally
 from prunedata.counting.joining import join
 from prunedata.counting.waiting import SharedBatches, SharedSteps, WaitingLosses
@@ -155,6 +166,42 @@ def test_between_epochs_all_states_say_the_same():
     again.load_state_dict([run.state_dict()] * 3)
     assert again.next_epoch == 1
     assert again.counts.tolist() == run.counts.tolist()
+
+
+@pytest.mark.parametrize("policy", [LossRanked(), EasyPruning()])
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_policies_that_hold_nan_for_samples_that_were_never_observed_are_joined(policy, epochs):
+    """In the first epoch that is all of them, on every rank; and NaN is not equal to itself."""
+    whole, losses = make(policy=policy), np.arange(float(SAMPLES))
+    for epoch in range(epochs + 1):
+        whole.begin_epoch()
+        ids = np.arange(SAMPLES // 2 if epoch == epochs else SAMPLES)
+        whole.observe(ids, losses[ids])
+        if epoch < epochs:
+            whole.end_epoch()
+    states = []
+    for rank in range(2):
+        run = make(policy=policy)
+        for _ in range(epochs):
+            run.begin_epoch()
+            run.observe(np.arange(SAMPLES), losses)
+            run.end_epoch()
+        run.join(Rank(rank, 2))
+        run.begin_epoch()
+        ids = np.arange(rank, SAMPLES // 2, 2)
+        run.observe(ids, losses[ids])
+        states.append(run.state_dict())
+    joined = make(policy=policy)
+    joined.load_state_dict(states)
+    for run in (joined, whole):
+        rest = np.flatnonzero(run.begin_epoch().remaining)
+        run.observe(rest, losses[rest])
+        run.end_epoch()
+    assert np.array_equal(joined.arrays["loss"], whole.arrays["loss"])
+    assert not np.isnan(joined.arrays["loss"]).any()
+    states[1]["arrays"]["loss"] |= {"data": np.ones(SAMPLES, "<f4").tobytes()}
+    with pytest.raises(PrunedataError, match=r"one run saved at one moment.*differ in loss"):
+        make(policy=policy).load_state_dict(states)
 
 
 class Loader(Adapter):

@@ -12,6 +12,7 @@ from prunedata import Advice, MeanExcess, PrunedataError, Schedule, advise
 from tests.common.marks import FEWER
 
 SCHEDULE = Schedule(30, 30, 20, 5, 4)
+LOSSES = st.floats() | st.none() | st.integers(-(10**400), 10**400)
 TURNS = [10.0, 40, 60, 70, 75, 78, 79, 78, 74, 68, 60, 52]
 """Turned by epoch 9: its highest mean of three ends in epoch 7."""
 
@@ -80,20 +81,61 @@ def test_it_goes_through_json_and_back(figures):
 @pytest.mark.parametrize(
     "change",
     [
-        {"verdict": "wait"},
-        {"policy": None},
-        {"schedule": None},
-        {"evidence": [3]},
-        {"more": 1},
-        {"lost": -1.0},
+        {"verdict": "wait"}, {"policy": None}, {"schedule": None}, {"evidence": [3]}, {"more": 1}, {"lost": -1.0}, 3,
         {"verdict": "fewer epochs"},
-        3,
+        {"evidence": "text"}, {"evidence": 3}, {"verdict": np.arange(2)}, {"verdict": ["prune"]}, {"prune": 10**400},
+        {"prune": np.arange(2)}, {"saving_percent": 10**400}, {"saving_percent": math.nan}, {"policy": {}},
+        {"policy": {"name": np.arange(2)}}, {"policy": np.arange(2)},
+        {"schedule": {}}, {"schedule": np.arange(2)}, {"turned": 1e400}, {"shorter": np.arange(2)},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_advice_is_refused(change):
     plain = advise(history(TURNS), SCHEDULE, np.zeros(100)).to_dict()
     with pytest.raises(PrunedataError):
         Advice.from_dict(plain | change if isinstance(change, dict) else change)
+
+
+def test_advice_without_one_of_its_fields_is_refused():
+    plain = advise(history(TURNS), SCHEDULE, np.zeros(100)).to_dict()
+    for name in ("verdict", "policy", "prune", "schedule", "saving_percent", "evidence"):
+        with pytest.raises(PrunedataError, match=r"as Advice.to_dict\(\) gives it"):
+            Advice.from_dict({other: one for other, one in plain.items() if other != name})
+
+
+@FEWER
+@given(st.lists(LOSSES, min_size=12, max_size=12), st.floats(width=32))
+def test_losses_of_any_size_and_none_lead_to_advice(losses, excess):
+    """Sums of huge losses are infinite or no number; a store may also be forged."""
+    records = [record | {"mean_loss": loss} for record, loss in zip(history(TURNS), losses, strict=True)]
+    found = advise(records, SCHEDULE, np.array([excess, 0, 1], np.float32))
+    assert found.verdict == "prune"
+    assert 0 <= found.prune <= 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kept": None}, {"kept": -1}, {"kept": 10**400}, {"number": "3"}, {"mean_loss": "x"}, {"mean_loss": [1.0]},
+        {"observed": -1}, {"validation": 10**400}, {"validation": math.nan}, {"validation": "x"}, {"validation": 1e200},
+        7,
+    ],
+)  # fmt: skip
+def test_what_is_no_record_of_an_epoch_is_refused(change):
+    records = history(TURNS)
+    records[3] = records[3] | change if isinstance(change, dict) else change
+    with pytest.raises(PrunedataError):
+        advise(records, SCHEDULE, np.zeros(100, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [([], "No epoch has ended"), ([{"number": 0, "kept": 9, "observed": 9, "aside": 2}], "losses of the samples that are held out")],
+)
+def test_where_a_figure_would_be_refused_it_asks_for_none(records, told):
+    found = advise(records, SCHEDULE, np.zeros(100, np.float32))
+    assert found.verdict == "watch"
+    assert told in found.evidence[0]
+    assert "validated" not in found.evidence[0]
 
 
 def test_an_array_of_another_shape_is_refused():

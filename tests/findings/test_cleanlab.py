@@ -7,6 +7,7 @@ import pytest
 
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
+from prunedata.policies.selection import draw_aside
 
 SAMPLES = 60
 ISSUE = "training_dynamics"
@@ -74,3 +75,25 @@ def test_a_run_that_says_nothing_is_an_error(Datalab, tmp_path):
             TrainingDynamics(lab_of(Datalab)).find_issues(run)
     with pytest.raises(PrunedataError, match="Expected a run of 30 samples, as the Datalab"):
         TrainingDynamics(lab_of(Datalab, 30)).find_issues(watched())
+
+
+def test_samples_that_are_not_searched_have_no_score_and_are_no_issue(Datalab, tmp_path, capsys):
+    pruner = Pruner(
+        SAMPLES, Schedule.steady(8), observe_only=True, aside=0.2, without=[0, 5], store=tmp_path / "run.zarr"
+    )
+    for epoch in pruner.epochs():
+        epoch.apply_weights()
+        ids = np.flatnonzero(epoch.remaining)
+        pruner.observe(ids, np.where(ids % 5 == 0, 4.0, 2.5 / (1 + epoch.number)))
+    searched = ~draw_aside(SAMPLES, 0.2, 0)
+    searched[[0, 5]] = False
+    for run in (pruner, tmp_path / "run.zarr"):
+        lab = lab_of(Datalab)
+        lab.find_issues(issue_types={ISSUE: {"run": run}})
+        issues = lab.get_issues(ISSUE)
+        assert issues[f"{ISSUE}_score"].notna().tolist() == searched.tolist()
+        assert set(np.flatnonzero(issues[f"is_{ISSUE}_issue"])) <= set(np.flatnonzero(searched))
+        assert issues[f"is_{ISSUE}_issue"].any()
+        assert 0 < lab.get_issue_summary(ISSUE)["score"][0] < 1  # the mean of those that have one
+        lab.report(verbosity=1)
+        assert "Samples whose losses" in capsys.readouterr().out

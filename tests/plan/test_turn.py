@@ -14,28 +14,36 @@ from tests.common.marks import FEWER
 FINITE = st.floats(-1e6, 1e6)
 
 
-def plain_turn(figures):
-    """The rule over the whole list at once: the first figure whose mean of three has fallen far enough."""
+def plain_turn(figures, known=True):
+    """The rule over the whole list at once: the first figure whose mean of three has fallen far enough.
+
+    Unless it is ``known`` that more is better, it has to have risen beyond chance before.
+    """
     for end in range(3, len(figures) + 1):
         given_so_far = figures[:end]
         means = [np.mean(given_so_far[at - 3 : at]) for at in range(3, end + 1)]
         steps = np.diff(given_so_far)[-6:]
-        least = max(2 * np.std(steps) / math.sqrt(3), 0.05 * (max(means) - figures[0]))
+        scatter, rise = 2 * np.std(steps) / math.sqrt(3), max(means) - figures[0]
         fall = max(means) - means[-1]
-        if fall > least * (1 + 1e-9) + 1e-9:
+        pairs = [(fall, max(scatter, 0.05 * rise)), *([] if known else [(rise, scatter)])]
+        if all(more > less * (1 + 1e-9) + 1e-9 for more, less in pairs):
             return end - 1
-        if fall > least * (1 - 1e-9) - 1e-9:
+        if all(more > less * (1 - 1e-9) - 1e-9 for more, less in pairs):
             return None  # rounding decides
     return -1
 
 
-@FEWER
-@given(st.lists(FINITE, max_size=40))
-def test_it_is_the_plain_rule_over_all_figures(figures):
-    expected = plain_turn(figures)
+def fed(figures, known=True):
     found = Figures()
     for epoch, figure in enumerate(figures):
-        found.add(epoch, figure)
+        found.add(epoch, figure, known=known)
+    return found
+
+
+@FEWER
+@given(st.lists(FINITE, max_size=40), st.booleans())
+def test_it_is_the_plain_rule_over_all_figures(figures, known):
+    expected, found = plain_turn(figures, known), fed(figures, known)
     if expected is not None:
         assert (-1 if found.turned is None else found.turned) == expected
     assert found.number == len(figures)
@@ -44,7 +52,7 @@ def test_it_is_the_plain_rule_over_all_figures(figures):
 @FEWER
 @given(st.lists(FINITE, min_size=1, max_size=40), st.integers(-8, 8))
 def test_another_scale_or_direction_turns_in_the_same_epoch(figures, power):
-    history = [{"number": at, "validation": figure} for at, figure in enumerate(figures)]
+    history = [{"number": at, "validation": figure, "lower_is_better": False} for at, figure in enumerate(figures)]
     scaled = [record | {"validation": record["validation"] * 2.0**power} for record in history]
     lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
     turned = find_turn(history).turned
@@ -83,10 +91,67 @@ def test_an_unsteady_rise_is_no_turn():
     assert started < 40
 
 
-@pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf, "0.5", None, True, [0.5, 0.6], 10**400])
-def test_what_is_no_finite_number_is_refused(figure):
+@pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf, "0.5", True, [0.5, 0.6], 10**400, 1e154, -1e300])
+def test_what_is_no_finite_number_or_too_large_to_be_squared_is_refused(figure):
     with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
         check_figure(figure, False, [])
+    with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
+        find_turn([{"number": 0, "validation": figure}])  # as somebody's history may have it
+
+
+def test_none_is_refused_and_in_a_history_is_no_figure():
+    with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
+        check_figure(None, False, [])
+    assert find_turn([{"number": 0, "validation": None}]).number == 0
+
+
+@FEWER
+@given(st.lists(st.floats(-1e100, 1e100), max_size=30), st.booleans())
+def test_the_largest_figures_overflow_nowhere(figures, known):
+    history = []
+    for epoch, figure in enumerate(figures):
+        history.append({"number": epoch, "validation": check_figure(figure, True, history), "lower_is_better": True})
+    assert math.isfinite(find_turn(history).lost)
+    assert math.isfinite(fed(figures, known).lost)
+
+
+# -- a loss that is given as if more of it were better
+
+
+@FEWER
+@given(st.lists(FINITE, max_size=40), st.integers(1, 3))
+def test_what_never_rises_never_turns_unless_somebody_said_that_more_is_better(figures, every):
+    falling = sorted(figures, reverse=True)
+    history = [{"number": every * at, "validation": figure} for at, figure in enumerate(falling)]
+    assert find_turn(history).turned is None
+    assert fed(falling, known=False).turned is None
+
+
+def test_a_noisy_loss_does_not_turn_and_one_that_falls_clearly_is_told():
+    rng, turned, told = np.random.default_rng(3), 0, 0
+    for _ in range(300):
+        length, noise = rng.uniform(3, 15), rng.uniform(0, 0.1)
+        curve = 0.3 + 2 * np.exp(-np.arange(30) / length) + noise * rng.normal(size=30)
+        found, said = Figures(), False
+        for epoch, figure in enumerate(curve):
+            found.add(epoch, figure, known=False)
+            said = said or found.only_falls
+        turned, told = turned + (found.turned is not None), told + said
+        assert fed(curve).turned is not None
+    assert turned == 0
+    assert told == 300
+
+
+def test_whoever_says_that_more_is_better_is_believed_though_the_first_epoch_was_the_best():
+    """A trained network that is tuned on 40 % wrong labels, as recorded."""
+    curve = [46.25, 45.65, 44.9, 45.1, 45.1, 43.9, 44.4, 44.35, 43.85, 43.45, 42.95, 43.6, 43.8, 43.5]
+    history = [{"number": at, "validation": figure} for at, figure in enumerate(curve)]
+    assert find_turn(history).turned is None
+    assert find_turn(history).only_falls
+    for told in ({"lower_is_better": False}, {"aside": 100}):
+        assert find_turn([record | told for record in history]).turned == 4
+    lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
+    assert find_turn(lower).turned == 4
 
 
 def test_numbers_of_all_kinds_are_taken():
@@ -113,8 +178,11 @@ def test_what_a_metric_may_do_is_taken(before, now, lower):
 def test_another_direction_halfway_is_refused():
     with pytest.raises(PrunedataError, match=r"of the same kind in every epoch. Got one of which lower is better"):
         check_figure(0.5, True, [{"number": 3, "validation": 0.6}])
-    with pytest.raises(PrunedataError, match="Expected lower_is_better to be True or False"):
+    with pytest.raises(PrunedataError, match="Expected lower_is_better to be True, False or None"):
         check_figure(0.5, "no", [])
+    assert check_figure(0.5, None, [{"number": 3, "validation": 0.6, "lower_is_better": False}]) == 0.5
+    with pytest.raises(PrunedataError, match="of the same kind"):
+        check_figure(0.5, None, [{"number": 3, "validation": 0.6, "lower_is_better": True}])
 
 
 def test_a_figure_counts_upwards():
@@ -148,9 +216,6 @@ def test_trust_falls_where_the_network_errs_more_though_it_grows_surer():
         losses = -np.log(np.minimum(labels, 1))
         figures["trust"].append(trust_in(losses) / (300 * TRUST))
         figures["believed"].append(float(np.mean(losses < math.log(2))))
-    turned = {name: Figures() for name in figures}
-    for name, of in figures.items():
-        for epoch, figure in enumerate(of):
-            turned[name].add(epoch, figure)
+    turned = {name: fed(of) for name, of in figures.items()}
     assert 8 < turned["trust"].turned <= 16
     assert turned["believed"].turned is None, "how many labels have more than half of the probability goes on rising"

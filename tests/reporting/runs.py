@@ -2,11 +2,14 @@
 
 import numpy as np
 
-from prunedata import Pruner, Random, RunningLoss, Schedule
+from prunedata import LossRanked, Pruner, Random, RunningLoss, Schedule
+from prunedata.run.group import Group
 
 __all__ = ["HOSTILE", "KINDS", "Sheet", "train"]
 
 SAMPLES = 90
+WRONG = np.arange(0, SAMPLES, 9)
+"""Whose losses stay high."""
 HOSTILE = (
     "<script>alert(1)</script>",
     "\"'><img src=x onerror=alert(1)>",
@@ -27,8 +30,9 @@ def train(pruner, stop=None, observe=True, turn=None):
     """Train on losses that fall, but for those of every ninth sample. A validation figure falls from ``turn`` on."""
     for epoch in pruner.epochs():
         for ids in epoch.batches(32):
+            epoch.apply_weights()
             if observe:
-                pruner.observe(ids, np.where(ids % 9 == 0, 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)))
+                pruner.observe(ids, np.where(np.isin(ids, WRONG), 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)))
         if not observe:
             pruner.excuse(epoch.kept)
         if turn is not None:
@@ -70,6 +74,53 @@ def within_an_epoch(place):
     return pruner
 
 
+def stopped_in_its_first_epoch(place):
+    pruner = steady(place)
+    pruner.observe(next(pruner.begin_epoch().batches(8)), np.ones(8))
+    pruner.commit()
+    return pruner
+
+
+class Rank(Group):
+    rank, processes = 0, 2
+
+
+def one_of_two_ranks(place):
+    pruner = steady(place)
+    pruner.join(Rank())
+    pruner.observe(next(pruner.begin_epoch().batches(8)), np.ones(8))
+    pruner.commit()
+    return pruner
+
+
+def by_weight(place):
+    return train(steady(place, by="weight", batch_size=16))
+
+
+def left_out_for_good(place):
+    return train(steady(place, without=WRONG[:5], batch_size=16))
+
+
+def left_out_for_good_by_weight_and_watched(place):
+    return train(steady(place, without=WRONG[:5], observe_only=True, by="weight"))
+
+
+def held_out(place):
+    return train(steady(place, policy="auto", aside=0.2))
+
+
+def held_out_and_left_out_for_good(place):
+    return train(steady(place, aside=0.2, without=WRONG[:5]), stop=20)
+
+
+def held_out_before_its_first_figure(place):
+    return steady(place, policy="auto", aside=0.2)
+
+
+def weighed(place):
+    return train(steady(place, policy=LossRanked(), by="weight"))
+
+
 def auto(place):
     return train(steady(place, policy="auto"), turn=8)
 
@@ -94,7 +145,9 @@ KINDS = {
     one.__name__: one
     for one in (
         never_begun, random_without_losses, observe_only, finished, unfinished, within_an_epoch, auto,
-        auto_before_advice, never_pruned, all_pruned_but_one, one_epoch,
+        auto_before_advice, never_pruned, all_pruned_but_one, one_epoch, stopped_in_its_first_epoch, one_of_two_ranks,
+        by_weight, left_out_for_good, left_out_for_good_by_weight_and_watched, held_out, held_out_and_left_out_for_good,
+        held_out_before_its_first_figure, weighed,
     )
 }  # fmt: skip
 

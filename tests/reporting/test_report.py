@@ -10,8 +10,8 @@ import zarr
 
 import prunedata
 from prunedata import NeverPrunesWarning, PrunedataError, Pruner, Random, Schedule
+from prunedata.findings import searched
 from prunedata.findings.table import suspect_table
-from prunedata.reporting import facts
 from prunedata.reporting.facts import facts_of
 from prunedata.store.reading import read_run
 from tests.reporting.reading import read
@@ -25,6 +25,11 @@ LEFT_OUT = {
     "random_without_losses": {"suspects", "counts"},
     "observe_only": {"schedule"} | NOTHING_PRUNED,
     "one_epoch": {"schedule"} | NOTHING_PRUNED,
+    "stopped_in_its_first_epoch": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
+    "left_out_for_good_by_weight_and_watched": {"schedule"} | NOTHING_PRUNED,
+    "held_out": NOTHING_PRUNED,
+    "held_out_before_its_first_figure": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
+    "one_of_two_ranks": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
     "auto_before_advice": NOTHING_PRUNED,
     "never_pruned": NOTHING_PRUNED,
     "all_pruned_but_one": set(),
@@ -310,7 +315,7 @@ def test_no_run_there(tmp_path):
 def test_a_page_tells_no_more_of_an_address_than_its_end(location, name, monkeypatch, tmp_path):
     observe_only(tmp_path / "run.zarr")
     found = read_run(tmp_path / "run.zarr")
-    monkeypatch.setattr(facts, "read_run", lambda _: found)
+    monkeypatch.setattr(searched, "read_run", lambda _: found)
     assert facts_of(location).name == name
 
 

@@ -98,7 +98,7 @@ def test_by_weight_all_are_delivered_and_the_run_counts_the_same():
 
 def test_it_is_kept_with_the_run(tmp_path):
     train(start(store=tmp_path / "run.zarr"), until=3)
-    with pytest.raises(PrunedataError, match=r"aside: expected None, got 0\.2"):
+    with pytest.raises(PrunedataError, match=r"aside: the stored run has 0\.2, you gave none"):
         start(store=tmp_path / "run.zarr", resume=True, aside=None)
     assert np.array_equal(train(start(store=tmp_path / "run.zarr", resume=True)).visits, train(start()).visits)
 

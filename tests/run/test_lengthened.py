@@ -25,6 +25,7 @@ from prunedata.findings.inspection import inspect
 from tests.common.marks import FEWER
 from tests.common.strategies import policies, schedules
 
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 SAMPLES = 60
 SHORT = Schedule(8, window=4, start=1, block=2, pruned_per_block=1)
 LONG = replace(SHORT, epochs=13)
@@ -253,6 +254,55 @@ class TestAnnealing:
         with pytest.raises(PrunedataError, match=r"Expected epoch 6 to go on as it began.*schedule of 8 epochs"):
             way(run, self.LONG, tmp_path)
         assert inspect(tmp_path)["schedule"]["epochs"] == 8
+
+
+class TestSteady:
+    """``Schedule.steady`` chooses its start by the epochs: with more of them it is a later one."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("anneal", [0, 1, 0.2])
+    @pytest.mark.parametrize("more", [{}, {"policy": "auto"}, {"observe_only": True}])
+    def test_a_finished_run_is_lengthened_as_its_warning_says(self, tmp_path, way, anneal, more):
+        run = start(Schedule.steady(6, anneal=anneal), tmp_path, **more)
+        train(run)
+        longer = way(run, Schedule.steady(12, anneal=anneal), tmp_path, **more)
+        assert (longer.next_epoch, longer.schedule.epochs) == (6, 12)
+        train(longer)
+        pruned = [record["number"] for record in longer.history if record["pruned"]]
+        last = {0: (6, 12), 1: (5, 11), 0.2: (4, 9)}[anneal]
+        assert pruned == ([] if more else [*range(1, last[0]), *range(6, last[1])])
+        if way is from_its_store:  # and once more
+            again = start(Schedule.steady(24, anneal=anneal), tmp_path, **more)
+            assert (again.next_epoch, again.schedule.epochs) == (12, 24)
+
+    @pytest.mark.parametrize(("epochs", "batches", "first"), [(0, 1, 3), (1, None, 3), (1, 1, 1), (2, None, 1)])
+    def test_it_begins_to_prune_where_the_longer_run_does_unless_it_has_begun(self, tmp_path, epochs, batches, first):
+        run = start(Schedule.steady(6), tmp_path)
+        train(run, epochs, batches)
+        run.commit()
+        start(Schedule.steady(18), tmp_path).commit()
+        run = start(Schedule.steady(18), tmp_path)
+        train(run)
+        assert [record["number"] for record in run.history if record["pruned"]] == [*range(first, 18)]
+
+    @pytest.mark.parametrize("turn", [3, 30])
+    def test_with_auto_after_the_turn_and_before(self, tmp_path, turn):
+        run = start(Schedule.steady(12), tmp_path, **AUTO)
+        train(run, turn=turn)
+        longer = start(Schedule.steady(24), tmp_path, **AUTO)
+        assert (longer.schedule.epochs, longer.next_epoch) == (24, 12)
+        train(longer, turn=turn)
+        pruned = [record["number"] for record in longer.history if record["pruned"]]
+        assert pruned == ([*range(longer.advice.turned + 1, 24)] if turn == 3 else [])
+
+    @pytest.mark.parametrize(
+        "other", [Schedule.steady(12, 4), Schedule.steady(12, anneal=1), Schedule.steady(5), Schedule(12, 12, 1, 2, 1)]
+    )
+    def test_another_one_is_refused_and_whose_is_which_is_said(self, tmp_path, other):
+        train(start(Schedule.steady(6), tmp_path), 2)
+        told = rf"the stored run has .*'epochs': 6.*you gave .*'epochs': {other.epochs}.*more epochs and nothing else"
+        with pytest.raises(ForeignStore, match=told):
+            start(other, tmp_path)
 
 
 OTHERS = [

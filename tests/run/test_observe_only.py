@@ -93,9 +93,9 @@ def test_a_run_never_changes_its_mode_unasked(tmp_path, before, epochs):
     there = make(before, store=tmp_path)
     if epochs:
         watch(there, epochs)
-    with pytest.raises(ForeignStore, match="observe_only: expected"):
+    with pytest.raises(ForeignStore, match="observe_only: the stored run has"):
         make(not before, store=tmp_path, resume=True)
-    with pytest.raises(ForeignStore, match="observe_only: expected"):
+    with pytest.raises(ForeignStore, match="observe_only: the stored run has"):
         make(not before).load_state_dict(there.state_dict())
     assert make(before, store=tmp_path, resume=True).next_epoch == epochs
 

@@ -91,7 +91,7 @@ class FromTheTurn:
     def validated(self, right: float) -> None:
         """Take the figure of an epoch, and choose what comes after it."""
         if self.turned is None:
-            self._figures.add(self._epoch, right)
+            self._figures.add(self._epoch, right, known=True)
             self.turned = self._figures.turned
             if self.turned is not None:
                 self._turn()

@@ -34,4 +34,4 @@ def replay(results: Mapping[str, Sequence[Facts]]) -> str:
 
 
 def _figures(curve: Sequence[float]) -> Figures:
-    return find_turn([{"number": at, "validation": figure} for at, figure in enumerate(curve)])
+    return find_turn([{"number": at, "validation": one, "lower_is_better": False} for at, one in enumerate(curve)])

@@ -86,7 +86,7 @@ class ByPruner:
         self.pruner.observe(ids, signals)
 
     def validated(self, right: float) -> None:
-        self.pruner.validated(right)
+        self.pruner.validated(right, lower_is_better=False)
 
 
 class ByWindow:

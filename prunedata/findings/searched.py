@@ -1,0 +1,86 @@
+"""Which samples of a run are searched for wrong labels: those that it may train on, and so has observed in training.
+
+A sample that is held out is delivered in every epoch and never trained on: it has no visits, and nothing is known of
+its label. One that was left out for good was judged before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from prunedata.policies.selection import count_aside, draw_aside
+from prunedata.store.reading import read_run
+from prunedata.store.run_store import StoreLike
+from prunedata.store.state import RunState
+from prunedata.types import Counts, Mask
+
+__all__ = [
+    "Stateful",
+    "num_held_out",
+    "num_searched",
+    "num_without",
+    "searched",
+    "searched_visits",
+    "state_of",
+    "told_unsearched",
+]
+
+
+class Stateful(Protocol):
+    """A live run, as a :class:`prunedata.Pruner`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands."""
+        ...
+
+
+def state_of(run: StoreLike | Stateful) -> RunState:
+    """Return where a run stands, a live one or one in a store."""
+    state: Callable[[], dict[str, Any]] | None = getattr(run, "state_dict", None)
+    if state is not None:
+        return RunState.from_checkpoint(state())
+    return read_run(run).state  # type: ignore[arg-type]  # it has no state_dict
+
+
+def searched(run: RunState) -> Mask:
+    """True for the samples that the run may train on, shape (samples,)."""
+    run.check_size()
+    found = np.ones(run.samples, dtype=np.bool_) if run.without is None else ~run.without
+    share = run.run.get("aside")
+    return found if share is None else found & ~draw_aside(run.samples, share, run.run["seed"])
+
+
+def searched_visits(run: RunState) -> Counts:
+    """Visits of the whole run, shape (samples,); 0 for samples that are not searched."""
+    visits = run.visits
+    return visits if num_searched(run) == run.samples else np.where(searched(run), visits, visits.dtype.type(0))
+
+
+def told_unsearched(run: RunState) -> str | None:
+    """Say how many samples are not searched, and why; None if all are."""
+    parts = {"held out": num_held_out(run), "left out for good": num_without(run)}
+    told = [f"{number:,} {why}" for why, number in parts.items() if number]
+    return f"{' and '.join(told)}, not searched" if told else None
+
+
+def num_searched(run: RunState) -> int:
+    """How many samples the run may train on."""
+    return run.samples - num_without(run) - num_held_out(run)
+
+
+def num_without(run: RunState) -> int:
+    """How many samples were left out for good."""
+    return 0 if run.without is None else int(np.count_nonzero(run.without))
+
+
+def num_held_out(run: RunState) -> int:
+    """How many samples the run delivers and never trains on."""
+    share = run.run.get("aside")
+    if share is None:
+        return 0
+    if run.without is None:  # nothing of that size is made: a store without arrays may name any number of samples
+        return count_aside(run.samples, share)
+    return int(np.count_nonzero(draw_aside(run.samples, share, run.run["seed"]) & ~run.without))

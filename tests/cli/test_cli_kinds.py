@@ -1,0 +1,127 @@
+"""Every command on every kind of run: none fails, and their numbers agree with each other."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prunedata.findings.inspection import inspect
+from prunedata.policies.selection import draw_aside
+from prunedata.reporting.facts import facts_of
+from prunedata.store.reading import read_run
+from tests.reporting.runs import KINDS, SAMPLES, WRONG
+
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
+
+DATA = f"""
+class Texts(list):
+    targets = [i % 3 for i in range({SAMPLES})]
+
+data = Texts((f"text {{i}}", i % 3) for i in range({SAMPLES}))
+"""
+UNSEEN = {
+    "never_begun",
+    "random_without_losses",
+    "stopped_in_its_first_epoch",
+    "one_of_two_ranks",
+    "held_out_before_its_first_figure",
+}
+"""Kinds of runs whose finished epochs have observed nothing."""
+ASIDE = {one for one in KINDS if one.startswith("held_out")}
+CLEANED = {one for one in KINDS if "left_out_for_good" in one}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.py").write_text(DATA, encoding="utf-8")
+    np.save(tmp_path / "labels.npy", np.arange(SAMPLES) % 3)
+    KINDS[request.param](tmp_path / "run.zarr")
+    return request.param
+
+
+def searched_in(kind):
+    """Which samples a run of this kind may train on."""
+    found = np.ones(SAMPLES, bool)
+    if kind in ASIDE:
+        found &= ~draw_aside(SAMPLES, 0.2, 0)
+    if kind in CLEANED:
+        found[WRONG[:5]] = False
+    return found
+
+
+def test_no_command_fails_and_what_they_say_agrees(say, kind):
+    searched, about, counted = searched_in(kind), inspect("run.zarr"), kind not in UNSEEN
+    held_out = int((draw_aside(SAMPLES, 0.2, 0) & ~np.isin(np.arange(SAMPLES), WRONG[:5] * (kind in CLEANED))).sum())
+    held_out *= kind in ASIDE
+    assert (about["held_out"], about["without"]) == (held_out, 5 * (kind in CLEANED))
+    assert SAMPLES - about["held_out"] - about["without"] == searched.sum()
+    assert sum(about["counts_histogram"].values()) == searched.sum()
+    assert searched[[one["id"] for one in about["most_pruned"]]].all()
+    assert about["saved"]["visits"] == sum(record["kept"] for record in about["history"])
+
+    for command in ("inspect", "doctor", "advise", "report"):
+        status, out, err = say(f"{command} run.zarr")
+        assert (status, err) == (0, ""), command
+        if held_out and command in ("inspect", "doctor"):
+            assert re.search(rf"{held_out} held out|held out +{held_out}, never trained on and not searched", out)
+        assert "never observed" not in out or kind == "random_without_losses"
+    for command in ("suspects run.zarr --json", "compare run.zarr run.zarr", "suspects run.zarr --labels labels.npy"):
+        assert say(command)[0] == (0 if counted else 2), command
+    review = f"report run.zarr --review --dataset texts.py:data -o review.html --top {SAMPLES}"
+    assert say(review)[0] == (0 if counted else 2)
+    assert say("report run.zarr --compare run.zarr --dataset texts.py:data")[0] == 0
+    if not counted:
+        return
+
+    found = json.loads(say(f"suspects run.zarr --top {SAMPLES} --json")[1])
+    suspects = [row["id"] for row in found["suspects"]]
+    assert (found["held_out"], found["without"]) == (about["held_out"], about["without"])
+    assert searched[suspects].all()
+    page = Path("review.html").read_text(encoding="utf-8")
+    written = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert [one["id"] for one in written["items"]] == suspects
+    assert say("suspects run.zarr -o scores.csv --to cleanlab")[0] == 0
+    with Path("scores.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["training_dynamics_score"] != "" for row in rows] == np.isin(np.arange(SAMPLES), suspects).tolist()
+    assert not any(row["is_training_dynamics_issue"] == "True" for row in rows if int(row["id"]) not in suspects)
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_and_a_card_say_what_the_records_say(kind, live, tmp_path):
+    run = KINDS[kind](tmp_path / "run.zarr")
+    found, searched = facts_of(run if live else tmp_path / "run.zarr"), searched_in(kind)
+    trained = [one["kept"] - one.get("by_weight", 0) - one.get("aside", 0) for one in run.history]
+    assert found.kept.tolist() == trained
+    assert found.pruned.tolist() == [one < searched.sum() for one in trained]
+    assert found.pruned.tolist() == [one["pruned"] for one in run.history]
+    assert found.saved["pruned_epochs"] == found.pruned.sum()
+    assert found.shortened.any() == (found.pruned.any() and run.by is None)
+    if found.pruned.any():
+        assert {searched.sum() - found.left_out} == set(found.kept[found.pruned])
+    assert sum(found.counts.values()) == sum(found.times_left_out.values()) == found.trainable == searched.sum()
+    assert found.suspects(SAMPLES).size == 0 or searched[found.suspects(SAMPLES)].all()
+    if found.done == found.total:
+        assert found.visits_saved_in_all == pytest.approx(found.saved["visits_saved_percent"] / 100)
+    assert run._repr_html_().count(f"{found.total}")
+    assert found.advice[0] is not None
+    told = " ".join(found.advice[0].evidence)
+    assert "validated" not in told or run.aside is None
+    assert read_run(tmp_path / "run.zarr").state.samples == SAMPLES
+
+
+def test_doubted_labels_are_those_of_samples_that_are_trained_on(tmp_path):
+    """Held-out samples have no visits, and so would look like the mean of all."""
+    run = KINDS["held_out_and_left_out_for_good"](tmp_path / "run.zarr")
+    for record in run.history:
+        record["validation"] = 0.5 + 0.02 * min(record["number"], 16 - record["number"])
+    run.commit()
+    live, stored = run.advice, facts_of(tmp_path / "run.zarr").advice[0]
+    assert live.verdict == stored.verdict == "prune"
+    assert f"of {searched_in('held_out_and_left_out_for_good').sum()} labels are doubted" in " ".join(stored.evidence)
+    assert (stored.prune, stored.saving_percent) == (live.prune, live.saving_percent)
