@@ -67,4 +67,3 @@ def test_what_travels_back_is_the_deal_without_its_arrays():
     assert not light.ids.size
     assert light.weights is None
     assert dealer.observe(light, np.ones(8))
-
