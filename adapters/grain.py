@@ -153,7 +153,7 @@ class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
         if not isinstance(built, grain.MapDataset | grain.IterDataset):
             raise PrunedataError(f"Expected build= to return a MapDataset or an IterDataset. Got a {_name(built)}.")
         delivery = self._run.delivery = Delivery(epoch.number, delivered=0)
-        return Pass(built, len(ids), delivery)
+        return Pass(built, len(ids), delivery, is_rest=len(ids) < epoch.kept)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Refuse to be cut for worker processes, to which no Pruner can be sent."""
@@ -170,13 +170,13 @@ WORKERS = (
 
 
 class Pass(grain.DatasetIterator):  # type: ignore[misc]
-    """One pass over an epoch, which counts what it delivers."""
+    """One pass over an epoch, or over the rest of one, which counts what it delivers."""
 
-    def __init__(self, built: Any, expected: int, delivery: Delivery) -> None:
+    def __init__(self, built: Any, expected: int, delivery: Delivery, *, is_rest: bool) -> None:
         self._inner = iter(built)
         super().__init__(self._inner)
         self._expected, self._delivery, self._delivered = expected, delivery, 0
-        self._dropped = _most_dropped(built)
+        self._dropped, self._is_rest = _most_dropped(built), is_rest
 
     def __next__(self) -> Any:
         if self._delivery.ended is not None:  # batch() asks once more
@@ -200,7 +200,7 @@ class Pass(grain.DatasetIterator):  # type: ignore[misc]
         self.close()
         missing = self._expected - self._delivered
         if missing <= self._dropped:
-            if not self._delivered and missing:
+            if not self._delivered and missing and not self._is_rest:
                 raise PrunedataError(
                     f"Expected at least one batch in each epoch. Got {missing} samples, which make none: batch() "
                     "without drop_remainder, take smaller batches, or prune less."

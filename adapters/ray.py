@@ -111,13 +111,13 @@ class RayDealer:
         self, reports: Iterable[tuple[Deal | str, Any]], *, version: int | None = None, newest: int | None = None
     ) -> list[Receipt]:
         """Record the losses of several batches in one call; see :meth:`Dealer.observe_many`."""
-        plain = [(_ticket(deal), _array(losses)) for deal, losses in reports]
+        plain = [(_light(deal), _array(losses)) for deal, losses in reports]
         receipts: list[Receipt] = self._call("observe_many", plain, version=version, newest=newest)
         return receipts
 
     def excuse(self, deal: Deal | str) -> Receipt:
         """Say that a batch will not be observed; see :meth:`Dealer.excuse`."""
-        receipt: Receipt = self._call("excuse", _ticket(deal))
+        receipt: Receipt = self._call("excuse", _light(deal))
         return receipt
 
     def lost(self, worker: str | int) -> int:
@@ -185,8 +185,8 @@ class RayDealer:
             ) from error
 
 
-def _ticket(deal: Deal | str) -> str:
-    return deal.ticket if isinstance(deal, Deal) else deal  # the ids need not travel back
+def _light(deal: Deal | str) -> Deal | str:
+    return deal.without_arrays() if isinstance(deal, Deal) else deal
 
 
 def _array(losses: Any) -> Any:
@@ -258,8 +258,8 @@ class _Actor:
     def observe_many(self, reports: list[tuple[Deal | str, Any]], **versions: Any) -> list[Receipt]:
         return self._dealer.observe_many(reports, **versions)
 
-    def excuse(self, ticket: str) -> Receipt:
-        return self._dealer.excuse(ticket)
+    def excuse(self, deal: Deal | str) -> Receipt:
+        return self._dealer.excuse(deal)
 
     def end_epoch(self) -> None:
         self._dealer.end_epoch()

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from prunedata.adapters.keras.recorders import recorder_for
 from prunedata.adapters.tensorflow.gate import Gate
-from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
@@ -44,6 +44,14 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.pruner, self.recorder, self.batch = pruner, pruner.attach(recorder_for(pruner)), None
         self._gate = pruner.attach(Gate(pruner.samples))
         self._training, self._expected = False, 0
+
+    def lacks_only_its_end(self) -> bool:
+        """Whether an epoch is open of which nothing is left to train on. The epoch goes on."""
+        try:
+            _ = self.pruner.current
+        except NotInEpoch:
+            return False
+        return int(self.pruner.begin_epoch().remaining.sum()) < (self.batch or 1)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Check that the model records."""

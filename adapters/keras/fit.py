@@ -12,7 +12,7 @@ from prunedata.adapters.tensorflow.checks import stages
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_call", "check_other", "sized", "without_ids", "without_warning"]
+__all__ = ["check_call", "check_other", "end_epoch", "sized", "without_ids", "without_warning"]
 
 
 def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
@@ -109,6 +109,27 @@ class _Sized(tf.data.Dataset):  # type: ignore[misc]
     def cardinality(self) -> Any:
         """The most batches that an epoch can have."""
         return tf.constant(self._batches, tf.int64)
+
+
+def end_epoch(model: Any, number: int, arguments: dict[str, Any]) -> None:
+    """Do what ``fit`` does once the data of an epoch have run out: on JAX it fails if there are none from the start.
+
+    So the epoch of a run that was stopped between its last batch and its end gets its validation figure.
+    """
+    callbacks, logs = arguments["callbacks"], {}
+    if not isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks = keras.callbacks.CallbackList(callbacks, model=model)
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(number)
+    given = arguments.get("validation_data")
+    if given is not None and model._should_eval(number, arguments.get("validation_freq", 1)):
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(given)
+        size, steps = arguments.get("validation_batch_size"), arguments.get("validation_steps")
+        options = {"batch_size": size, "steps": steps, "callbacks": callbacks, "return_dict": True}
+        found = model.evaluate(x, y, sample_weight=weights, **options)
+        logs = {f"val_{name}": value for name, value in found.items()}
+    callbacks.on_epoch_end(number, logs)
+    callbacks.on_train_end(logs)
 
 
 def without_ids(batches: Any, spec: Any) -> Iterator[tuple[int, int, list[Any]]]:

@@ -1,12 +1,18 @@
-"""One loss for each sample, from a compiled Keras model. This needs what Keras keeps to itself."""
+"""The losses of single samples, from a compiled Keras model, and its loss over those that count.
 
+This needs what Keras keeps to itself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
+from keras.src.backend import get_keras_mask, set_keras_mask
 
 from prunedata.errors import LossError, PrunedataError
 
-__all__ = ["sample_losses", "times"]
+__all__ = ["sample_losses", "weighed"]
 
 
 def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
@@ -22,16 +28,49 @@ def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
     LossError
         If a loss gives one value for the whole batch.
     """
-    compiled = model._compile_loss
-    if compiled is None:
+    if model._compile_loss is None:
         raise PrunedataError(
             "Expected a model compiled with a loss. Got none: call self.observe(ids, losses) in a train_step of yours."
         )
     # Keras knows which target belongs to which output, so the copy is Keras's own, but its losses do not reduce.
+    each = _wrapped(model._compile_loss, _OneEach, has_metrics=False)
+    return keras.ops.stop_gradient(each(y, y_pred, sample_weight))
+
+
+@contextmanager
+def weighed(model: Any, weights: Any) -> Iterator[None]:
+    """Let a model's loss be that of the samples that count, times what they weigh, reduced as Keras reduces a batch.
+
+    Parameters
+    ----------
+    weights : pair of tensors of shape (n,), or None
+        What the losses of a batch weigh, float, and which samples count, bool. None if all count alike.
+    """
+    compiled = model._compile_loss
+    if weights is None or compiled is None:
+        yield
+        return
+    model._compile_loss = _wrapped(compiled, lambda loss: _Weighed(loss, *weights), has_metrics=True)
+    try:
+        yield
+    finally:
+        model._compile_loss = compiled
+
+
+def _wrapped(compiled: Any, wrap: Callable[[Any], Any], *, has_metrics: bool) -> Any:
+    """A copy of what a model was compiled with, whose single losses are wrapped: it is built as the original is."""
     copy = _copied(compiled)
-    copy._flat_losses = [entry._replace(loss=_OneEach(entry.loss)) for entry in compiled._flat_losses]
-    copy._metrics = [None] * len(copy._flat_losses)
-    return keras.ops.stop_gradient(copy(y, y_pred, sample_weight))
+
+    def build(y: Any, y_pred: Any) -> None:
+        if not compiled.built:
+            compiled.build(y, y_pred)
+        vars(copy).update(vars(compiled))
+        copy._flat_losses = [entry._replace(loss=wrap(entry.loss)) for entry in compiled._flat_losses]
+        if not has_metrics:
+            copy._metrics = [None] * len(copy._flat_losses)
+
+    copy.built, copy.build = False, build
+    return copy
 
 
 class _OneEach:
@@ -50,22 +89,39 @@ class _OneEach:
         return keras.ops.mean(losses, axis=tuple(range(1, rank))) if rank > 1 else losses
 
 
+class _Weighed:
+    """A loss in which samples that don't count are masked: Keras's reductions leave what is masked out of all sums."""
+
+    def __init__(self, loss: Any, weights: Any, counting: Any) -> None:
+        self.loss, self._weights, self._counting = loss, weights, counting
+
+    def __call__(self, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+        copy, mask = _copied(self.loss), get_keras_mask(y_pred)
+
+        def call(y: Any, y_pred: Any) -> Any:
+            losses = self.loss.call(y, y_pred)
+            if not losses.shape:
+                return losses  # one number for the batch, which is refused when losses are recorded
+            own = get_keras_mask(losses)
+            counting = _along(self._counting, losses if mask is None else mask)
+            if mask is None and sample_weight is None:  # as Keras divides by the number of all values then
+                counting = keras.ops.broadcast_to(counting, keras.ops.shape(losses))
+            weights = _along(self._weights, losses)
+            losses = losses * keras.ops.cast(weights, losses.dtype)
+            set_keras_mask(losses, counting if own is None else keras.ops.logical_and(counting, own))
+            return losses
+
+        copy.call = call
+        return copy(y, y_pred, sample_weight)
+
+
+def _along(values: Any, other: Any) -> Any:
+    """Values of shape (n,) in a shape that goes along with that of ``other``, (n, ...)."""
+    return keras.ops.reshape(values, (-1,) + (1,) * (len(other.shape) - 1))
+
+
 def _copied(loss: Any) -> Any:
     """A shallow copy. ``copy.copy`` would save and load it."""
     copied = object.__new__(type(loss))
     copied.__dict__.update(vars(loss))
     return copied
-
-
-def times(sample_weight: Any, factor: Any) -> Any:
-    """Sample weights, None or any structure, times a factor of shape (n,) or None."""
-    if factor is None:
-        return sample_weight
-    if sample_weight is None:
-        return factor
-
-    def scaled(weight: Any) -> Any:
-        weight = keras.ops.cast(weight, factor.dtype)
-        return weight * keras.ops.reshape(factor, (-1,) + (1,) * (len(weight.shape) - 1))
-
-    return keras.tree.map_structure(scaled, sample_weight)

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from prunedata.adapters.keras.callback import PruneCallback
-from prunedata.adapters.keras.fit import check_call, check_other, sized, without_ids, without_warning
-from prunedata.adapters.keras.losses import sample_losses, times
+from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids, without_warning
+from prunedata.adapters.keras.losses import sample_losses, weighed
 from prunedata.errors import PrunedataError
 
 __all__ = ["PruneMixin"]
@@ -18,7 +18,7 @@ class PruneMixin:
 
     The model trains as ever: on the same loss, with sample weights, metrics and regularisers as they are. Beside it
     one loss for each sample is taken from the same predictions, weighted by the sample weights, and recorded.
-    Where the pruner's policy weighs samples (``Epoch.weights``), the loss that is trained on is weighted so too.
+    The loss that is trained on is that of the samples that count, by what they weigh (``Epoch.loss_weights``).
     """
 
     _prune_recorder: Any = None
@@ -47,11 +47,16 @@ class PruneMixin:
             self.train_function = None  # it was traced with the other recorder
         if callback is None:
             return plain.fit(x, *args, **options)
-        if keras.backend.backend() != "tensorflow":
-            self._prune_spec = x.element_spec[1]
         callback.batch = x.element_spec[0].shape[0]
         if "shuffle" not in arguments:
             options["shuffle"] = False  # Keras warns that it cannot, though nobody asked
+        if keras.backend.backend() == "jax" and callback.lacks_only_its_end():
+            number = callback.pruner.next_epoch
+            end_epoch(self, number, arguments)
+            args, options = (), {**arguments, **options, "initial_epoch": number + 1}
+            del options["x"]
+        if keras.backend.backend() != "tensorflow":
+            self._prune_spec = x.element_spec[1]
         with without_warning():
             return plain.fit(sized(x, callback.pruner.samples), *args, **options)
 
@@ -103,8 +108,8 @@ class PruneMixin:
         if not training or recorder is None or recorder.waiting is None:
             return plain.compute_loss(x, y, y_pred, sample_weight, training)
         ids, recorder.waiting = recorder.waiting, None
-        trained = times(sample_weight, recorder.weights_of(ids))
-        loss = plain.compute_loss(x, y, y_pred, trained, training)
+        with weighed(self, recorder.weights_of(ids)):
+            loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
         self.observe(ids, sample_losses(self, y, y_pred, sample_weight))
         return loss
 
@@ -119,3 +124,23 @@ class PruneMixin:
         """
         if self._prune_recorder is not None:
             self._prune_recorder.add(ids, losses)
+
+    def factors(self, ids: Any) -> Any:
+        """What to multiply the losses of a batch by, for a ``train_step`` or ``compute_loss`` that computes its own.
+
+        As :meth:`prunedata.Epoch.factors`: train on the mean of the products, and :meth:`observe` the losses.
+
+        Parameters
+        ----------
+        ids : tensor of int64, shape (n,)
+
+        Returns
+        -------
+        tensor of float32, shape (n,), or float
+            1 if all samples count alike.
+        """
+        weights = None if self._prune_recorder is None else self._prune_recorder.weights_of(ids)
+        if weights is None:
+            return 1.0
+        weights, counting = weights[0], keras.ops.sum(keras.ops.cast(weights[1], weights[0].dtype))
+        return weights * (keras.ops.cast(keras.ops.size(weights), weights.dtype) / keras.ops.maximum(counting, 1))

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
+from prunedata.adapters.keras.recorders import weights_in
 from prunedata.errors import LossError
-from prunedata.policies.protocol import Weigher
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -29,7 +29,7 @@ class JaxRecorder(Adapter):
         self.waiting: Any = None
         self._drained = 0
         self._came: list[tuple[SomeIds, Array]] = []
-        self._weighs = isinstance(pruner.policy, Weigher) or pruner.by == "weight"
+        self._pruner = pruner
         self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:
@@ -42,14 +42,19 @@ class JaxRecorder(Adapter):
         self._came.clear()
 
     def weights_of(self, ids: Any) -> Any:
-        """What to multiply the losses of a batch by, shape (n,), or None if all count alike in every epoch."""
-        if not self._weighs:
+        """What the losses of a batch weigh, and which samples count, both of shape (n,); None if all count alike."""
+        if not self._pruner.is_weighed:
             return None
+        shape = jax.ShapeDtypeStruct((2, *ids.shape), np.float32)
         # Read on the host in each step: an array would be compiled in, as it was in the first epoch.
-        return io_callback(self._read, jax.ShapeDtypeStruct(ids.shape, np.float32), ids, ordered=True)
+        weights, counting = io_callback(self._read, shape, ids, ordered=True)
+        return weights, counting > 0
 
     def _read(self, ids: Any) -> Any:
-        return np.ones(len(ids), np.float32) if self._epoch is None else self._epoch.factors(np.asarray(ids))
+        found = np.ones((2, len(ids)), np.float32)
+        if self._epoch is not None:
+            found[:] = weights_in(self._epoch, np.asarray(ids))
+        return found
 
     def add(self, ids: Any, losses: Any) -> None:
         """Append a batch."""

@@ -7,8 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from prunedata.adapters.keras.recorders import weights_in
+from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
-from prunedata.policies.protocol import Weigher
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -36,39 +37,36 @@ class GraphRecorder(Adapter):
 
         self._ids, self._losses, self._batches = room(tf.int64), room(dtype), room(tf.int64)
         self._fill, self._batch = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
-        by_weight = pruner.by == "weight"
-        weighs = by_weight or isinstance(pruner.policy, Weigher)
-        self._weights = tf.Variable(tf.ones(pruner.samples), trainable=False) if weighs else None
-        self._counted = tf.Variable(tf.ones(pruner.samples), trainable=False) if by_weight else None
+        if pruner.is_weighed:
+            self._weights, self._counting = (tf.Variable(tf.ones(pruner.samples), trainable=False) for _ in range(2))
+            self._applied = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._is_weighed = pruner.is_weighed
         self._drained = 0
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
         self._drained = 0
-        if self._weights is not None:
-            self._weights.assign(tf.ones_like(self._weights) if epoch.weights is None else epoch.weights)
-        if self._counted is not None:
-            counted = (
-                tf.ones_like(self._counted) if epoch.which_count is None else tf.cast(epoch.which_count, tf.float32)
-            )
-            self._counted.assign(counted)
+        if self._is_weighed:
+            weights, counting = weights_in(epoch.detached(), np.arange(epoch.keep.size))
+            self._weights.assign(weights)
+            self._counting.assign(counting.astype(np.float32))
+            self._applied.assign(0)
+
+    def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
+        """Say whether the steps of an epoch have applied what its losses weigh."""
+        if self._is_weighed and self._applied.numpy():
+            epoch.apply_weights()
 
     def forget(self) -> None:
         """Drop what has not been observed."""
         self._fill.assign(0)
 
     def weights_of(self, ids: Any) -> Any:
-        """What to multiply the losses of a batch by, shape (n,), or None if all count alike in every epoch.
-
-        As :meth:`Epoch.factors` says it, within the graph.
-        """
-        if self._weights is None:
+        """What the losses of a batch weigh, and which samples count, both of shape (n,); None if all count alike."""
+        if not self._is_weighed:
             return None
-        weights = tf.gather(self._weights, ids)
-        if self._counted is None:
-            return weights
-        counting = tf.reduce_sum(tf.gather(self._counted, ids))
-        return weights * (tf.cast(tf.shape(ids)[0], tf.float32) / tf.maximum(counting, 1))
+        self._applied.assign(1)
+        return tf.gather(self._weights, ids), tf.gather(self._counting, ids) > 0
 
     def add(self, ids: Any, losses: Any) -> None:
         """Append a batch."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from prunedata.adapters.keras.recorders import weights_in
 from prunedata.adapters.torch.losses import Recorder
-from prunedata.policies.protocol import Weigher
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -24,7 +24,6 @@ class TorchRecorder(Adapter):
         self.waiting: Any = None
         self.count = 0
         self._losses = Recorder(pruner)
-        self._weighs = isinstance(pruner.policy, Weigher) or pruner.by == "weight"
         self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:
@@ -41,10 +40,11 @@ class TorchRecorder(Adapter):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def weights_of(self, ids: Any) -> Any:
-        """What to multiply the losses of a batch by, shape (n,), or None if all count alike in every epoch."""
-        if not self._weighs or self._epoch is None:
+        """What the losses of a batch weigh, and which samples count, both of shape (n,); None if all count alike."""
+        epoch = self._epoch
+        if epoch is None or not epoch.is_weighed:
             return None
-        return torch.from_numpy(self._epoch.factors(ids.cpu().numpy())).to(ids.device)
+        return tuple(torch.from_numpy(each).to(ids.device) for each in weights_in(epoch, ids.cpu().numpy()))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def add(self, ids: Any, losses: Any) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 import keras
 
 from prunedata.errors import PrunedataError
+from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.types import Mask, SomeIds, Weights
 
-__all__ = ["recorder_for"]
+__all__ = ["recorder_for", "weights_in"]
 
 
 def recorder_for(pruner: Pruner) -> Any:
@@ -28,3 +30,9 @@ def recorder_for(pruner: Pruner) -> Any:
     raise PrunedataError(
         f"Expected Keras with the tensorflow, the torch or the jax backend (KERAS_BACKEND). Got {backend!r}."
     )
+
+
+def weights_in(epoch: Epoch, ids: SomeIds) -> tuple[Weights, Mask]:
+    """What the loss of each sample weighs, and whether it counts, both of shape (n,), as the epoch has it."""
+    counts = epoch.keep if epoch.which_count is None else epoch.which_count
+    return epoch.loss_weights(ids), counts[ids]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from prunedata.types import Ids, Weights
 
@@ -23,9 +23,6 @@ class Deal:
         Which batch of the epoch, from 0, in the epoch's own order.
     ids : ndarray of int64, shape (n,)
         The samples. Read-only.
-    weights : ndarray of float32, shape (n,), or None
-        How much the loss of each counts, by the policy, or as ``Epoch.factors`` has it: train on the mean of
-        ``weights * losses``, and observe the losses as they are. None if all count alike. Read-only.
     worker : hashable
         Who was given it.
     attempt : int
@@ -36,14 +33,35 @@ class Deal:
     epoch: int
     number: int
     ids: Ids
-    weights: Weights | None
+    _weights: Weights | None
     worker: Hashable
     attempt: int = 1
+    _reads: list[bool] = field(default_factory=list, repr=False)
+    """Not empty once the weights were read; one list for all deals of an epoch that are in the dealer's process."""
+
+    @property
+    def weights(self) -> Weights | None:
+        """What the loss of each counts, by the policy or as ``Epoch.factors`` has it; shape (n,), float32, read-only.
+
+        Train on the mean of ``weights * losses``, and observe the losses as they are. None if all count alike. Who
+        reads them applies them: if nobody does in an epoch, it ends with :class:`UnweighedWarning`.
+        """
+        self._reads[:] = [True]
+        return self._weights
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the weights were read, in the process where this deal is."""
+        return bool(self._reads)
+
+    def without_arrays(self) -> "Deal":
+        """A copy for the way back to the dealer, which has the arrays."""
+        return replace(self, ids=self.ids[:0], _weights=None)
 
     def __repr__(self) -> str:
         """One line, without the arrays."""
         again = f", attempt={self.attempt}" if self.attempt > 1 else ""
-        weighed = "" if self.weights is None else ", weighted"
+        weighed = "" if self._weights is None else ", weighted"
         who = f"worker={self.worker!r}"
         return f"Deal(epoch={self.epoch}, number={self.number}, samples={self.ids.size}{weighed}, {who}{again})"
 

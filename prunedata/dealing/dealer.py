@@ -204,6 +204,8 @@ class Dealer:
             self.pruner.take_over()
             self.pruner.observe(batch.ids, good)
             self._staleness.add(measured)
+            if isinstance(deal, Deal) and deal.was_read and self._deck is not None:
+                self._deck.reads[:] = [True]  # a copy of it was, in the worker's process
             self._settle(place)
             return Receipt(True, "recorded")
 
@@ -328,9 +330,10 @@ class Dealer:
             epoch=epoch.number,
             number=batch.number,
             ids=batch.ids,
-            weights=None if epoch.weights is None else read_only(epoch.factors(batch.ids)),
+            _weights=read_only(epoch.detached().factors(batch.ids)) if epoch.is_weighed else None,
             worker=worker,
             attempt=batch.attempt,
+            _reads=deck.reads,
         )
 
     def _settle(self, place: int) -> None:
@@ -344,6 +347,8 @@ class Dealer:
         deck = self._deck
         assert deck is not None
         self.pruner.take_over()
+        if deck.reads:
+            deck.epoch.apply_weights()
         try:
             self.pruner.end_epoch()
         finally:  # it may have ended although a commit failed, or a warning was made an error

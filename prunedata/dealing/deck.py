@@ -40,6 +40,8 @@ class Deck:
         self.epoch = epoch
         self.out: dict[int, Batch] = {}
         """The batches that workers have, by the numbers of their deals."""
+        self.reads: list[bool] = []
+        """Not empty once somebody has read the weights of a deal."""
         self._fresh = self._cut(epoch, batch_size, skip)
         self._next = next(self._fresh, None)  # one ahead, to know whether there is one
         self._returned: list[tuple[int, Batch]] = []

@@ -164,7 +164,7 @@ def warn_of_no_factors(samples: int) -> None:
     warnings.warn(
         f"Expected a loop that applies what losses weigh, as {samples} delivered samples weigh 0, or other than 1. "
         "Got one that trains on them like on all others: call backward() on what the loader's observe() returns, or "
-        "train on the mean of epoch.factors(ids) * losses. Observe all losses as they are.",
+        "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe all losses as they are.",
         UnweighedWarning,
         stacklevel=3,
     )

@@ -73,6 +73,10 @@ class Epoch:
         """Record that the loop trains on losses by what they weigh: an adapter that multiplies them calls this."""
         self._applied[:] = [True]
 
+    def detached(self) -> "Epoch":
+        """A copy for adapters that hand weights on: to read them there does not record that a loop applies them."""
+        return replace(self, _applied=[])
+
     @property
     def trained_on(self) -> int:
         """How many samples count: ``kept``, less what is left out by weight."""

@@ -17,7 +17,7 @@ from prunedata.errors import FinishedWarning, PrunedataError
 from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
-from prunedata.policies.protocol import Policy
+from prunedata.policies.protocol import Policy, Weigher
 from prunedata.run.adapter import Adapter
 from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors, warn_of_no_figure
 from prunedata.run.engine import Engine
@@ -170,6 +170,11 @@ class Pruner:
         """The samples that are left out for good, shape (samples,). A copy."""
         included = self._engine.pruning.included
         return np.zeros(self.samples, dtype=np.bool_) if included is None else ~included
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether losses weigh other than 1 in some epoch: by ``by="weight"``, ``aside``, or a policy that weighs."""
+        return self.by == "weight" or self.aside is not None or isinstance(self.policy, Weigher)
 
     @property
     def next_epoch(self) -> int:

@@ -26,10 +26,20 @@ FIT = {
     "torch": [f"{BY_HAND}[{{'jit_compile': False}}]", *BOTH],
     "jax": [f"{BY_HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_excused[4]", *BOTH],
 }
+ASKS = "a_step_of_ones_own_is_warned_unless_it_asks_for_factors"
 BY_WEIGHT = {
-    "torch": [f"{BY_HAND}[plain-{{'jit_compile': False}}]", f"{BY_HAND}[weighs-{{'jit_compile': False}}]"],
-    "jax": [f"{BY_HAND}[plain-{{'jit_compile': True}}]", f"{BY_HAND}[weighs-{{'jit_compile': True}}]"],
+    "torch": [f"{BY_HAND}[plain-{{'jit_compile': False}}]", ASKS, f"{BY_HAND}[weighs-{{'jit_compile': False}}]"],
+    "jax": [f"{BY_HAND}[plain-{{'jit_compile': True}}]", ASKS, f"{BY_HAND}[weighs-{{'jit_compile': True}}]"],
 }
+POISON = {
+    "torch": [
+        *(f"of_what_does_not_count[{run}]" for run in ("held out", "left out for good", "weighed and held out")),
+        *(f"in_any_mode[{mode}]" for mode in ("batches of one", "resumed", "sample weights by their sum", "eager")),
+        *(f"by_any_head[{head}]" for head in ("steps with a mask", "two outputs")),
+    ],
+    "jax": ["of_what_does_not_count[held out]", "by_any_head[steps with a mask]"],
+}
+FIGURES = ["epoch ends", "last batch"]
 UNTOUCHED = {
     "torch": ["shuffled", "plain", "accumulated", "bfloat16", "float16", "without_a_remainder"],
     "jax": ["shuffled", "plain", "accumulated", "bfloat16", "float16", "without_a_remainder", "in_fours"],
@@ -54,6 +64,8 @@ def test_keras_over_another_backend(backend, most):
     """Run tests of ``fit`` in a process of their own, as the backend is chosen once, and imports take the longest."""
     fit = [f"test_fit.py::test_{name}" for name in FIT[backend][:most]]
     fit += [f"test_by_weight.py::test_{name}" for name in BY_WEIGHT[backend][:most]]
+    fit += [f"test_poison.py::test_nothing_is_learnt_{name}" for name in POISON[backend][:most]]
+    fit += [f"test_figures.py::test_a_run_that_was_stopped_is_as_one_that_was_not[6-{name}]" for name in FIGURES[:most]]
     fit += [f"test_untouched.py::test_a_fit[{name}]" for name in UNTOUCHED[backend][:most]]
     named = [f"{ROOT}/tests/adapters/keras/{test}" for test in fit]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named]

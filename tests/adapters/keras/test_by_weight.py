@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import pytest
 
+from prunedata import UnweighedWarning
 from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, WEIGHTS, Model, data, fit, make_model
 from tests.adapters.helpers.tensorflow import make_pruner
-from tests.adapters.keras.test_fit import Weighing
+from tests.adapters.keras.test_fit import Own, Weighing
 
 # Keras's own, wherever it copies weights.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -24,6 +25,7 @@ def by_hand(weights=None, reduction="sum_over_batch_size", **options):
             own = np.ones(ids.size) if weights is None else weights[ids]
             pruner.observe(ids, own * -np.log(guess[np.arange(ids.size), DIGITS[ids]]))
             counted = np.ones(ids.size, bool) if epoch.which_count is None else epoch.which_count[ids]
+            epoch.apply_weights()
             factor = own * counted * (1 if epoch.weights is None else epoch.weights[ids])
             over = factor.sum() if reduction == "mean_with_sample_weight" else counted.sum()
             gradient = (guess - np.eye(10)[DIGITS[ids]]) * factor[:, np.newaxis] / over
@@ -63,6 +65,21 @@ def test_sample_weights_are_honoured(reduction):
     pruner, own = make_pruner(SAMPLES, by="weight"), WEIGHTS + 0.5
     fit(model, pruner, data(pruner, (IMAGES, DIGITS, own)))
     assert_same_run(pruner, model, by_hand(own, reduction))
+
+
+class Unaware(Own):
+    """Trains on the mean of all, as it did before."""
+
+    def factors(self, ids):
+        return 1.0
+
+
+def test_a_step_of_ones_own_is_warned_unless_it_asks_for_factors():
+    model, pruner = make_model(Own, metrics=None), make_pruner(SAMPLES, by="weight")
+    fit(model, pruner)
+    assert_same_run(pruner, model, by_hand())
+    with pytest.warns(UnweighedWarning, match="60 delivered samples"):
+        fit(make_model(Unaware, metrics=None), make_pruner(SAMPLES, by="weight"))
 
 
 class Stop(keras.callbacks.Callback):

@@ -37,6 +37,7 @@ def by_hand(*, weights: Any = None, samples: int = SAMPLES, **options: Any) -> t
     """The same run without Keras and without any adapter: the model's equations, and the core fed with its losses."""
     pruner, kernel, bias = make_pruner(samples, **options), np.zeros((64, 10)), np.zeros(10)
     for epoch in pruner.epochs():
+        epoch.apply_weights()
         for ids in epoch.batches(BATCH, shuffle=False):
             guess = np.exp(IMAGES[ids] @ kernel + bias)
             guess /= guess.sum(axis=1, keepdims=True)
@@ -247,35 +248,35 @@ class Own(PruneMixin, keras.Model):
 
     def train_step(self, *arguments: Any) -> Any:
         *state, (ids, (x, y)) = arguments
-        return STEPS[keras.backend.backend()](self, ids, x, y, *state)
+        return STEPS[keras.backend.backend()](self, ids, x, y, *state, factors=self.factors(ids))
 
 
-def tensorflow_step(model: Any, ids: Any, x: Any, y: Any) -> Any:
+def tensorflow_step(model: Any, ids: Any, x: Any, y: Any, *, factors: Any) -> Any:
     with tf.GradientTape() as tape:
         losses = cross_entropy(reduction=None)(y, model(x, training=True))
-        loss = tf.reduce_mean(losses)
+        loss = tf.reduce_mean(factors * losses)
     model.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
     model.observe(ids, losses)
     return {"loss": loss}
 
 
-def torch_step(model: Any, ids: Any, x: Any, y: Any) -> Any:
+def torch_step(model: Any, ids: Any, x: Any, y: Any, *, factors: Any) -> Any:
     model.zero_grad()
     losses = cross_entropy(reduction=None)(y, model(x, training=True))
-    losses.mean().backward()
+    (factors * losses).mean().backward()
     model.optimizer.apply([each.value.grad for each in model.trainable_weights], model.trainable_weights)
     model.observe(ids, losses)
     return {"loss": losses.detach().mean()}
 
 
-def jax_step(model: Any, ids: Any, x: Any, y: Any, state: Any) -> Any:
+def jax_step(model: Any, ids: Any, x: Any, y: Any, state: Any, *, factors: Any) -> Any:
     import jax
 
     trainable, fixed, optimizer, metrics = state
 
     def loss_of(trainable: Any) -> Any:
         losses = cross_entropy(reduction=None)(y, model.stateless_call(trainable, fixed, x, training=True)[0])
-        return losses.mean(), losses
+        return (factors * losses).mean(), losses
 
     gradient, losses = jax.grad(loss_of, has_aux=True)(trainable)
     trainable, optimizer = model.optimizer.stateless_apply(optimizer, gradient, trainable)

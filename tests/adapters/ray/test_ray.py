@@ -11,7 +11,7 @@ import torch
 ray = pytest.importorskip("ray")
 
 from benchmarks.common.processes.on_ray import on_ray  # noqa: E402
-from prunedata import DealerDied, LossError, PrunedataError, Pruner, Random, Schedule, UnweighedWarning, Wait  # noqa: E402
+from prunedata import Deal, DealerDied, LossError, PrunedataError, Pruner, Random, Schedule, UnweighedWarning, Wait  # noqa: E402
 from prunedata.adapters.ray import RayDealer, serve  # noqa: E402
 from tests.common.programs import run_python  # noqa: E402
 
@@ -97,6 +97,37 @@ def test_by_weight_all_samples_are_dealt():
         plain = plain_run(by="weight")
     assert np.array_equal(counts, plain.counts)
     assert np.array_equal(visits, plain.visits)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_run_whose_workers_never_read_what_losses_weigh_is_warned(reads):
+    dealer = serve(maker(aside=0.2), 8)
+    dealer.ask(lambda run: __import__("warnings").simplefilter("error"))  # in the actor, where nobody looks
+    deal = dealer.deal("one")
+    while isinstance(deal, Deal) and deal.epoch == 0:
+        last, deal = deal, None
+        assert not reads or last.weights.shape == last.ids.shape
+        try:
+            assert dealer.observe(last, np.cos(last.ids))
+        except UnweighedWarning:
+            assert not reads
+            return
+        deal = dealer.deal("one")
+    assert reads
+
+
+def test_a_figure_may_come_after_the_dealer_was_started_again(tmp_path):
+    make = maker(store=tmp_path / "run.zarr", resume=True, policy="auto", classes=3)
+    dealer = serve(make, SAMPLES)
+    for epoch in range(2):
+        deal = dealer.deal("one")
+        assert dealer.observe(deal, losses_of(deal.ids, epoch))
+        if epoch == 1:
+            os.kill(dealer.ask(lambda run: os.getpid()), signal.SIGKILL)
+            dealer = serve(make, SAMPLES)
+            assert dealer.ask(lambda run: run.awaits_figure)
+        dealer.ask(lambda run: run.validated(0.5))
+    assert [record["validation"] for record in facts(dealer)[0]] == [0.5, 0.5]
 
 
 def test_workers_in_tasks_share_an_epoch():

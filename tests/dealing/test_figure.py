@@ -1,0 +1,62 @@
+"""A dealer that is stopped between an epoch's last report and its validation figure goes on as if it had not been."""
+
+import numpy as np
+import pytest
+
+from prunedata import Dealer, NeverPrunesWarning, Pruner, Schedule, Wait
+
+SAMPLES, FIGURES = 50, [0.2, 0.6, 0.8, 0.9, 0.9, 0.6, 0.4, 0.2, 0.1, 0.1]
+KEYS = ("kept", "observed", "mean_loss", "validation")
+
+
+def made(auto_end, **store):
+    schedule = Schedule.steady(len(FIGURES))
+    pruner = Pruner(SAMPLES, schedule, prune="30%", policy="auto", seed=3, classes=5, **store)
+    return Dealer(pruner, 8, auto_end=auto_end)
+
+
+def train(auto_end, *, stopped=None, folder=None):
+    """Train all epochs; in one, between its last report and its figure, go on from the state, or from the store."""
+    store = {} if folder is None else {"store": folder / "run.zarr"}
+    dealer = made(auto_end, **store)
+    for number, figure in enumerate(FIGURES):
+        while dealer.pruner.next_epoch == number and not dealer.is_epoch_done:
+            deal = dealer.deal("one")
+            assert dealer.observe(deal, np.cos(deal.ids * (1 + deal.epoch)))
+        if number == stopped:
+            state = dealer.state_dict()
+            dealer = made(auto_end, **({**store, "resume": True} if store else {}))
+            if not store:
+                dealer.load_state_dict(state)
+            assert dealer.pruner.awaits_figure
+            if not auto_end:
+                assert dealer.deal("one") == Wait(number, 0)
+        dealer.pruner.validated(figure)
+        if not auto_end:
+            dealer.end_epoch()
+    assert dealer.is_finished
+    return [[record.get(key) for key in KEYS] for record in dealer.pruner.history], dealer.pruner.counts.tolist()
+
+
+@pytest.mark.parametrize("epoch", [0, 5, 9])
+@pytest.mark.parametrize("auto_end", [True, False])
+def test_from_a_state(auto_end, epoch):
+    whole = train(auto_end)
+    assert min(kept for kept, *_ in whole[0]) < SAMPLES, "it turns and prunes"
+    assert train(auto_end, stopped=epoch) == whole
+
+
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_from_the_store_to_which_the_end_was_committed(epoch, tmp_path):
+    assert train(True, stopped=epoch, folder=tmp_path) == train(True)
+
+
+def test_an_epoch_that_goes_without_its_figure_is_told():
+    first = made(False)
+    for _ in range(7):
+        first.observe(deal := first.deal("one"), np.cos(deal.ids))
+    dealer = made(True)
+    dealer.load_state_dict(first.state_dict())
+    assert dealer.pruner.awaits_figure
+    with pytest.warns(NeverPrunesWarning, match="validation figure of epoch 0"):
+        assert dealer.deal("one").epoch == 1
