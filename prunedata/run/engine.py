@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -265,13 +266,20 @@ class Engine:
     def awaits_figure(self) -> bool:
         """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is to come.
 
-        Figures come if the epoch before had one, or in the first two epochs of a run with ``auto``.
+        Figures come as often as they came before, every epoch or every second one; and in the first epoch of a run
+        with ``auto``.
         """
-        history = self.ledger.history if self.opened is not None else self.ledger.history[:-1]
-        if self.pruning.aside is not None or self.is_validated or (self.opened is None and not self.ledger.history):
+        number = self.ledger.next_epoch - (self.opened is None)
+        if self.pruning.aside is not None or self.is_validated or number < 0:
             return False
-        expected = "validation" in history[-1] if history else self.pruning.auto
-        return expected and (self.opened is None or self.is_complete())
+        return self._expects_figure(number) and (self.opened is None or self.is_complete())
+
+    def _expects_figure(self, number: int) -> bool:
+        given = [record["number"] for record in self.ledger.history if "validation" in record]
+        if not given:
+            return self.pruning.auto and not number
+        every = min(later - before for before, later in pairwise([-1, *given]))
+        return number - given[-1] >= every
 
     def awaits_figure_somewhere(self) -> bool:
         """Whether no process has the figure of the open epoch, which is to come. Called in all of them."""
@@ -287,7 +295,7 @@ class Engine:
         if self.group.processes > 1 and self.pruning.aside is None:
             self.group.agree("validation figures", [figures.number, figures.newest])
         resumed, self._resumed = self._resumed, False
-        if resumed and not validated and self.awaits_figure:
+        if resumed and not validated and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
 
     @property
