@@ -209,6 +209,8 @@ class Engine:
             met = Met(*self.group.meet(own, failure, *opened.to_meet))
             if failure is not None:
                 raise failure
+            if met.agreed and self.group.processes > 1:
+                self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
             tally, arrays = opened.merged(self.group, self.policy.tolerance)
             alone = self.group.processes == 1
@@ -239,7 +241,7 @@ class Engine:
     def _own(self, excused: int, unseen: int, said: Delivery) -> Met:
         """What this process tells the others at the end of an epoch."""
         meter = self.meter
-        figure = (meter.figure_sum, meter.figures, meter.figures * meter.lower_is_better)
+        figure = (meter.figure_sum, meter.figures, meter.figures * meter.lower_is_better, meter.agreed)
         aside = (meter.aside_trust, meter.aside_seen)
         return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
 
@@ -293,7 +295,7 @@ class Engine:
         """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
         figures, validated = self.figures, self.is_validated
         if self.group.processes > 1 and self.pruning.aside is None:
-            self.group.agree("validation figures", [figures.number, figures.newest])
+            self.group.agree("validation figures", figures.number, figures.newest)
         resumed, self._resumed = self._resumed, False
         if resumed and not validated and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
@@ -320,7 +322,7 @@ class Engine:
             )
         value = check_figure(figure, lower_is_better, history)
         if self.opened is not None:
-            meter.figure_sum, meter.figures, meter.lower_is_better = value, 1, lower_is_better
+            meter.figure_sum, meter.figures, meter.lower_is_better, meter.agreed = value, 1, lower_is_better, agreed
             return
         if not history:
             raise NotInEpoch("Expected the validation figure of an epoch. Got one before the first began.")

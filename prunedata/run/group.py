@@ -28,6 +28,8 @@ class Met(NamedTuple):
     """Whether it was given one."""
     lower_is_better: float
     """Whether that is one of which lower is better."""
+    agreed: float
+    """Whether it was said to be that of all processes."""
     aside_trust: float
     """How far the labels of samples kept aside are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
     aside_seen: float
@@ -81,8 +83,8 @@ class Group:
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed. Raise if the processes are not of one run."""
 
-    def agree(self, what: str, numbers: Sequence[float]) -> None:
-        """Raise, naming the processes, unless all of them give the same numbers. ``what`` these are, for the error."""
+    def agree(self, what: str, number: int, newest: float) -> None:
+        """Raise, naming the processes, unless all have as many of ``what``, and the same newest one; 0 for none."""
 
     def forget(self) -> None:
         """The run was loaded from a state: what was compared before has to be compared again."""
