@@ -281,7 +281,7 @@ class Engine:
         if not given:
             return self.pruning.auto and not number
         every = min(later - before for before, later in pairwise([-1, *given]))
-        return number - given[-1] >= every
+        return bool(number - given[-1] >= every)
 
     def awaits_figure_somewhere(self) -> bool:
         """Whether no process has the figure of the open epoch, which is to come. Called in all of them."""
