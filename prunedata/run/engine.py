@@ -268,8 +268,8 @@ class Engine:
     def awaits_figure(self) -> bool:
         """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is to come.
 
-        Figures come as often as they came before, every epoch or every second one; and in the first epoch of a run
-        with ``auto``.
+        Figures come as often as they came before, every epoch or every second one; and in the first two epochs of a
+        run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
         if self.pruning.aside is not None or self.is_validated or number < 0:
@@ -279,7 +279,7 @@ class Engine:
     def _expects_figure(self, number: int) -> bool:
         given = [record["number"] for record in self.ledger.history if "validation" in record]
         if not given:
-            return self.pruning.auto and not number
+            return self.pruning.auto and number < 2
         every = min(later - before for before, later in pairwise([-1, *given]))
         return bool(number - given[-1] >= every)
 
