@@ -1,5 +1,6 @@
 """The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Never
 
@@ -17,6 +18,7 @@ from prunedata.adapters.lightning.settings import (
 )
 from prunedata.adapters.lightning.steps import counting
 from prunedata.adapters.lightning.trial import Trial
+from prunedata.adapters.lightning.validating import is_validation_due, validate_for
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
@@ -56,6 +58,10 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Mode = "auto") -> None:
         super().__init__()
         self._monitor, self._lower, self._is_validated = monitor, is_lower_better(monitor, mode), False
+        self._figure: float | None = None
+        """Of the newest validation in the epoch; a checkpoint has it with it."""
+        self._is_due = False
+        """Whether a validation follows the newest batch: one that goes on from a checkpoint of it lacks that."""
         self.pruner, self._run = pruner, pruner.attach(TorchRun(pruner))
         self._begun: int | None = None
         self._trial = Trial(pruner)
@@ -120,10 +126,13 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         self._step, self._saved_step = None if size is None else size * trainer.world_size, None
         if saved is not None and self._is_open():
             check_step(self._step, saved, trainer.world_size)
-        if not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1:
+        is_over = not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1
+        if self._is_due and self._monitor is not None:
+            validate_for(trainer, self.pruner.next_epoch)
+        if is_over:
             # The checkpoint is of an epoch's last batch: Lightning takes that epoch to be over, and would see how many
             # batches it had only if the next one had as many.
-            self.pruner.end_epoch()
+            self._end()
             trainer.fit_loop.epoch_loop.batch_progress.current.completed = self.pruner.samples
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -136,30 +145,42 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         """Stop the clock after the last batch: validation is no training."""
         if trainer.is_last_batch and self._run.delivery is not None:
             self._run.delivery.end()
+        self._is_due = self._monitor is not None and is_validation_due(trainer)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Check what is validated on."""
         check_validation(trainer.val_dataloaders)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Know that this epoch was validated: figures of an epoch before stay in ``trainer.callback_metrics``."""
+        """Know that this epoch was validated: figures of an epoch before stay in ``trainer.callback_metrics``.
+
+        A checkpoint that is saved now has the figure with it, if it is there already.
+        """
         self._is_validated = not trainer.sanity_checking
+        if self._is_validated and self._monitor in trainer.callback_metrics:
+            self._figure = float(trainer.callback_metrics[self._monitor])
+        self._is_due = False
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """End the epoch, and let Lightning ask for the length of the next one."""
         if trainer.fast_dev_run:
             return
         self._check_epoch(trainer)
-        validated, self._is_validated = self._is_validated, False
-        if validated and self._monitor is not None:
-            figure = monitored(trainer.callback_metrics, self._monitor)
-            self.pruner.validated(figure, lower_is_better=self._lower)
+        if self._is_validated and self._monitor is not None:
+            self._figure = monitored(trainer.callback_metrics, self._monitor)
         try:
-            self.pruner.end_epoch()
+            self._end()
         except SkippedSamples:
             if not trainer.should_stop:
                 raise
         trainer.reload_dataloaders_every_n_epochs = 1
+
+    def _end(self) -> None:
+        """End the epoch, with its figure if it has one."""
+        figure, self._figure, self._is_due, self._is_validated = self._figure, None, False, False
+        if figure is not None and not self.pruner.is_validated:
+            self.pruner.validated(figure, lower_is_better=self._lower)
+        self.pruner.end_epoch()
 
     def _check_epoch(self, trainer: Any) -> None:
         if trainer.current_epoch != self.pruner.next_epoch and not trainer.fast_dev_run:
@@ -178,23 +199,32 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pruner stands: one state, or within an epoch of several processes that of each."""
-        state = self.pruner.state_dict()
-        states: list[Any] = [state]
+        mine = self.pruner.state_dict(), self._figure
+        all_of: list[Any] = [mine]
         world = self._run.place[1]
         if world > 1 and self._is_open():
-            states = [None] * world
-            dist.all_gather_object(states, state)
-        return {"ranks": states, "step": self._step}
+            all_of = [None] * world
+            dist.all_gather_object(all_of, mine)
+        states, figures = zip(*all_of, strict=True)
+        return {"ranks": list(states), "step": self._step, "figures": list(figures), "due": self._is_due}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from where :meth:`state_dict` stood."""
         self._trial.end()
         states, (rank, world) = state_dict["ranks"], self._run.place
         self.pruner.load_state_dict(states[rank] if len(states) == world else states)
-        self._saved_step = state_dict.get("step")
+        self._saved_step, self._is_due = state_dict.get("step"), state_dict.get("due", False)
+        figures = state_dict.get("figures", ())
+        self._figure = figures[rank] if len(figures) == world else _mean(figures)
 
     def _is_open(self) -> bool:
         try:
             return self.pruner.current is not None
         except NotInEpoch:
             return False
+
+
+def _mean(figures: Iterable[float | None]) -> float | None:
+    """What another number of processes gives that goes on: those that saved would have met at the mean of theirs."""
+    given = [figure for figure in figures if figure is not None]
+    return sum(given) / len(given) if given else None

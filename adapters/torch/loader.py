@@ -126,7 +126,7 @@ class PrunedLoader:
         if passes[1]:
             raise LossError(self._twice())
         passes[0] += 1
-        if self._order.splits:
+        if self._run.is_shared:
             scale = self._record_part(ids, losses)
         else:
             self._recorder.add(ids, losses)
@@ -142,11 +142,12 @@ class PrunedLoader:
 
     def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""
-        counted, scale = self._order.part(ids)
-        if counted == len(ids) or len(losses) != len(ids):
+        which, scale = self._order.part(ids)
+        new = ids[which]
+        if len(new) == len(ids) or getattr(losses, "shape", None) != ids.shape:  # which is told
             self._recorder.add(ids, losses)
-        elif counted:
-            self._recorder.add(ids[:counted], losses[:counted])
+        elif len(new):
+            self._recorder.add(new, losses[which])
         return scale
 
     def _twice(self) -> str:

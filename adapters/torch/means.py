@@ -14,7 +14,7 @@ __all__ = ["mean_of"]
 def mean_of(
     epoch: Epoch | None, ids: SomeIds, losses: torch.Tensor, counting: float | None, scale: float | None = None
 ) -> torch.Tensor:
-    """Return the mean of a batch's losses by their weights.
+    """Return the mean of a batch's losses by their weights; the epoch learns if the loop goes back from it.
 
     Parameters
     ----------
@@ -31,9 +31,13 @@ def mean_of(
     if counting is not None:
         scale = len(ids) / (counting or math.inf)
     try:
-        return _weighed(losses, weight, scale, some_out=counting is not None)
+        mean = _weighed(losses, weight, scale, some_out=counting is not None)
     except RuntimeError:  # of a dtype that has no mean: an integer, or float8
-        return _weighed(losses.float(), weight, scale, some_out=counting is not None)
+        mean = _weighed(losses.float(), weight, scale, some_out=counting is not None)
+    # Only gradients show that this is what the loop trains on. Once is enough.
+    if epoch is not None and not epoch.is_applied and mean.requires_grad:
+        mean.register_hook(lambda _: epoch.apply_weights())
+    return mean
 
 
 def _weighed(

@@ -40,16 +40,17 @@ class Ranks(Group):
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
         self.compare_loaders()
 
-    def agree(self, what: str, numbers: Sequence[float]) -> None:
-        """Compare numbers over the ranks."""
-        said = everyones(numbers)
+    def agree(self, what: str, number: int, newest: float) -> None:
+        """Compare what was given over the ranks."""
+        said = everyones([number, newest])
         if (said != said[0]).any():
             told = ", ".join(
-                f"rank {rank} has {' and '.join(f'{one:g}' for one in row)}" for rank, row in enumerate(said)
+                f"rank {rank} has {int(many)}" + (f", the last of them {float(last)!r}" if many else "")
+                for rank, (many, last) in enumerate(said)
             )
             raise PrunedataError(
-                f"Expected the same {what} on every rank before epoch {self._pruner.next_epoch} begins. Got others "
-                f"({told}): with agreed=True, call validated() on all ranks with one figure, as rank 0 broadcasts it."
+                f"Expected the same {what} on every rank. Got others ({told}): with agreed=True, call validated() on "
+                "all ranks with one figure, as the first rank broadcasts it."
             )
 
     def compare_loaders(self) -> None:

@@ -29,6 +29,8 @@ class TorchRun(Adapter):
     recorder : Recorder
     weighed : Epoch or None
         The one that was begun or gone on with last, if its samples have weights or some are left out by weight.
+    is_shared : bool
+        Whether several processes train that epoch.
     delivery : Delivery or None
         Of the loader that began last.
     place : tuple of int
@@ -49,6 +51,7 @@ class TorchRun(Adapter):
     def __init__(self, pruner: Pruner) -> None:
         self._pruner, self.recorder = pruner, Recorder(pruner)
         self.weighed: Epoch | None = None
+        self.is_shared = False
         self.place = (0, 1)
         self.positioned: object | None = None
         self.leader: Callable[[], None] | None = None
@@ -111,7 +114,8 @@ class TorchRun(Adapter):
     def join(self) -> None:
         """Merge with the other processes from now on, if there are any."""
         pruner = self._pruner
-        if self.group_size() == 1:
+        self.is_shared = self.group_size() > 1
+        if not self.is_shared:
             return
         if pruner.group.processes == 1:
             pruner.join(Ranks(pruner, self.settings))
@@ -164,7 +168,8 @@ class TorchRun(Adapter):
             tally.observed if epoch.which_count is None else int(tally.visits[epoch.which_count].sum(dtype=np.int64))
         )
         twice = group.observed - counted if isinstance(group, Ranks) else 0
-        if self.streams and twice > 0:
+        # Without a loader's delivery somebody else has dealt the stream, as accelerate, who repeats some at the end.
+        if self.streams and self.delivery is not None and twice > 0:
             raise LossError(
                 f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "
                 "came on several ranks: split them, by nodesplitter=webdataset.split_by_node, by "

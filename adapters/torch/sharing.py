@@ -30,13 +30,15 @@ def is_accelerates() -> bool:
     return _around("__iter__") is not None
 
 
-def refuse_sharing(world: int) -> None:
+def refuse_sharing(world: int, *, weighs: bool = False) -> None:
     """Raise :class:`PrunedataError` if ids would be lost on their way, or samples be dealt twice.
 
     Parameters
     ----------
     world : int
         How many ranks the loader deals to by itself.
+    weighs : bool
+        Whether samples are delivered that count nothing. The processes tell each other in each step what counts.
     """
     if _around("_fetch_batches") is not None:
         raise PrunedataError(
@@ -44,7 +46,13 @@ def refuse_sharing(world: int) -> None:
             "a batch apart from its samples: write Accelerator(dataloader_config=DataLoaderConfiguration("
             "dispatch_batches=False))."
         )
-    if world > 1 and _around("_iter_with_split", "_iter_with_no_split") is not None:
+    shards = _around("_iter_with_split", "_iter_with_no_split")
+    if weighs and shards is not None and not (shards.even_batches or shards.drop_last):
+        raise PrunedataError(
+            'Expected even_batches=True with aside or by="weight". Got even_batches=False, by which one process may '
+            "have a batch more than the others, who have to say what counts of theirs: let accelerate even them out."
+        )
+    if world > 1 and shards is not None:
         raise PrunedataError(
             "Expected a loader without a DistributedSampler, as accelerate deals its batches to the processes itself. "
             "Got one with it: write DataLoader(..., shuffle=True)."

@@ -155,17 +155,13 @@ def _carry(loader: DataLoader[Any], order: Order, replaced: dict[str, Any], key:
             "Expected a loader that makes batches, with id_key. Got one with batch_size=None: leave id_key out."
         )
     stream = isinstance(loader.dataset, IterableDataset)
-    if pruner.by == "weight" and order.run.group_size() > 1:
-        raise PrunedataError(
-            'Expected one process with id_key and by="weight". Got several, which have to know what counts of each '
-            "other's batches before they come: leave id_key or by out."
-        )
     ranks = max(order.world, order.run.group_size())
     if ranks > 1 and not stream and getattr(order, "uneven", "drop") != "drop":
         raise PrunedataError(
             f'Expected uneven="drop" with id_key, of {ranks} ranks. Got another way to share the samples, which has to '
             "know their order in a rank's last batch: choose that one."
         )
+    order.carries = True
     collate = CarryingCollate(loader.collate_fn, key, pruner.samples)
     replaced["collate_fn"] = CollatePairs(collate, batched=True, carries=True) if stream else collate
 

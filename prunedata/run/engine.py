@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,6 +208,8 @@ class Engine:
             met = Met(*self.group.meet(own, failure, *opened.to_meet))
             if failure is not None:
                 raise failure
+            if met.agreed and self.group.processes > 1:
+                self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
             tally, arrays = opened.merged(self.group, self.policy.tolerance)
             alone = self.group.processes == 1
@@ -237,8 +240,8 @@ class Engine:
     def _own(self, excused: int, unseen: int, said: Delivery) -> Met:
         """What this process tells the others at the end of an epoch."""
         meter = self.meter
-        lower = meter.lower_is_better
-        figure = (meter.figure_sum, meter.figures, meter.figures * (lower is True), meter.figures * (lower is False))
+        lower, figures = meter.lower_is_better, meter.figures
+        figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
         aside = (meter.aside_trust, meter.aside_seen)
         return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
 
@@ -263,14 +266,20 @@ class Engine:
     def awaits_figure(self) -> bool:
         """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is to come.
 
-        Figures come as far apart as the last two, or in the first two epochs of a run with ``auto``.
+        Figures come as often as they came before, every epoch or every second one; and in the first two epochs of a
+        run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
         if self.pruning.aside is not None or self.is_validated or number < 0:
             return False
-        before = [-1, *(record["number"] for record in self.ledger.history if "validation" in record)][-2:]
-        is_due = number - before[-1] >= before[-1] - before[0] if len(before) > 1 else self.pruning.auto and number < 2
-        return is_due and (self.opened is None or self.is_complete())
+        return self._expects_figure(number) and (self.opened is None or self.is_complete())
+
+    def _expects_figure(self, number: int) -> bool:
+        given = [record["number"] for record in self.ledger.history if "validation" in record]
+        if not given:
+            return self.pruning.auto and number < 2
+        every = min(later - before for before, later in pairwise([-1, *given]))
+        return bool(number - given[-1] >= every)
 
     def awaits_figure_somewhere(self) -> bool:
         """Whether no process has the figure of the open epoch, which is to come. Called in all of them."""
@@ -283,7 +292,7 @@ class Engine:
     def _check_figures(self, *, resumed: bool) -> None:
         """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
         if self.group.processes > 1 and self.pruning.aside is None:
-            self.group.agree("validation figures", [self.figures.number, self.figures.newest])
+            self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
 
@@ -309,7 +318,7 @@ class Engine:
             )
         value = check_figure(figure, lower_is_better, history)
         if self.opened is not None:
-            meter.figure_sum, meter.figures, meter.lower_is_better = value, 1, lower_is_better
+            meter.figure_sum, meter.figures, meter.lower_is_better, meter.agreed = value, 1, lower_is_better, agreed
             return
         if not history:
             raise NotInEpoch("Expected the validation figure of an epoch. Got one before the first began.")

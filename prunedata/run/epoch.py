@@ -63,9 +63,14 @@ class Epoch:
         return self.weights is not None or self.which_count is not None
 
     @property
+    def is_applied(self) -> bool:
+        """Whether the loop, or an adapter for it, has applied what the losses weigh."""
+        return bool(self._applied)
+
+    @property
     def unapplied(self) -> int:
         """How many delivered samples weigh other than 1, if the loop has not applied it in an epoch from its start."""
-        if not self.is_weighed or self._applied or self.remaining is not self.keep:
+        if not self.is_weighed or self.is_applied or self.remaining is not self.keep:
             return 0
         return int(np.count_nonzero(self._loss_weights(np.flatnonzero(self.keep)) != 1))
 

@@ -31,6 +31,8 @@ class Met(NamedTuple):
     """Whether that is one of which lower is better."""
     higher_is_better: float
     """Whether it was said that higher is."""
+    agreed: float
+    """Whether it was said to be that of all processes."""
     aside_trust: float
     """How far the labels of samples kept aside are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
     aside_seen: float
@@ -85,8 +87,8 @@ class Group:
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed. Raise if the processes are not of one run."""
 
-    def agree(self, what: str, numbers: Sequence[float]) -> None:
-        """Raise, naming the processes, unless all of them give the same numbers. ``what`` these are, for the error."""
+    def agree(self, what: str, number: int, newest: float) -> None:
+        """Raise, naming the processes, unless all have as many of ``what``, and the same newest one; 0 for none."""
 
     def forget(self) -> None:
         """The run was loaded from a state: what was compared before has to be compared again."""

@@ -53,6 +53,8 @@ class Meter:
         The validation figure that it was given, and 1; 0 and 0 before.
     lower_is_better : bool or None
         Of that figure; None if nobody said.
+    agreed : bool
+        Whether it was said to be that of all processes.
     aside_trust, aside_seen : int
         Of the samples that are kept aside, the sum of how far their labels are trusted (:func:`trust_in`), and how
         many were seen.
@@ -66,13 +68,13 @@ class Meter:
         """Begin an epoch."""
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
-        self.figure_sum, self.figures, self.lower_is_better = 0.0, 0, None
+        self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
         self.aside_trust, self.aside_seen = 0, 0
         self.overhead.seconds = 0.0
 
     def count_elsewhere(self) -> None:
         """What was added up so far counts on another process."""
-        self.loss_sum, self.visits, self.figure_sum, self.figures = 0.0, 0, 0.0, 0
+        self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
         self.aside_trust, self.aside_seen = 0, 0
 
     def restore(self, sums: Mapping[str, Any], observed: int) -> None:
@@ -80,7 +82,7 @@ class Meter:
         self._seconds, self._since = sums["seconds"], None
         self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
-        self.lower_is_better = sums.get("lower_is_better")
+        self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
         self.aside_trust, self.aside_seen = sums.get("aside_trust", 0), sums.get("aside_seen", 0)
         self.overhead.seconds = sums["overhead"]
 

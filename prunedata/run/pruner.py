@@ -380,7 +380,8 @@ class Pruner:
         ------
         PrunedataError
             If the epoch has a figure already, if this one is not finite, or if it is of another direction or scale
-            than those before.
+            than those before. On ranks that were to give one figure and did not, when the epoch ends or the next one
+            begins.
         NotInEpoch
             If no epoch has begun; or if it comes too late for the other ranks.
 

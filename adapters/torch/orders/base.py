@@ -35,11 +35,14 @@ class Order(ABC):
     """
 
     resumable = False
-    splits = False
-    """Whether several ranks share the epoch, so that :meth:`part` has to be asked of every batch."""
-
     gives_all = False
     """Whether each such order gives all that an epoch keeps. Then what two have delivered does not add up."""
+
+    once: bool | None = None
+    """Whether the order gives no sample twice, by what it is or as passes over it have shown; None if not known."""
+
+    carries = False
+    """Whether the ids travel within the samples: a batch may have fewer than were dealt, in another order."""
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
@@ -47,6 +50,8 @@ class Order(ABC):
         self.delivery = Delivery(-1)
         self.whole = True
         self._begun: Epoch | None = None
+        self._came: Mask | None = None
+        """Where a trainer deals the batches to processes, and repeats some: what this process was dealt."""
         self.run = pruner.attach(TorchRun(pruner))
         if drop_last and self.share(pruner.samples - pruner.prune) < batch_size:
             for epoch in range(pruner.next_epoch, pruner.schedule.epochs):
@@ -65,7 +70,7 @@ class Order(ABC):
         """Set out on what remains of an epoch, or on the whole of it."""
         if self.drop_last:
             self._refuse_empty(epoch.number, epoch.kept)
-        self._begun = epoch
+        self._begun, self._came = epoch, None
         self.remaining = epoch.keep if whole else epoch.remaining
         self.whole = whole or np.array_equal(epoch.remaining, epoch.keep)
         self.run.share(self.sharing())
@@ -109,18 +114,28 @@ class Order(ABC):
         """How many samples all ranks have delivered when this one has delivered so many."""
         return delivered * self.world
 
-    def part(self, ids: SomeIds) -> tuple[int, float | None]:
-        """How many of a batch's samples, the first ones, count; and what to multiply the mean of its losses by.
+    def part(self, ids: SomeIds) -> tuple[slice | SomeIds, float | None]:
+        """Which of a batch's samples are recorded, by their places; and what to multiply the mean of its losses by.
 
         None for the latter leaves it.
         """
-        return len(ids), None
+        came = self._came
+        if came is None:
+            return slice(None), None
+        new = np.zeros(len(ids), np.bool_)
+        new[np.unique(ids, return_index=True)[1]] = True
+        new &= ~came[ids]
+        came[ids] = True
+        return np.flatnonzero(new) if self.once else slice(None), None
 
     def counting(self, ids: SomeIds) -> float:
         """How many of a batch's samples count, where some are left out by weight: of several ranks that share its
         global batch, the average of what they have. Infinity for a batch that stands in for none.
+
+        Here the ranks tell each other. An order that deals to them itself knows it.
         """  # noqa: D205 (one sentence)
-        return self.pruner.current.counting(np.asarray(ids))
+        own, processes = self.pruner.current.counting(np.asarray(ids)), self.run.group_size()
+        return own if processes == 1 else sum(self.run.of_all(own)) / processes
 
     def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
         """Yield this rank's batches, with their ids, as many as every other rank yields."""

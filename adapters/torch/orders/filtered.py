@@ -22,8 +22,6 @@ class FilteredOrder(SampledOrder):
 
     yields = "sampler to yield ids"
     """What is expected of the source, for the error."""
-    once: bool | None = None
-    """Whether the source gives no sample twice, by what it is or as passes over it have shown; None if not known."""
 
     def __init__(self, pruner: Pruner, source: Any, batch_size: int, drop_last: bool) -> None:
         self.source = source

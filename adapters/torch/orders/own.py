@@ -29,8 +29,7 @@ class OwnOrder(SampledOrder):
     may. What becomes of a last global batch that isn't full, ``uneven`` says, see :func:`prune`.
     """
 
-    resumable = True
-    gives_all = True
+    resumable = gives_all = once = True
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class OwnOrder(SampledOrder):
             own = np.append(own, everything[place] if self.uneven == "pad" else rest[-1])
         own = own[:size]
         tail = size % self.batch_size or min(size, self.batch_size)
-        self._last, self._counted, self.splits = own[size - tail :], counted - (size - tail), True
+        self._last, self._counted = own[size - tail :], counted - (size - tail)
         weighed = self.uneven == "weights" and not self.drop_last
         self._total = rest.size % (self.batch_size * world) if weighed else 0
         self._own, self._dealt = size, rest.size if weighed else min(rest.size, size * world)
@@ -139,15 +138,15 @@ class OwnOrder(SampledOrder):
         """How many samples all ranks have delivered when this one has delivered so many: as many each, or all."""
         return self._dealt if 0 < self._own <= delivered else delivered * self.world
 
-    def part(self, ids: SomeIds) -> tuple[int, float | None]:
+    def part(self, ids: SomeIds) -> tuple[slice | SomeIds, float | None]:
         """Of the last batch, leave out what pads it; and weigh it by its part of a global batch that isn't full."""
         last = self._last
         if not last.size or len(ids) != last.size or ids[0] != last[0] or not np.array_equal(ids, last):
-            return len(ids), None
+            return super().part(ids)
         if self._comes_again:  # one of two batches that look the same: which of them counts makes no difference
             self._comes_again = False
-            return len(ids), None
-        return self._counted, self._counted * self.world / self._total if self._total else None
+            return slice(None), None
+        return slice(self._counted), self._counted * self.world / self._total if self._total else None
 
     def _counting_of(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
         """Of each of this rank's batches, by its first id: how many samples of its global batch count for a rank."""
@@ -168,7 +167,7 @@ class OwnOrder(SampledOrder):
 
     def counting(self, ids: SomeIds) -> float:
         """As all ranks know it, who have the same order."""
-        if not self.splits:
+        if self.carries or not self._counting:
             return super().counting(ids)
         told = self._counting[int(ids[0])]
         return told.popleft() if len(told) > 1 else told[0]  # a sample that pads may begin a batch of its own

@@ -4,12 +4,12 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
 from prunedata.adapters.torch.orders.base import Order
 from prunedata.adapters.torch.orders.standin import StandIn
 from prunedata.adapters.torch.sharing import cut_off, refuse_sharing
-from prunedata.errors import PrunedataError
 from prunedata.run.order import cut_batches
 from prunedata.types import SomeIds
 
@@ -70,12 +70,8 @@ class SampledOrder(Order):
         self.run.lead()
         epoch = self.pruner.current
         if self._begun is not epoch:
-            refuse_sharing(self.world)
-            if self.pruner.by == "weight" and self.run.group_size() > self.world:
-                raise PrunedataError(
-                    'Expected one process, or a DistributedSampler, with by="weight". Got processes among which a '
-                    "trainer deals the batches, so that none knows what counts of the others': give the loader a "
-                    "DistributedSampler, or leave by out."
-                )
+            refuse_sharing(self.world, weighs=self.pruner.by == "weight" or self.pruner.aside is not None)
             self.begin(epoch)
+            if self.run.group_size() > self.world:
+                self._came = np.zeros(self.pruner.samples, dtype=np.bool_)
             self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size

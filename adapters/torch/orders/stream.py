@@ -27,6 +27,8 @@ class StreamOrder(Order):
     batch, against whose mean its losses are held.
     """
 
+    once = True
+
     def __init__(self, loader: DataLoader[Any], pruner: Pruner, uneven: str = "weights") -> None:
         super().__init__(pruner, loader.batch_size or 1, loader.drop_last)
         self.workers, self.uneven = max(1, loader.num_workers), uneven
@@ -36,6 +38,8 @@ class StreamOrder(Order):
         self._counting: dict[int, float] = {}
         self._given = 0
         """Samples in the steps of all ranks, if they tell each other."""
+        self._in_steps = False
+        """Whether they do."""
         self.run.streams = True
         self.run.cut_by(f"a stream, uneven={uneven}")
 
@@ -61,8 +65,8 @@ class StreamOrder(Order):
 
     def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
         """Yield as many batches as every other rank."""
-        self.splits = self.sharing() is not None
-        if not self.splits:
+        self._in_steps = self.sharing() is not None
+        if not self._in_steps:
             yield from batches
             return
         last: Any = None
@@ -88,19 +92,24 @@ class StreamOrder(Order):
                 self._scales[int(ids[0])] = len(ids) * len(sizes) / total
             yield ids, batch
 
-    def part(self, ids: SomeIds) -> tuple[int, float | None]:
+    def part(self, ids: SomeIds) -> tuple[slice | SomeIds, float | None]:
         """Nothing of a batch that stands in for none counts; the others weigh as much as they are of all."""
+        if self._begun is not self.pruner.current:  # accelerate iterates the stream itself, deals it, and repeats some
+            self._begun, self._in_steps = self.pruner.current, False
+            self._came = np.zeros(self.pruner.samples, dtype=np.bool_)
+        if not self._in_steps:
+            return super().part(ids)
         if len(ids) and ids[0] < 0:
-            return 0, 0.0
-        return len(ids), self._scales.pop(int(ids[0]), None) if self._scales and len(ids) else None
+            return slice(0), 0.0
+        return slice(None), self._scales.pop(int(ids[0]), None) if self._scales and len(ids) else None
 
     def counting(self, ids: SomeIds) -> float:
         """As the ranks have told each other."""
-        return self._counting.pop(int(ids[0])) if self.splits else super().counting(ids)
+        return self._counting.pop(int(ids[0])) if self._in_steps else super().counting(ids)
 
     def overall(self, delivered: int) -> int:
         """What the ranks have told each other."""
-        return self._given if self.splits else delivered
+        return self._given if self._in_steps else delivered
 
     def deliver(self, ids: SomeIds) -> None:
         """Raise if the stream gives a sample again: each has to come once."""
@@ -118,8 +127,8 @@ class StreamOrder(Order):
     def finish(self, delivered: int) -> None:
         """Tell what drop_last can have cut: the tail of each worker's share, of a length that only it knows."""
         missing = max(0, int(np.count_nonzero(self.remaining)) - self.overall(delivered))
-        if self.splits and self.uneven == "drop":
+        if self._in_steps and self.uneven == "drop":
             self.delivery.left_out = missing
         elif self.drop_last:
-            readers = self.workers * (self.run.group_size() if self.splits else 1)
+            readers = self.workers * (self.run.group_size() if self._in_steps else 1)
             self.delivery.left_out = min(missing, readers * (self.batch_size - 1))

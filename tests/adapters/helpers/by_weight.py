@@ -20,6 +20,7 @@ def plain_loss(epoch, losses, ids):
     """The mean of a batch over what counts, written down by hand."""
     if epoch.which_count is None:
         return losses.mean()
+    epoch.apply_weights()
     counted = torch.from_numpy(epoch.which_count[ids])
     weights = torch.from_numpy(epoch.weights[ids]).double()
     return (losses * weights)[counted].sum() / max(1, int(counted.sum()))

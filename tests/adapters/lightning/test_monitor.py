@@ -61,5 +61,5 @@ def test_a_name_that_nobody_logs_is_told():
 
 
 def test_another_mode_is_refused():
-    with pytest.raises(PrunedataError, match=r'Expected mode to be "max" or "min"\. Got'):
+    with pytest.raises(PrunedataError, match="Expected mode to be"):
         DataPruning(pruner_of(LENGTHS), mode="best")

@@ -58,9 +58,10 @@ def train(stop=None, state=None, by=None):
     for epoch in pruner.epochs():
         for ids, (values,) in prepared:
             counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids]
-            losses = torch.sin(values)
-            mean = loader.observe(losses, ids).item()
-            assert mean == pytest.approx(losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum()))
+            losses = torch.sin(values).requires_grad_()
+            mean = loader.observe(losses, ids)
+            assert mean.item() == pytest.approx(losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum()))
+            mean.backward()
             came.append(ids.tolist())
             if len(came) == stop:
                 return {"came": came, "state": pruner.state_dict()}

@@ -22,6 +22,7 @@ def by_the_core():
     """Each epoch's mask and weights, and the arrays at the end, of a run without a loader."""
     run, epochs = run_of(), []
     for epoch in run.epochs():
+        epoch.apply_weights()
         epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
         for ids in epoch.batches(BATCH):
             run.observe(ids, losses_of(ids, epoch.number).numpy())
@@ -71,7 +72,7 @@ def work(rank, folder):
             weights = None if epoch.weights is None else epoch.weights.tolist()
             epochs.append((np.flatnonzero(epoch.keep).tolist(), weights))
             for _, ids in loader:
-                loader.observe(losses_of(ids, epoch.number))
+                loader.observe(losses_of(ids, epoch.number).requires_grad_()).backward()
     found = [epochs, _of_policies(run)]
     (folder / f"{rank}.json").write_text(json.dumps(found))
 

@@ -118,9 +118,11 @@ def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
             counted = torch.ones(SAMPLES, dtype=torch.bool)
             counted = counted if epoch.which_count is None else torch.from_numpy(epoch.which_count[ids.numpy()])
             assert mean.item() == pytest.approx(losses.detach()[counted].double().mean().item(), rel=1e-2)
+            mean.backward()
     run = run_of(prune=1)
     loader = prune(DataLoader(Items(), SAMPLES), run)
     for epoch in run.epochs():
+        epoch.apply_weights()
         for _, ids in loader:
             losses = torch.ones(SAMPLES, dtype=dtype)
             if epoch.which_count is not None:
@@ -146,7 +148,9 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
                 losses = losses_of(model, ids)
                 counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids.numpy()]
                 expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
-                assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-12)
+                mean = loader.observe(losses)
+                assert mean.item() == pytest.approx(expected, rel=1e-12)
+                mean.backward()
     assert [record["kept"] for record in run.history] == [SAMPLES] * 5
     run = run_of("counts")
     drawn = WeightedRandomSampler(torch.ones(SAMPLES), SAMPLES)
@@ -156,7 +160,7 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
         before, came = run.visits, np.zeros(SAMPLES, int)
         for _, ids in loader:
             np.add.at(came, ids.numpy(), 1)
-            loader.observe(losses_of(model, ids))
+            loader.observe(losses_of(model, ids)).backward()
         run.end_epoch()
         counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
         assert (run.visits - before).tolist() == (came * counted).tolist()
@@ -178,7 +182,9 @@ def test_a_stream_delivers_everything_too(workers):
             came += len(ids)
             counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids.numpy()]
             expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
-            assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-12)
+            mean = loader.observe(losses)
+            assert mean.item() == pytest.approx(expected, rel=1e-12)
+            mean.backward()
         assert came == SAMPLES
     assert [record["observed"] for record in run.history] == [103, 73, 103, 73, 103]
 
@@ -192,10 +198,12 @@ def test_ids_that_travel_with_their_samples():
     loader = prune(DataLoader(Items(), BATCH, shuffle=True, collate_fn=collate), run, id_key="id")
     for epoch in run.epochs():
         for batch in loader:
-            losses = torch.rand(len(batch[1]))
+            losses = torch.rand(len(batch[1]), requires_grad=True)
             counted = torch.ones(len(losses), dtype=torch.bool)
             counted = counted if epoch.which_count is None else torch.from_numpy(epoch.which_count[batch[1].numpy()])
             expected = losses[counted].sum().item() / max(1, int(counted.sum()))
-            assert loader.observe(losses).item() == pytest.approx(expected, rel=1e-5)
+            mean = loader.observe(losses)
+            assert mean.item() == pytest.approx(expected, rel=1e-5)
+            mean.backward()
         run.excuse(13)
     assert run.history[0]["observed"] == SAMPLES - 13

@@ -78,6 +78,7 @@ def stopped(rank, world, at):
 def kept_aside(rank, world):
     pruner, loader = make(rank, world, aside=0.25)
     for epoch in pruner.epochs():
+        epoch.apply_weights()  # nothing is trained here
         for _, ids in loader:
             loss = 1 - 0.8 * min(1, epoch.number / 4) * (ids >= WRONG + 4 * max(0, epoch.number - 5))
             loader.observe(loss + 0.001 * ids)
@@ -165,3 +166,55 @@ def too_late(rank, folder, world):
             pruner.validated(50.0)
         except PrunedataError as error:
             (folder / f"{rank}.json").write_text(json.dumps(str(error)))
+
+
+def observe_all(pruner, loader):
+    pruner.begin_epoch()
+    for _, ids in loader:
+        loader.observe(1.0 + 0.001 * ids)
+
+
+def told(rank, pruner, loader, figures, *, late):
+    """End an epoch with what each rank gives, and begin the next; what a rank is told, and that the group is whole."""
+    observe_all(pruner, loader)
+    try:
+        if late:
+            pruner.end_epoch()
+        if figures[rank] is not None:
+            pruner.validated(figures[rank], agreed=True)
+        if not late:
+            pruner.end_epoch()
+        observe_all(pruner, loader)
+    except PrunedataError as error:
+        said = str(error)
+    else:
+        said = None
+    torch.distributed.barrier()
+    return said
+
+
+DISAGREE = {
+    "one rank alone": [50.0, None, None],
+    "all but one": [None, 50.0, 50.0],
+    "another value": [50.0, 50.0, 50.0 + 1e-12],
+    "alike": [50.0, 50.0, 50.0],
+}
+
+
+def disagreeing(rank, folder, world):
+    with group(rank, folder, world=world):
+        found = {
+            f"{name}, {late}": told(rank, *make(rank, world), figures, late=late)
+            for name, figures in DISAGREE.items()
+            for late in (False, True)
+        }
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+def test_ranks_that_agreed_on_a_figure_and_give_others_are_all_told_which(tmp_path):
+    for found in start(partial(disagreeing, world=3), tmp_path, world=3):
+        for late in (False, True):
+            assert found[f"alike, {late}"] is None
+            for name in ("one rank alone", "all but one", "another value"):
+                said = found[f"{name}, {late}"]
+                assert all(f"rank {rank} has" in said for rank in range(3)), (name, late)

@@ -1,0 +1,151 @@
+"""What must not be learnt, on two real processes: no weight moves, and the gradient is that of the global batch."""
+
+import json
+import os
+from functools import partial
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Sampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from prunedata.adapters.iterable import prune as prune_stream
+from prunedata.adapters.torch import prune
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.ranks_training import sampler_of
+from tests.adapters.helpers.torch import SAMPLES, Items
+from tests.adapters.torch.poison import KINDS, Learner, Prepared, run_of, sorting
+
+SIZE = 6
+
+
+class Share(Sampler):
+    """A rank's own samples, in an order of its own; one rank has one more than the other."""
+
+    def __init__(self, rank):
+        self.own = range(SAMPLES - 1 - rank, -1, -WORLD)
+
+    def __len__(self):
+        return len(self.own)
+
+    def __iter__(self):
+        return iter(self.own)
+
+
+def dealt(run, rank, kind=DataLoader, uneven=None, id_key=None, **options):
+    return prune(kind(Items(), SIZE, sampler=sampler_of(rank, WORLD), **options), run, uneven=uneven, id_key=id_key)
+
+
+def shared_stream(run, size=SIZE):
+    raw = [{"n": number} for number in range(SAMPLES)]
+    return DataLoader(prune_stream(raw, run, id="n", then=lambda one: (0, one["n"])), size)
+
+
+MODES = {
+    "own loop": dealt,
+    "stateful": partial(dealt, kind=StatefulDataLoader),
+    "drop": partial(dealt, uneven="drop"),
+    "pad": partial(dealt, uneven="pad"),
+    "id_key": partial(dealt, uneven="drop", id_key="id", collate_fn=sorting),
+    "own sampler": lambda run, rank: prune(DataLoader(Items(), SIZE, sampler=Share(rank)), run),
+    "batch sampler": lambda run, rank: prune(
+        DataLoader(Items(), batch_sampler=[list(Share(rank))[at : at + SIZE] for at in range(0, 52, SIZE)]), run
+    ),
+    "stream": lambda run, rank: prune(shared_stream(run), run),
+    "accelerate": lambda run, rank: Prepared(prune(DataLoader(Items(), SIZE, shuffle=True), run, with_ids=True)),
+    "accelerate, split": lambda run, rank: Prepared(
+        prune(DataLoader(Items(), WORLD * SIZE, shuffle=True), run, with_ids=True), split_batches=True
+    ),
+    "accelerate, a stream": lambda run, rank: Prepared(prune(shared_stream(run), run, with_ids=True)),
+}
+REPEATING = ("pad", "accelerate", "accelerate, split", "accelerate, a stream")
+"""What these repeat at the end of an epoch is in the mean as often as it comes."""
+OWN = ("own sampler", "batch sampler")
+"""Of these each rank has batches of its own, and as many as the other only if none are left out of them."""
+
+
+def train(mode, kind, rank, *, poisoned, accumulate=1):
+    learner, run = Learner(poisoned=poisoned), run_of(kind)
+    learner.forward = DistributedDataParallel(learner.model)
+    loader, worst = MODES[mode](run, rank), 0.0
+    for epoch in run.epochs():
+        came, expected = set(), None
+        for number, (_, index) in enumerate(loader, 1):
+            together = [None] * WORLD
+            dist.all_gather_object(together, index.tolist())
+            new = [one for ids in together for one in ids]
+            if mode not in REPEATING:
+                new = [one for one in dict.fromkeys(new) if one not in came]
+            came |= set(new)
+            new = torch.tensor(new)
+            forward, learner.forward = learner.forward, learner.model
+            plain = learner.plain(epoch, new, learner.losses(epoch, new))
+            learner.forward = forward
+            expected = plain if expected is None else [a + b for a, b in zip(expected, plain, strict=True)]
+            (loader.observe(learner.losses(epoch, index)) / accumulate).backward()
+            if epoch.which_count is not None:
+                got = [each.grad * accumulate for each in learner.model.parameters()]
+                worst = max(worst, *[float((a - b).abs().max()) for a, b in zip(got, expected, strict=True)])
+            if number % accumulate == 0:
+                learner.step()
+                expected = None
+        learner.optimizer.zero_grad()
+    return {
+        "weights": learner.weights().tolist(),
+        "error": worst,
+        "observed": [record["observed"] for record in run.history],
+        "kept": [record["kept"] for record in run.history],
+    }
+
+
+def work(rank, folder, cases):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # accelerate asks for them
+    with group(rank, folder):
+        found = [
+            [train(mode, kind, rank, poisoned=poisoned, **options) for poisoned in (False, True)]
+            for mode, kind, options in cases
+        ]
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+def check(folder, cases):
+    first, other = start(partial(work, cases=cases), folder)
+    for case, of_first, of_other in zip(cases, first, other, strict=True):
+        (clean, poisoned), (there, _) = of_first, of_other
+        assert clean["weights"] == poisoned["weights"] == there["weights"], case
+        assert max(clean["error"], there["error"]) < 1e-12, case
+        assert clean["observed"] == poisoned["observed"] == there["observed"], case
+    return first
+
+
+def test_what_must_not_be_learnt_moves_no_weight_on_any_rank(tmp_path):
+    cases = [(mode, "all of it", {}) for mode in MODES]
+    for case, (found, _) in zip(cases, check(tmp_path, cases), strict=True):
+        assert len(set(found["observed"])) > 1, case  # some epochs leave out by weight
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["held out", "by weight", "held out, for good", "weighed, held out", "easy, by weight"]
+)
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_nor_however_it_is_left_out(tmp_path, kind, accumulate):
+    modes = [mode for mode in MODES if "by" in KINDS[kind] or mode not in OWN]
+    check(tmp_path, [(mode, kind, {"accumulate": accumulate}) for mode in modes])
+
+
+def repeated(rank, folder):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    with group(rank, folder):
+        found = [train(mode, "weighed", rank, poisoned=False) for mode in REPEATING]
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+def test_what_is_repeated_at_the_end_counts_once(tmp_path):
+    for ranks in start(repeated, tmp_path):
+        for found in ranks:
+            assert found["observed"] == found["kept"] == [103, 73, 103, 73, 103]
