@@ -56,8 +56,8 @@ def test_a_run_that_is_read_has_a_page(states, name, changes, advice, without):
             read(found)
 
 
-def test_a_live_run_with_losses_whose_sum_is_infinite_has_one():
+def test_a_live_run_with_losses_whose_sum_is_infinite_has_a_page():
     run = KINDS["auto"](None)
-    run.history[3]["mean_loss"] = float("inf")
+    run.history[3]["mean_loss"] = None
     assert "Run" in read(prunedata.report(run).html).text
     assert run.advice.verdict == "prune"
