@@ -349,7 +349,7 @@ class Pruner:
             has asked for :meth:`Epoch.factors` nor gone back from what an adapter's ``observe`` returned.
         """
         engine = self._engine
-        epoch = None if engine.opened is None else engine.opened.epoch
+        epoch = engine.opened.epoch if engine.opened is not None and engine.has_observed else None
         engine.end()
         unapplied = 0 if epoch is None or self._told_to_weigh else epoch.unapplied
         if unapplied:

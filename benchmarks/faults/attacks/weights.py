@@ -22,13 +22,8 @@ NEAR = 1e-6
 LONGEST = 120
 """Seconds after which a training is taken to hang."""
 SIMPLIFIED, TRIES = 5, 60
-ALONE: dict[str, float] = {
-    "plain": 2,
-    "dealer": 2,
-    "loader": 4,
-    "loader with ids": 2,
-    "stateful": 2,
-    "own sampler": 2,
+ALONE: dict[str, float] = {"plain": 2, "dealer": 2, "loader": 4, "loader with ids": 2, "stateful": 2, "own sampler": 2}
+ALONE |= {
     "own batches": 2,
     "id_key": 2,
     "stream": 2,
@@ -36,12 +31,6 @@ ALONE: dict[str, float] = {
     "accelerate": 2,
     "iterable": 2,
     "webdataset": 1,
-    "tf.data": 0.5,
-    "grain": 1,
-    "keras": 0.3,
-    "trainer": 1,
-    "trainer by weight": 1,
-    "lightning": 1,
 }
 """Loops, and how often each is drawn."""
 FRAMEWORKS: dict[str, float] = {
@@ -238,6 +227,7 @@ def _mean(trained: list[dict[str, Any]]) -> list[Any]:
 def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {
         "epochs": one["epochs"] | other["epochs"],
+        "shared": one["shared"] | other["shared"],
         "steps": one["steps"] + other["steps"],
         "gradients": one["gradients"] + other["gradients"],
         "history": other["history"],

@@ -100,9 +100,8 @@ class Fitted(Loop):
 
         def noting() -> Any:
             epoch = begin()
-            counts = epoch.keep if epoch.which_count is None else epoch.which_count
-            weights = np.where(counts, 1.0 if epoch.weights is None else epoch.weights, 0.0)
-            loop.trained["epochs"][epoch.number], loop.number = weights, epoch.number
+            loop.note_epoch(epoch)
+            loop.number = epoch.number
             return epoch
 
         self.pruner.begin_epoch = noting  # type: ignore[method-assign]
@@ -201,7 +200,10 @@ class InTrainer(Fitted):
     halted = False
 
     def fit(self) -> None:
+        from transformers import PrinterCallback  # noqa: PLC0415
+
         trainer, resume = self.trainer(), None
+        trainer.remove_callback(PrinterCallback)
         if self.came_from is not None:
             resume = str(next(Path(self.came_from.name).glob("checkpoint-*")))
         trainer.train(resume_from_checkpoint=resume)

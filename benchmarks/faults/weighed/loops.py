@@ -101,7 +101,7 @@ class Loop:
         self.pruner = pruner_of(setup)
         self.moments = 0
         self.stop: int | None = None
-        self.trained: dict[str, Any] = {"epochs": {}, "steps": [], "gradients": [], "history": []}
+        self.trained: dict[str, Any] = {"epochs": {}, "shared": {}, "steps": [], "gradients": [], "history": []}
         self.micro: list[list[int]] = []
         self.make()
         if states is not None:
@@ -179,13 +179,17 @@ class Loop:
         self.pruner.end_epoch()
 
     def pass_over(self, epoch: Any) -> None:
-        counts = epoch.keep if epoch.which_count is None else epoch.which_count
-        weights = np.where(counts, 1.0 if epoch.weights is None else epoch.weights, 0.0)
-        self.trained["epochs"][epoch.number] = weights
+        self.note_epoch(epoch)
         for batch in self.batches(epoch):
             self.step(epoch, batch)
         if self.micro:
             self.update(epoch)
+
+    def note_epoch(self, epoch: Any) -> None:
+        """Write down what losses weigh in an epoch."""
+        counts = epoch.keep if epoch.which_count is None else epoch.which_count
+        self.trained["epochs"][epoch.number] = np.where(counts, 1.0 if epoch.weights is None else epoch.weights, 0.0)
+        self.trained["shared"][epoch.number] = epoch.which_count is not None
 
     def step(self, epoch: Any, batch: Any) -> None:
         ids = self.ids_of(batch)

@@ -1,5 +1,6 @@
 """The same training in numpy, which knows what each loss weighs and nothing of the library."""
 
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -10,6 +11,8 @@ from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of
 __all__ = ["MOMENTUM", "RATE", "farthest", "plain"]
 
 RATE, MOMENTUM = 0.3, 0.5
+BY_RANK = ("own sampler", "own batches")
+"""Loops whose ranks have batches of their own, each with its own mean where all samples count."""
 
 
 def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:
@@ -22,7 +25,8 @@ def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:
     setup : Weighed
     trained : list of dict
         Of each rank: ``epochs``, for each epoch what the loss of each sample weighs, shape (samples,), by the role that
-        the run gave it; and ``steps``, for each optimizer step its epoch's number and the ids of its batches.
+        the run gave it; ``shared``, whether some of its samples count nothing; and ``steps``, for each step its
+        epoch's number and the ids of its batches.
 
     Returns
     -------
@@ -40,17 +44,28 @@ def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:
         weighs = trained[0]["epochs"][number]
         gradient = np.zeros_like(weights)
         for batches in zip_longest(*(batches for _, batches in there), fillvalue=[]):
-            ids = [each for batch in batches for each in batch]
-            ids = [each for at, each in enumerate(ids) if each not in seen and each not in ids[:at]]
-            seen |= set(ids)
-            counting = sum(bool(weighs[each]) for each in ids)
-            for each in ids:
-                gradient += weighs[each] * _gradient(weights, features[each], labels[each]) / max(1, counting)
+            for ids, share in _means(setup, batches, seen, trained[0]["shared"][number]):
+                counting = sum(bool(weighs[each]) for each in ids)
+                for each in ids:
+                    own = _gradient(weights, features[each], labels[each])
+                    gradient += share * weighs[each] * own / max(1, counting)
         found.append(gradient / setup.accumulate)
         if len(trained) == 1:
             velocity = MOMENTUM * velocity + found[-1]
             weights = weights - RATE * velocity
     return found
+
+
+def _means(
+    setup: Weighed, batches: tuple[list[int], ...], seen: set[int], shared: bool
+) -> Iterator[tuple[list[int], float]]:
+    """Over which samples of a step means are taken, and what these count for: all ranks together, or each alone."""
+    ids = [each for batch in batches for each in batch]
+    if setup.loop in BY_RANK and not shared:
+        yield from ((list(batch), 1 / len(batches)) for batch in batches)
+    else:
+        yield [each for at, each in enumerate(ids) if each not in seen and each not in ids[:at]], 1.0
+    seen |= set(ids)
 
 
 def _gradient(weights: Any, features: Any, label: int) -> Any:
