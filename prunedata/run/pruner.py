@@ -337,9 +337,10 @@ class Pruner:
             has asked for :meth:`Epoch.factors` nor gone back from what an adapter's ``observe`` returned.
         """
         engine = self._engine
-        epoch = None if engine.opened is None else engine.opened.epoch
+        opened = engine.opened
+        known = opened is not None and opened.restored is None  # else it was trained before the run was restored
         engine.end()
-        unapplied = 0 if epoch is None or self._told_to_weigh else epoch.unapplied
+        unapplied = opened.epoch.unapplied if opened is not None and known and not self._told_to_weigh else 0
         if unapplied:
             self._told_to_weigh = True
             warn_of_no_factors(unapplied)
