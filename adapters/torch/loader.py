@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.losses import Recorder, fits
 from prunedata.adapters.torch.means import mean_of
 from prunedata.adapters.torch.orders import Order
+from prunedata.adapters.torch.position import check_position, going_on, is_of_as_many_ranks
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import WorkerSeeds, draw
 from prunedata.errors import LossError, PrunedataError
@@ -46,6 +47,8 @@ class PrunedLoader:
     """Samples delivered in the epoch that is iterated, or was last."""
     _pass: int
     """Which begin of an epoch the pass is of, see :class:`TorchRun`."""
+    _finished: int
+    """Of which the last pass was that came to its end."""
     _observed: list[int]
     """Batches observed in this pass, and in earlier ones of the same begin."""
     _running: int | None
@@ -73,7 +76,7 @@ class PrunedLoader:
             self._run.seeds.add(self._seeds)
         self._pending = deque()
         self._delivered, self._running, self._restored = 0, None, None
-        self._pass, self._observed = -1, [0, 0]
+        self._pass, self._finished, self._observed = -1, -1, [0, 0]
 
     def __copy__(self) -> Any:
         twin = object.__new__(type(self))
@@ -122,9 +125,9 @@ class PrunedLoader:
             ids = self._pending.popleft()  # also of a bad batch: a loop that leaves it out goes on with the next
         else:
             self._pending.clear()
-        passes = self._observed
-        if passes[1]:
-            raise LossError(self._twice())
+        passes, order = self._observed, self._order
+        if passes[1] or (order.gives_all and self._run.learner is not order):
+            self._run.learn_from(order, passes[1])
         passes[0] += 1
         if self._run.is_shared:
             scale = self._record_part(ids, losses)
@@ -144,18 +147,11 @@ class PrunedLoader:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""
         which, scale = self._order.part(ids)
         new = ids[which]
-        if len(new) == len(ids) or getattr(losses, "shape", None) != ids.shape:  # which is told
+        if len(new) == len(ids) or not fits(ids, losses):
             self._recorder.add(ids, losses)
         elif len(new):
             self._recorder.add(new, losses[which])
         return scale
-
-    def _twice(self) -> str:
-        return (
-            f"Expected one pass over the loader in epoch {self._running}. Got a second one after {self._observed[1]} "
-            "batches of the first had been observed, which would count twice. To go on where a loop was left, begin "
-            "the epoch again, by begin_epoch() or pruner.epochs(): the loader then delivers what remains."
-        )
 
     def _ambiguous(self) -> str:
         if self._with_ids:
@@ -213,7 +209,7 @@ class PrunedLoader:
         observed = self._begin(self._pruner.current)
         order, delivery = self._order, self._order.delivery
         delivery.delivered = order.overall(self._delivered) - observed
-        for ids, batch in order.steps(begin()):
+        for ids, batch in order.steps(going_on(begin) if self.next_iter_state is not None else begin()):
             order.check_newest(delivery)
             order.deliver(ids)
             self._delivered += len(ids)
@@ -228,6 +224,7 @@ class PrunedLoader:
         self._running = None
         order.finish(self._delivered)
         delivery.end()
+        self._finished = self._run.begins
 
     def _begin(self, epoch: Epoch) -> int:
         """Set out on an epoch; return how many samples of it were observed before the position that was loaded."""
@@ -239,6 +236,8 @@ class PrunedLoader:
         self._pending.clear()
         self._running = epoch.number
         earlier = sum(self._observed) if self._pass == self._run.begins else 0
+        if self._finished == self._run.begins:
+            self._run.tell_kept(epoch)
         # In a list: setting an attribute of a DataLoader costs as much as all else in observe().
         self._pass, self._observed = self._run.begins, [0, earlier]
         if self._seeds is not None:  # again, as another pass may have drawn from it
@@ -279,7 +278,14 @@ class PrunedLoader:
         return self._restored == epoch and self._run.positioned is self._order
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a position. Restore the pruner first: a position means nothing under another mask."""
+        """Go on from a position. Restore the pruner first: a position means nothing under another mask.
+
+        Raises
+        ------
+        PrunedataError
+            If it is no state of a loader, or one of another epoch.
+        """
+        check_position(state)
         if self._run.leader is not None and state["epoch"] == self._pruner.next_epoch - 1:
             return  # a trainer went on from an epoch's last batch
         if state["epoch"] != self._pruner.next_epoch:
@@ -290,18 +296,8 @@ class PrunedLoader:
         self._restored = None
         if self._seeds is not None and "seed" in state:
             self._seeds.go_on(state["seed"])
-        if state["loader"] is not None and self._is_of_these_ranks(state):
+        exact = state["loader"] is not None and hasattr(super(), "load_state_dict")  # else what is left comes
+        if exact and is_of_as_many_ranks(state, self._order.world, self._pruner):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored, self._run.positioned = state["epoch"], self._order
         self._delivered, self._running = state["delivered"], None
-
-    def _is_of_these_ranks(self, state: dict[str, Any]) -> bool:
-        """Whether a position is one in this rank's share, and not of an epoch that others had shared."""
-        ranks, now = state.get("ranks", 1), self._order.world
-        if ranks != now and not self._pruner.policy.needs_losses:
-            raise PrunedataError(
-                f"Expected {ranks} ranks to go on within epoch {state['epoch']}. Got {now}, with a policy that needs "
-                "no losses, so that nobody knows which samples were trained on: go on with as many ranks, or from a "
-                "checkpoint between two epochs; or call observe() for every batch, and load no state of the loader."
-            )
-        return bool(ranks == now)

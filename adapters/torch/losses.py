@@ -11,10 +11,15 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["DeviceBuffer", "Recorder"]
+__all__ = ["DeviceBuffer", "Recorder", "fits"]
 
 CAPACITY = 1 << 16
 """Losses that stay on the device before they are copied to the host together."""
+
+
+def fits(ids: SomeIds, losses: Any) -> bool:
+    """Whether losses are a Tensor with one number for each sample; if not, :meth:`Recorder.add` raises, saying why."""
+    return isinstance(losses, torch.Tensor) and not losses.is_nested and losses.shape == (len(ids),)
 
 
 class Recorder:
@@ -35,13 +40,11 @@ class Recorder:
                 array = _widened(losses, error)
             self.pruner.observe(ids, array)
             return
-        if losses.shape != (len(ids),):
+        if not fits(ids, _plain(losses)):
             raise LossError(
                 f"Expected losses of shape ({len(ids)},), one for each sample{shape_hint(losses.shape)}. "
                 f"Got {tuple(losses.shape)}."
             )
-        if losses.layout != torch.strided or not losses.is_floating_point():
-            losses = _plain(losses)
         if self._buffer is None or self._buffer.device != losses.device:
             if losses.is_meta:
                 raise LossError(
@@ -71,8 +74,14 @@ class Recorder:
 
 def _widened(losses: torch.Tensor, error: Exception) -> Any:
     """Losses as an array that numpy could not make of them at once, as of bfloat16; raise if there is no way."""
+    plain = _plain(losses)
     if isinstance(error, TypeError):
-        return _plain(losses).float().numpy(force=True)
+        try:
+            return plain.float().numpy(force=True)
+        except RuntimeError as unknown:  # of a dtype that PyTorch itself does not compute with
+            raise LossError(f"Expected losses of a floating dtype. Got {losses.dtype}: give losses of float32.") from (
+                unknown
+            )
     raise LossError(
         "Expected losses with numbers in memory. Got a Tensor that a transform of PyTorch's traces, as torch.func.grad "
         "or vmap do: return the losses from the function, by has_aux=True for example, and observe them after it."
@@ -81,6 +90,9 @@ def _widened(losses: torch.Tensor, error: Exception) -> Any:
 
 def _plain(losses: torch.Tensor) -> torch.Tensor:
     """Raise for what no loss is, of those that came in another form than usual."""
+    if losses.is_nested or losses.is_quantized:
+        kind, instead = ("nested", "torch.cat(losses.unbind())") if losses.is_nested else ("quantized", "dequantize()")
+        raise LossError(f"Expected losses as a plain Tensor of shape (n,). Got a {kind} one: give {instead}.")
     if losses.layout != torch.strided:
         raise LossError(f"Expected losses as a dense Tensor. Got layout {losses.layout}: give losses.to_dense().")
     if losses.is_complex() or losses.dtype == torch.bool:

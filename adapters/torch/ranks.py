@@ -42,6 +42,7 @@ class Ranks(Group):
 
     def agree(self, what: str, number: int, newest: float) -> None:
         """Compare what was given over the ranks."""
+        self.compare_loaders()  # ranks of other runs, or places in it, would talk of other things here
         said = everyones([number, newest])
         if (said != said[0]).any():
             told = ", ".join(

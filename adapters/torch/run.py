@@ -1,5 +1,6 @@
 """PyTorch's part in a run: one adapter, which all loaders that were wrapped for the run share."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakSet
@@ -68,6 +69,10 @@ class TorchRun(Adapter):
         """Of all loaders. Accelerate iterates a loader of its own, and with it takes no more than the generator."""
         self._said: dict[object, Delivery] = {}
         """What the loaders say that have begun, by what adds up; a newer one takes the place of the older."""
+        self.learner: object | None = None
+        """Of the loaders that each deliver all that an epoch keeps, the order of the one that is trained on."""
+        self._told_kept = False
+        """Whether it was said that a second pass delivers no more than the kept samples."""
         self.begins = 0
         """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
 
@@ -84,6 +89,40 @@ class TorchRun(Adapter):
     def set_out(self, key: object, delivery: Delivery) -> None:
         """A loader begins. Its delivery takes the place of an earlier one with the same key, and adds to others."""
         self.delivery = self._said[key] = delivery
+
+    def learn_from(self, order: object, earlier: int) -> None:
+        """Let a loader be the one that is trained on, unless samples would be observed twice in the epoch.
+
+        ``earlier`` is how many of its batches were observed before this pass over it.
+        """
+        number = self._pruner.next_epoch
+        way_on = (
+            "which would count twice. To go on where a loop was left, begin the epoch again, by begin_epoch() or "
+            "pruner.epochs(): the loader then delivers what remains."
+        )
+        if earlier:
+            raise LossError(
+                f"Expected one pass over the loader in epoch {number}. Got a second one after {earlier} batches of the "
+                f"first had been observed, {way_on}"
+            )
+        if self.learner is not None:
+            raise LossError(
+                f"Expected the losses of one loader in epoch {number}, of those that deliver all samples. Got those of "
+                f"a second one, {way_on}"
+            )
+        self.learner = order
+
+    def tell_kept(self, epoch: Epoch) -> None:
+        """Warn once, of a second pass over a loader in one epoch, that it delivers no more than the first."""
+        if epoch.kept < self._pruner.samples and self.leader is None and not self._told_kept:
+            self._told_kept = True
+            warnings.warn(
+                f"Expected one pass over the loader in epoch {epoch.number}. Got a second one, which delivers the "
+                f"{epoch.kept} kept samples of {self._pruner.samples} once more: for a figure of all of them, as the "
+                "accuracy in training, iterate the loader that you gave to prune().",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def cut_by(self, setting: str) -> None:
         """Say how an order or a stream cuts and shares an epoch."""
@@ -145,7 +184,7 @@ class TorchRun(Adapter):
         self.join()  # the processes may have met after the loader was wrapped
         self.weighed = epoch if epoch.is_weighed else None
         self.begins += 1
-        self._begun, self.delivery, self._said = epoch.number, None, {}
+        self._begun, self.delivery, self._said, self.learner = epoch.number, None, {}, None
         for each in self.seeds:
             each.begin(epoch)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prunedata.adapters.torch.losses import fits
 from prunedata.adapters.torch.means import mean_of
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.checks import integer
@@ -105,7 +106,7 @@ class WatchedBatches:
         ids, epoch = self._pending.popleft(), self._pruner.current
         new = epoch.remaining[ids]
         with self._pruner.charge:
-            if losses.shape != (len(ids),):
+            if not fits(ids, losses):
                 self._run.recorder.add(ids, losses)  # says what is wrong
             which = torch.from_numpy(np.flatnonzero(new)).to(losses.device)
             mine = losses if new.all() else losses[which]

@@ -1,5 +1,6 @@
 """``prune``: what a DataLoader is made of, looked at and put together again around another order."""
 
+import os
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -9,6 +10,7 @@ from prunedata.adapters.torch.clone import clone
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
+from prunedata.adapters.torch.run import TorchRun
 from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
@@ -67,16 +69,17 @@ def prune(
     Raises
     ------
     PrunedataError
-        If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned; or if
-        it keeps one iterator for all epochs, as timm's ``MultiEpochsDataLoader`` does. With ``id_key``, if several
-        ranks share the samples in another way than ``uneven="drop"``; and at a batch that has not the ids of its
-        samples.
+        If the loader's dataset is not of ``pruner.samples`` samples, or is a stream that no adapter has pruned; if the
+        pruner's ``batch_size`` is another than the loader's; or if the loader keeps one iterator for all epochs, as
+        timm's ``MultiEpochsDataLoader`` does. With ``id_key``, if several ranks share the samples in another way than
+        ``uneven="drop"``; and at a batch that has not the ids of its samples.
     """
     if not isinstance(loader, DataLoader):
         raise PrunedataError(_no_loader(loader))
     if isinstance(loader, PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
     _refuse_kept_iterator(loader)
+    _check_batch_size(loader, pruner)
     if isinstance(loader.dataset, IterableDataset):
         order, replaced = _stream(loader, pruner, uneven)
     else:
@@ -129,6 +132,21 @@ def _refuse_kept_iterator(loader: DataLoader[Any]) -> None:
             f"{kind.__qualname__}, which has one{kept[0]} for all epochs: the samples that these keep are not known "
             "yet. Wrap a DataLoader(..., num_workers=n, persistent_workers=True), whose workers stay as well, or leave "
             "out by weight through watch()."
+        )
+
+
+def _check_batch_size(loader: DataLoader[Any], pruner: Pruner) -> None:
+    """Raise if pruned epochs would have whole batches of another size than the loader has, alone or on all ranks."""
+    own, given = loader.batch_size, pruner.batch_size
+    if own is None or given is None:  # a batch sampler cuts as it likes
+        return
+    dealt = getattr(loader.sampler, "num_replicas", 1)
+    ranks = {1, dealt, TorchRun.group_size(), int(os.environ.get("WORLD_SIZE", "1"))}  # as torchrun will have it
+    if given not in {own * each for each in ranks}:
+        raise PrunedataError(
+            f"Expected a Pruner with the loader's batch_size={own}, or that of all ranks together. Got "
+            f"batch_size={given}, of which pruned epochs would have whole batches: give both the same, or leave it out "
+            "of the Pruner."
         )
 
 

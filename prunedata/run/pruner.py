@@ -349,9 +349,9 @@ class Pruner:
             has asked for :meth:`Epoch.factors` nor gone back from what an adapter's ``observe`` returned.
         """
         engine = self._engine
-        epoch = engine.opened.epoch if engine.opened is not None and engine.has_observed else None
+        opened, observed = engine.opened, engine.has_observed
         engine.end()
-        unapplied = 0 if epoch is None or self._told_to_weigh else epoch.unapplied
+        unapplied = opened.epoch.unapplied if opened is not None and observed and not self._told_to_weigh else 0
         if unapplied:
             self._told_to_weigh = True
             warn_of_no_factors(unapplied)

@@ -50,6 +50,8 @@ class Order(ABC):
         self.delivery = Delivery(-1)
         self.whole = True
         self._begun: Epoch | None = None
+        self._has_ended = False
+        """Whether the samplers have come to their end since."""
         self._came: Mask | None = None
         """Where a trainer deals the batches to processes, and repeats some: what this process was dealt."""
         self.run = pruner.attach(TorchRun(pruner))
@@ -70,7 +72,7 @@ class Order(ABC):
         """Set out on what remains of an epoch, or on the whole of it."""
         if self.drop_last:
             self._refuse_empty(epoch.number, epoch.kept)
-        self._begun, self._came = epoch, None
+        self._begun, self._came, self._has_ended = epoch, None, False
         self.remaining = epoch.keep if whole else epoch.remaining
         self.whole = whole or np.array_equal(epoch.remaining, epoch.keep)
         self.run.share(self.sharing())

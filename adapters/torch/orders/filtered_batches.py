@@ -38,8 +38,8 @@ class FilteredBatches(FilteredOrder):
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """Also for a batch sampler in the place of the sampler, in a loader that makes no batches."""
-        ids = StandIn(self.__len__, self.ids, getattr(self.source, "sampler", None))
-        batches = StandIn(self.batches, self.lists, self.source, {"sampler": ids})
+        ids = StandIn(self.__len__, self.walk(self.ids), getattr(self.source, "sampler", None))
+        batches = StandIn(self.batches, self.walk(self.lists), self.source, {"sampler": ids})
         return {"sampler": batches} if loader.batch_sampler is None else {"sampler": ids, "batch_sampler": batches}
 
     def ids_of(self, kept: int) -> int:

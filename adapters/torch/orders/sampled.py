@@ -1,7 +1,7 @@
 """Orders that samplers give, in the main process: what they have in common."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class SampledOrder(Order):
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """A sampler, and a batch sampler if the loader has one."""
-        ids = StandIn(self.__len__, self.ids, self.source)
+        ids = StandIn(self.__len__, self.walk(self.ids), self.source)
         if loader.batch_sampler is None:
             return {"sampler": ids}
         return {"sampler": ids, "batch_sampler": self.batch_sampler(ids)}
@@ -63,7 +63,16 @@ class SampledOrder(Order):
     def batch_sampler(self, ids: Sampler[Any]) -> Sampler[Any]:
         """What gives the lists, with the attributes that a batch sampler of PyTorch's has."""
         own = {"sampler": ids, "batch_size": self.batch_size, "drop_last": self.drop_last}
-        return StandIn(self.batches, self.lists, own=own)
+        return StandIn(self.batches, self.walk(self.lists), own=own)
+
+    def walk(self, each: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
+        """What gives the same, and takes note when all was given."""
+
+        def noting() -> Iterator[Any]:
+            yield from each()
+            self._has_ended = True
+
+        return noting
 
     def begin_unless_begun(self) -> None:
         """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
@@ -75,3 +84,5 @@ class SampledOrder(Order):
             if self.run.group_size() > self.world:
                 self._came = np.zeros(self.pruner.samples, dtype=np.bool_)
             self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size
+        elif self._has_ended:
+            self.run.tell_kept(epoch)

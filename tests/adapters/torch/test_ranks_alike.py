@@ -73,7 +73,7 @@ def refused(rank, world):
     trained = Trained(rank, world).go(2)
     states = [None] * world
     torch.distributed.all_gather_object(states, trained.pruner.state_dict())
-    position = {"epoch": 0, "delivered": 4, "loader": {}, "ranks": 3}
+    position = {"epoch": 0, "delivered": 4, "loader": {"of": "three"}, "ranks": 3}
     random = make_pruner(policy=Random())
     loader = StatefulDataLoader(Items(), batch_size=4, sampler=sampler_of(rank, world))
     return {

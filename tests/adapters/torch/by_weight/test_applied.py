@@ -134,6 +134,22 @@ def test_an_epoch_that_goes_on_says_nothing(step):
     run.end_epoch()
 
 
+def test_an_epoch_that_was_seen_whole_before_says_nothing():
+    run, model = run_of(), model_of()
+    loader = pruned(run)
+    for number in range(2):
+        run.begin_epoch()
+        for _, ids in loader:
+            from_mean(loader, losses_of(model, ids), number, None)
+        state = run.state_dict()  # after the epoch's last batch
+        run.end_epoch()
+    again = run_of()
+    again.load_state_dict(state)
+    for epoch in again.epochs():  # ends the second one
+        assert epoch.number == 2
+        break
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # see test_compiled
 @pytest.mark.parametrize("right", [True, False])
 def test_a_step_that_is_compiled_shows_it_too(right):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from prunedata import LossError
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import prune, watch
 from prunedata.adapters.torch.losses import Recorder
 from tests.adapters.helpers.torch import loader_of, make_pruner
 
@@ -48,13 +48,24 @@ def test_integers_are_recorded_as_they_are_from_numpy(opened):
             r"dense Tensor\. Got layout torch\.sparse_coo: give losses\.to_",
         ),
         (lambda: torch.empty(8, device="meta"), r"that were computed\. Got those of the device meta"),
+        (lambda: torch.quantize_per_tensor(torch.rand(8), 0.1, 0, torch.quint8), "a quantized one: give"),
+        (lambda: torch.nested.nested_tensor([torch.rand(1)] * 8), "a nested one: give"),
+        (lambda: torch.nested.nested_tensor([torch.rand(2)] * 8, layout=torch.jagged), "a nested one: give"),
+        (lambda: torch.zeros(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "Got torch.float4"),
         (lambda: torch.ones(8, dtype=torch.bool), r"a floating dtype, .*\. Got .*bool"),
         (lambda: torch.ones(8, dtype=torch.complex64), r"a floating dtype, .*\. Got .*complex64"),
     ],
-    ids=["sparse", "meta", "bool", "complex"],
+    ids=["sparse", "meta", "quantized", "nested", "jagged", "float4", "bool", "complex"],
 )
-def test_what_is_no_loss_is_refused_at_once(opened, losses, message):
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:.*quantiz")
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_is_no_loss_is_refused_at_once(opened, losses, message, watched):
     pruner, loader, _ = opened
+    if watched:
+        pruner = make_pruner(by="weight")
+        loader = watch([(None, torch.arange(8))], pruner, ids=1)
+        pruner.begin_epoch()
+        next(iter(loader))
     with pytest.raises(LossError, match=message):
         loader.observe(losses())
     assert pruner.counts.sum() == 0
