@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import shown
 from prunedata.counting.counts import Tally
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery, check_iterated
@@ -215,8 +216,9 @@ class Pass(grain.DatasetIterator):  # type: ignore[misc]
     def set_state(self, state: dict[str, Any]) -> None:
         """Check that a state is of this epoch. Nothing is skipped: the pass has what the pruner has not observed."""
         if state != self.get_state() or self._delivered:
+            epoch = state["epoch"] if isinstance(state, dict) and "epoch" in state else state
             raise PrunedataError(
-                f"Expected a new iterator of epoch {state['epoch']}, as the state. Got one of epoch "
+                f"Expected a new iterator of epoch {shown(epoch)}, as the state. Got one of epoch "
                 f"{self._delivery.epoch} that has delivered {self._delivered} samples: call pruner.load_state_dict() "
                 "first, and iterate the dataset anew."
             )

@@ -28,7 +28,7 @@ def integer(
         raise error(f"Expected {name} to be an integer. Got {shown(value)}.") from None
     if not low <= number <= high:
         bound = f"at least {low}" if high == LARGEST and number < low else f"from {low} to {high}"
-        raise error(f"Expected {name} to be {bound}. Got {number}.")
+        raise error(f"Expected {name} to be {bound}. Got {shown(number)}.")
     return number
 
 
@@ -58,6 +58,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-_short = reprlib.Repr()
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to write more than 4,300 digits.
+        return "a number of thousands of digits" if x.bit_length() > 1 << 13 else super().repr_int(x, level)
+
+
+_short = _Short()
 _short.maxlevel, _short.maxdict, _short.maxlist, _short.maxtuple = 4, 12, 12, 12
 _short.maxstring = _short.maxother = _short.maxlong = 120

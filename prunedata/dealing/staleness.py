@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from prunedata.checks import integer
+from prunedata.checks import integer, shown
 from prunedata.errors import PrunedataError
 
 __all__ = ["Staleness"]
@@ -54,10 +54,11 @@ class Staleness:
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
         found = cls()
         try:
-            pairs, newest = plain["counts"], plain["newest"]  # type: ignore[index]
-            for staleness, reports in pairs:
-                found.counts[integer("staleness", staleness, 0)] = integer("reports", reports, 1)
-        except (LookupError, TypeError) as error:
-            raise PrunedataError(f"Expected the staleness of a dealer's state. Got {plain!r}.") from error
+            pairs = [(staleness, reports) for staleness, reports in plain["counts"]]  # type: ignore[index]
+            newest = plain["newest"]  # type: ignore[index]
+        except (LookupError, TypeError, ValueError) as error:
+            raise PrunedataError(f"Expected the staleness of a dealer's state. Got {shown(plain)}.") from error
+        for staleness, reports in pairs:
+            found.counts[integer("staleness", staleness, 0)] = integer("reports", reports, 1)
         found.newest = integer("the newest version", newest, 0)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from prunedata.checks import integer
+from prunedata.checks import integer, shown
 from prunedata.dealing.staleness import Staleness
 from prunedata.errors import PrunedataError
 
@@ -46,19 +46,27 @@ class DealerState:
     @classmethod
     def from_dict(cls, plain: Any, batch_size: int) -> DealerState:
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
-        if not isinstance(plain, dict) or plain.get("format") != FORMAT or not isinstance(plain.get("run"), dict):
+        if (
+            not isinstance(plain, dict)
+            or not isinstance(plain.get("run"), dict)
+            or not _is(plain.get("format"), FORMAT)
+        ):
             raise PrunedataError(f"Expected what a dealer's state_dict() returned. Got {type(plain).__name__}.")
-        if plain.get("batch_size") != batch_size:
+        if not _is(plain.get("batch_size"), batch_size):
             raise PrunedataError(
                 f"Expected the state of a dealer with batch_size={batch_size}. Got one with "
-                f"batch_size={plain.get('batch_size')!r}, whose batches are others."
+                f"batch_size={shown(plain.get('batch_size'))}, whose batches are others."
             )
         try:
-            excused = {
-                integer("a batch", number, 0): integer("its samples", size, 1) for number, size in plain["excused"]
-            }
+            pairs = [(number, size) for number, size in plain["excused"]]
         except (LookupError, TypeError, ValueError) as error:
             raise PrunedataError(
-                f"Expected excused batches in a dealer's state. Got {plain.get('excused')!r}."
+                f"Expected excused batches in a dealer's state. Got {shown(plain.get('excused'))}."
             ) from error
+        excused = {integer("a batch", number, 0): integer("its samples", size, 1, batch_size) for number, size in pairs}
         return cls(batch_size, excused, Staleness.from_dict(plain.get("staleness")), plain["run"])
+
+
+def _is(value: object, number: int) -> bool:
+    """Whether a value that anybody may have written is this number."""
+    return type(value) is int and value == number

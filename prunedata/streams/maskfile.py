@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import integer, shown
 from prunedata.counting.counts import Tally
 from prunedata.errors import DamagedStore, LossError, NotInEpoch, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
@@ -121,9 +122,12 @@ class Resumable:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Raise :class:`PrunedataError` if the pruner is in an earlier epoch: it was not restored."""
         epoch = self.mask.epoch()
-        if epoch is not None and state["epoch"] is not None and epoch < state["epoch"]:
+        if not isinstance(state, dict) or "epoch" not in state:
+            raise PrunedataError(f"Expected the state of a pruned stream. Got {shown(state)}.")
+        saved = None if state["epoch"] is None else integer("the epoch of a stream's state", state["epoch"], 0)
+        if epoch is not None and saved is not None and epoch < saved:
             raise PrunedataError(
-                f"Expected a pruner that stands in epoch {state['epoch']}, as the loader's state. Got one in epoch "
+                f"Expected a pruner that stands in epoch {saved}, as the loader's state. Got one in epoch "
                 f"{epoch}: call pruner.load_state_dict() before the loop over pruner.epochs()."
             )
 

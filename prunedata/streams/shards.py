@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import shown
+from prunedata.checks import printable, shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
 from prunedata.streams import braces
 from prunedata.streams.scanning import read_keys, stamp_of
@@ -109,8 +109,10 @@ class ShardIndex:
         for shard in self.shards:
             try:
                 stamp = stamp_of(shard.url)
-            except OSError as error:
-                raise PrunedataError(f"Expected the shard {shard.url}. Got {error}.") from error
+            except (OSError, ValueError) as error:  # a URL may have characters that no path can have
+                raise PrunedataError(
+                    f"Expected the shard {printable(shard.url)}. Got {printable(str(error))}."
+                ) from error
             if stamp != (shard.size, shard.modified):
                 changed.append(shard.url)
         if changed:

@@ -140,6 +140,9 @@ def test_the_state_of_another_epoch_is_refused():
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match="Expected a new iterator of epoch 2"):
         iter(dataset).set_state({"epoch": 2})
+    for forged in (None, {}, {"epoch": 10**5000}):
+        with pytest.raises(PrunedataError, match="Expected a new iterator"):
+            iter(dataset).set_state(forged)
     batches = iter(dataset)
     next(batches)
     with pytest.raises(PrunedataError, match="that has delivered 6 samples"):
@@ -291,6 +294,7 @@ def train_by_weight(dataset, run, stop=None):
     batches = []
     for epoch in run.epochs():
         for ids, _ in dataset:
+            assert epoch.factors(ids).shape == ids.shape
             run.observe(ids, np.cos(ids + epoch.number))
             batches.append(ids.tolist())
             if len(batches) == stop:

@@ -150,3 +150,6 @@ def test_a_state_from_a_later_epoch_says_that_the_pruner_was_not_restored(tmp_pa
     stream.load_state_dict({"epoch": 0})
     with pytest.raises(PrunedataError, match=r"epoch 3.*Got one in epoch 0.*pruner.load_state_dict"):
         stream.load_state_dict({"epoch": 3})
+    for forged in (None, [], {}, {"epoch": "x"}, {"epoch": 10**5000}, {"epoch": 1.5}):
+        with pytest.raises(PrunedataError, match=r"Expected the (state of a|epoch of a stream)"):
+            stream.load_state_dict(forged)

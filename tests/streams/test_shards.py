@@ -135,6 +135,13 @@ def test_an_index_of_a_stranger(tmp_path, place, value):
             ShardIndex.load(path)
 
 
+@pytest.mark.parametrize("url", ["a\0b", "\ud800.tar", "nobody://knows/this"])
+def test_a_url_that_nothing_can_open_is_named(url):
+    with pytest.raises(PrunedataError, match=r"^Expected the shard ") as caught:
+        ShardIndex((Shard(url, "x", 1, 1, None),)).check()
+    assert str(caught.value).isprintable()
+
+
 def test_shards_that_changed_are_named(tmp_path):
     urls = write_shards(tmp_path, [3, 3, 3])
     index = ShardIndex.scan(urls)
