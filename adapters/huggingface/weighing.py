@@ -140,7 +140,7 @@ class WeighingTrainer(ScaledTrainer):
             return loss
         if part.none:
             return torch.nan_to_num(loss) * 0
-        alone = part.factor != 1 and not self._is_scaled(loss, items)
+        alone = part.factor != 1 and not self._is_scaled(loss.detach(), items)
         loss = self._watch.weigh(loss)
         return loss * part.factor if alone else loss
 
