@@ -250,7 +250,7 @@ def test_the_state_of_another_run_is_refused_and_changes_nothing(name, value):
     next(here.epochs())
     here.observe(np.arange(20), np.arange(20.0)[::-1])
     before = comparable(here)
-    with pytest.raises(ForeignStore, match=f"state of this run. Got that of another.*{name}: expected .* got "):
+    with pytest.raises(ForeignStore, match=f"{name}: the stored run has .*, you gave "):
         here.load_state_dict(there.state_dict())
     assert comparable(here) == before
     here.end_epoch()
