@@ -89,6 +89,7 @@ def _check_weighted_epoch(case: Case, weigh: Any, loader: Any, pruner: Pruner, w
         expected, got = float(np.mean(weights * losses)), float(weigh(loader, pair[0], losses))
         if not np.isclose(expected, got, rtol=1e-4):
             broken("weights", f"a loss of {expected:g} for the samples {shorten(ids)} in {where}", f"{got:g}")
+    epoch.apply_weights()  # as was compared above
     pruner.excuse(pruner.samples)
     pruner.end_epoch()
     seen = np.flatnonzero(epoch.keep)

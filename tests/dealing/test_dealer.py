@@ -349,7 +349,7 @@ def test_what_is_no_ticket_is_refused(ticket):
         (lambda: dealing().load_state_dict(dealing(9).state_dict()), "batch_size=8. Got one with batch_size=9"),
         (lambda: dealing().load_state_dict(dealing().state_dict() | {"excused": 3}), "Expected excused batches"),
         (lambda: dealing().load_state_dict(dealing().state_dict() | {"staleness": 3}), "Expected the staleness"),
-        (lambda: dealing().load_state_dict(dealing(pruner=start(seed=4)).state_dict()), "Expected the state of this"),
+        (lambda: dealing().load_state_dict(dealing(pruner=start(seed=4)).state_dict()), "the stored run has 4"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, told):

@@ -164,7 +164,7 @@ def test_a_run_never_changes_its_way_unasked_and_the_store_says_it(tmp_path, cap
     assert "nothing in 6 epochs; 80 visits had no weight" in capsys.readouterr().out
     facts = facts_of(tmp_path)
     assert (facts.kept.tolist(), facts.visits_saved_in_all) == ([60, 40, 40] * 2, 0)
-    with pytest.raises(ForeignStore, match="by: expected"):
+    with pytest.raises(ForeignStore, match="by: the stored run has"):
         start(store=tmp_path, resume=True, by=None)
     assert "by" not in start(by=None).standing()
     assert start().standing()["by"] == "weight"

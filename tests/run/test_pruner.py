@@ -250,7 +250,7 @@ def test_the_state_of_another_run_is_refused_and_changes_nothing(name, value):
     next(here.epochs())
     here.observe(np.arange(20), np.arange(20.0)[::-1])
     before = comparable(here)
-    with pytest.raises(ForeignStore, match=f"{name}: the stored run has .* you gave "):
+    with pytest.raises(ForeignStore, match=f"{name}: the stored run has .*, you gave "):
         here.load_state_dict(there.state_dict())
     assert comparable(here) == before
     here.end_epoch()
@@ -326,7 +326,7 @@ def test_a_spoiled_state_is_refused_and_changes_nothing(how):
 
 @pytest.mark.parametrize("garbage", [None, 3, "text", [], {}, {"format": 1}, {"a": 1}, b"\0", np.zeros(3)])
 def test_what_is_no_state_is_refused(garbage):
-    with pytest.raises(PrunedataError, match=r"Expected what state_dict\(\) returned"):
+    with pytest.raises(PrunedataError, match=r"Expected what state_dict\(\) returned. Got"):
         pruner(5, SCHEDULE, prune=2).load_state_dict(garbage)
 
 
