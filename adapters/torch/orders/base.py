@@ -1,6 +1,7 @@
 """What a pruned loader asks of the order in which it walks through an epoch."""
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,8 @@ class Order(ABC):
         self._begun: Epoch | None = None
         self._has_ended = False
         """Whether the samplers have come to their end since."""
+        self._counting: dict[int, deque[float]] = {}
+        """What :meth:`counting` returns of batches that are known beforehand, by their first ids."""
         self._came: Mask | None = None
         """Where a trainer deals the batches to processes, and repeats some: what this process was dealt."""
         self.run = pruner.attach(TorchRun(pruner))
@@ -134,14 +137,37 @@ class Order(ABC):
         """How many of a batch's samples count, where some are left out by weight: of several ranks that share its
         global batch, the average of what they have. Infinity for a batch that stands in for none.
 
-        Here the ranks tell each other. An order that deals to them itself knows it.
+        Here the ranks tell each other, before the batch or now. An order that deals to them itself knows it.
         """  # noqa: D205 (one sentence)
+        told = self._counting.get(int(ids[0]))
+        if told:
+            return told.popleft()
         own, processes = self.pruner.current.counting(np.asarray(ids)), self.run.group_size()
         return own if processes == 1 else sum(self.run.of_all(own)) / processes
 
     def steps(self, batches: Iterator[tuple[SomeIds, Any]]) -> Iterator[tuple[SomeIds, Any]]:
-        """Yield this rank's batches, with their ids, as many as every other rank yields."""
-        return batches
+        """Yield this rank's batches, with their ids, as many as every other rank yields.
+
+        Where each rank has a sampler of its own and some samples count nothing, the ranks tell each other before each
+        step how many of their samples count.
+        """
+        if self.run.group_size() == 1 or self.world > 1 or self.pruner.current.which_count is None:
+            yield from batches
+            return
+        self._counting = {}
+        while True:
+            ids, batch = next(batches, (None, None))
+            told = self.run.of_all(-1 if ids is None else self.pruner.current.counting(ids))
+            if max(told) < 0:
+                return
+            if ids is None or min(told) < 0:
+                raise PrunedataError(
+                    f"Expected every rank to have as many batches in epoch {self.delivery.epoch}, as they share a "
+                    f"mean over what counts. Got none left on rank {told.index(-1)}, and more on another: let a "
+                    "DistributedSampler deal the samples, or let each rank's sampler give as many batches."
+                )
+            self._counting.setdefault(int(ids[0]), deque()).append(sum(told) / len(told))
+            yield ids, batch
 
     def check_shares(self, processes: int) -> None:  # noqa: B027 (most have nothing to say)
         """Raise if each of several processes would be given every sample."""

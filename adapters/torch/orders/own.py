@@ -46,7 +46,6 @@ class OwnOrder(SampledOrder):
         self._last: SomeIds = np.zeros(0, dtype=np.int64)
         self._counted = self._total = self._own = self._dealt = 0
         self._comes_again = False
-        self._counting: dict[int, deque[float]] = {}
         super().__init__(pruner, batch_size, drop_last)  # asks for a share
         self.run.cut_by(f"{batch_size=}, {drop_last=}, {shuffle=}, ranks={self.world}, uneven={self.uneven}")
 
@@ -151,7 +150,7 @@ class OwnOrder(SampledOrder):
     def _counting_of(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
         """Of each of this rank's batches, by its first id: how many samples of its global batch count for a rank."""
         counted, found = self.pruner.current.which_count, dict[int, deque[float]]()
-        if counted is None:
+        if counted is None or self.carries:
             return found
         world, each = self.world, self.batch_size * self.world
         dealt = rest
@@ -167,10 +166,10 @@ class OwnOrder(SampledOrder):
 
     def counting(self, ids: SomeIds) -> float:
         """As all ranks know it, who have the same order."""
-        if self.carries or not self._counting:
-            return super().counting(ids)
-        told = self._counting[int(ids[0])]
-        return told.popleft() if len(told) > 1 else told[0]  # a sample that pads may begin a batch of its own
+        told = self._counting.get(int(ids[0]))
+        if told is not None and len(told) == 1:  # else a sample that pads begins a batch of its own, too
+            return told[0]
+        return super().counting(ids)
 
     def ids_of(self, kept: int) -> int:
         """As many as this rank's share."""

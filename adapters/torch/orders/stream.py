@@ -1,6 +1,7 @@
 """A pruned stream, which chooses its samples itself, wherever its workers are."""
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +36,6 @@ class StreamOrder(Order):
         self._waiting = self.remaining
         self._stream: Any = loader.dataset
         self._scales: dict[int, float] = {}
-        self._counting: dict[int, float] = {}
         self._given = 0
         """Samples in the steps of all ranks, if they tell each other."""
         self._in_steps = False
@@ -87,7 +87,7 @@ class StreamOrder(Order):
             if self.pruner.current.which_count is not None:
                 own = self.pruner.current.counting(ids) if ids[0] >= 0 else 0
                 counting = sum(self.run.of_all(own)) / len(sizes)
-                self._counting[int(ids[0])] = counting if ids[0] >= 0 else math.inf
+                self._counting[int(ids[0])] = deque([counting if ids[0] >= 0 else math.inf])
             if min(sizes) != max(sizes):
                 self._scales[int(ids[0])] = len(ids) * len(sizes) / total
             yield ids, batch
@@ -102,10 +102,6 @@ class StreamOrder(Order):
         if len(ids) and ids[0] < 0:
             return slice(0), 0.0
         return slice(None), self._scales.pop(int(ids[0]), None) if self._scales and len(ids) else None
-
-    def counting(self, ids: SomeIds) -> float:
-        """As the ranks have told each other."""
-        return self._counting.pop(int(ids[0])) if self._in_steps else super().counting(ids)
 
     def overall(self, delivered: int) -> int:
         """What the ranks have told each other."""

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from benchmarks.faults.attack import Attack, Attempt, Verdict
 from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.weighed.setup import Weighed, draw, shown, simpler
@@ -53,7 +51,7 @@ REFUSALS = (
     r"at least one batch of N samples in each epoch",
     r"more samples than the N that pruned epochs leave out",
     r"one process",
-    r"a sampler that",
+    r"every rank to have as many batches in epoch N",
 )
 """What a run may be refused with, by what is drawn."""
 
@@ -216,11 +214,11 @@ def on_rank(
 
 def _mean(trained: list[dict[str, Any]]) -> list[Any]:
     """Of each step, the mean over the ranks of their gradients; one that has no more steps adds nothing."""
-    steps = max(len(one["gradients"]) for one in trained)
-    nothing = np.zeros_like(trained[0]["gradients"][0]) if trained[0]["gradients"] else 0.0
+    from benchmarks.faults.weighed.plain import aligned  # noqa: PLC0415
+
     return [
-        sum(one["gradients"][at] if at < len(one["gradients"]) else nothing for one in trained) / len(trained)
-        for at in range(steps)
+        sum(one["gradients"][at] for one, at in zip(trained, places, strict=True) if at is not None) / len(trained)
+        for _, places in aligned(trained)
     ]
 
 

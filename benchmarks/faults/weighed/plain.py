@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of
 
-__all__ = ["MOMENTUM", "RATE", "farthest", "plain"]
+__all__ = ["MOMENTUM", "RATE", "aligned", "farthest", "plain"]
 
 RATE, MOMENTUM = 0.3, 0.5
 BY_RANK = ("own sampler", "own batches")
@@ -36,15 +36,15 @@ def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:
     features, labels = data_of(setup)
     weights, velocity, found = np.zeros((CLASSES, FEATURES)), np.zeros((CLASSES, FEATURES)), []
     seen: set[int] = set()
-    number = -1
-    for parts in zip_longest(*(one["steps"] for one in trained)):
-        there = [part for part in parts if part is not None]
-        if there[0][0] != number:
-            number, seen = there[0][0], set()
+    before = -1
+    for number, places in aligned(trained):
+        there = [one["steps"][place][1] for one, place in zip(trained, places, strict=True) if place is not None]
+        before, seen = number, seen if number == before else set()
         weighs = trained[0]["epochs"][number]
         gradient = np.zeros_like(weights)
-        for batches in zip_longest(*(batches for _, batches in there), fillvalue=[]):
-            for ids, share in _means(setup, batches, seen, trained[0]["shared"][number]):
+        for batches in zip_longest(*there, fillvalue=[]):
+            alone = setup.loop in BY_RANK and not trained[0]["shared"][number]
+            for ids, share in _means(batches, seen, 1 / len(trained) if alone else None):
                 counting = sum(bool(weighs[each]) for each in ids)
                 for each in ids:
                     own = _gradient(weights, features[each], labels[each])
@@ -56,15 +56,21 @@ def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:
     return found
 
 
-def _means(
-    setup: Weighed, batches: tuple[list[int], ...], seen: set[int], shared: bool
-) -> Iterator[tuple[list[int], float]]:
+def aligned(trained: list[dict[str, Any]]) -> Iterator[tuple[int, tuple[int | None, ...]]]:
+    """Yield the steps of all ranks: the epoch's number, and the place of each rank's step; None if it has no more."""
+    places = [[at for at, _ in enumerate(one["steps"])] for one in trained]
+    for number in dict.fromkeys(number for one in trained for number, _ in one["steps"]):
+        own = [[at for at in some if one["steps"][at][0] == number] for one, some in zip(trained, places, strict=True)]
+        yield from ((number, together) for together in zip_longest(*own))
+
+
+def _means(batches: tuple[list[int], ...], seen: set[int], share: float | None) -> Iterator[tuple[list[int], float]]:
     """Over which samples of a step means are taken, and what these count for: all ranks together, or each alone."""
     ids = [each for batch in batches for each in batch]
-    if setup.loop in BY_RANK and not shared:
-        yield from ((list(batch), 1 / len(batches)) for batch in batches)
-    else:
+    if share is None:
         yield [each for at, each in enumerate(ids) if each not in seen and each not in ids[:at]], 1.0
+    else:
+        yield from ((list(batch), share) for batch in batches)
     seen |= set(ids)
 
 
