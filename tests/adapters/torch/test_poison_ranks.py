@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Sampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from prunedata import PrunedataError
 from prunedata.adapters.iterable import prune as prune_stream
 from prunedata.adapters.torch import prune
 from tests.adapters.helpers.ranks import WORLD, group, start
@@ -149,3 +150,27 @@ def test_what_is_repeated_at_the_end_counts_once(tmp_path):
     for ranks in start(repeated, tmp_path):
         for found in ranks:
             assert found["observed"] == found["kept"] == [103, 73, 103, 73, 103]
+
+
+def run_out(rank, folder):
+    """Each rank has one sample a batch, and the first has one batch more."""
+    with group(rank, folder):
+        run = run_of("held out")
+        loader, came = prune(DataLoader(Items(), 1, sampler=Share(rank)), run), 0
+        learner = Learner(poisoned=False)
+        try:
+            for epoch in run.epochs():
+                for _, index in loader:
+                    came += len(index)
+                    loader.observe(learner.losses(epoch, index)).backward()
+            told = ""
+        except PrunedataError as error:
+            told = str(error)
+    (folder / f"{rank}.json").write_text(json.dumps([came, told]))
+
+
+def test_a_rank_that_has_no_batch_left_is_an_error_on_all_and_no_hang(tmp_path):
+    (first, told), (other, also_told) = start(run_out, tmp_path)
+    assert first == other == SAMPLES // WORLD
+    assert told == also_told
+    assert "rank 1" in told
