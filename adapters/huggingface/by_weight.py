@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import BatchSampler
 
 from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.checks import check_args_by_weight, check_samples
@@ -30,6 +31,8 @@ class ByWeight(WeighingTrainer):
         self._key = key
         self._said = Delivery(-1)
         self._given = np.zeros(0, dtype=np.bool_)
+        self._rest = 0
+        """How many rows are left for the last batches of several processes, if these are not full."""
 
     # -- the Trainer's own methods, in the order in which it calls them
 
@@ -43,6 +46,10 @@ class ByWeight(WeighingTrainer):
             del self.accelerator.prepare
         prepared = self.accelerator.prepare(with_ids(loader, self._starts, self._key))
         self._batches = len(prepared) if hasattr(prepared.dataset, "__len__") else None
+        cut = getattr(loader, "batch_sampler", None)
+        if self._batches is not None and self.args.world_size > 1 and type(cut) is BatchSampler and not cut.drop_last:
+            split = self.args.accelerator_config.split_batches
+            self._rest = len(cut.sampler) % (cut.batch_size * (1 if split else self.args.world_size))  # type: ignore[arg-type]
         return prepared
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
@@ -66,6 +73,7 @@ class ByWeight(WeighingTrainer):
                 f"Expected a schedule of at least as many epochs as there are passes over the data. Got {epochs}, and "
                 f"{max(passes, number + 1) if self._batches is not None else 'more'} passes: give it more."
             )
+        self._run.join()  # before an epoch goes on that several processes had begun
         epoch = pruner.begin_epoch()
         if epoch.number != number:
             raise PrunedataError(
@@ -96,8 +104,18 @@ class ByWeight(WeighingTrainer):
 
     # -- what they share
 
+    def _record(self, ids: SomeIds, losses: torch.Tensor) -> None:
+        """As ever, without the samples by which accelerate fills the processes' last batches: each counts once."""
+        if self._rest and self._trained + 1 == self._batches:
+            rows = np.arange(len(ids)) if self._starts is None else np.searchsorted(self._starts, ids, "right")
+            rows = np.cumsum(np.diff(rows, prepend=rows[:1]) != 0)  # from 0, in their order
+            own = rows < self._rest - self.args.process_index * (rows[-1] + 1)
+            ids, losses = ids[own], losses[torch.from_numpy(own).to(losses.device)]
+        super()._record(ids, losses)
+
     def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
-        self._run.recorder.add(ids, losses)
+        if len(ids):
+            self._run.recorder.add(ids, losses)
 
     def _end(self) -> None:
         """End the run's epoch: what the trainer's loader did not give need not have come."""

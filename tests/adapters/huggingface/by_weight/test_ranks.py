@@ -60,9 +60,22 @@ def found(name, folder, size):
     }
 
 
+def uneven(folder, resume=None):
+    """Batches of 9 samples, of which accelerate fills the last by samples that came before."""
+    run = test_joined.run_of(policy=Random(), aside=0.1)
+    options = {"per_device_train_batch_size": 9, "save_strategy": "steps", "save_steps": 1}
+    trainer = prune(test_joined.build(folder, model=test_joined.Exact(), **SMALL, **options), run)
+    trainer.train(resume_from_checkpoint=resume)
+    figures = [(record["validation"], record["observed"]) for record in run.history]
+    return run.visits.tolist(), run.hits.tolist(), figures, test_sft.weights(trainer).tolist()
+
+
 def work(rank, folder):
     be_rank(rank, folder)
-    (folder / f"{rank}.json").write_text(json.dumps({name: found(name, folder / name, 1) for name in CASES}))
+    told = {name: found(name, folder / name, 1) for name in CASES}
+    whole = uneven(folder / "uneven")
+    told["uneven"] = whole, uneven(folder / "again", str(folder / "uneven" / "checkpoint-8"))
+    (folder / f"{rank}.json").write_text(json.dumps(told))
     torch.distributed.destroy_process_group()
 
 
@@ -88,3 +101,11 @@ def test_they_train_as_one_process_does(name, ranks, tmp_path):
         assert each == {key: one[key] for key in each}
     assert max(one["by_weight"]) > 0 or name.startswith("held out")
     assert name.startswith("held out") == (None not in one["figures"])
+
+
+def test_what_accelerate_repeats_counts_once(ranks):
+    for rank in ranks:
+        (visits, *rest), again = rank["uneven"]
+        assert again == [visits, *rest]
+        assert max(visits) == len(rest[1])
+    assert ranks[0]["uneven"][0] == ranks[1]["uneven"][0]
