@@ -5,15 +5,12 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from itertools import count, islice
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
-
-from prunedata.store import pointer
 
 __all__ = ["Attack", "Attempt", "Outcome", "Verdict", "search"]
 
@@ -117,17 +114,6 @@ class Attack(ABC):
         return place
 
 
-@contextmanager
-def short_histories() -> Iterator[None]:
-    """Let the records of two epochs fill a file of a store, so that runs of few epochs have such files too."""
-    before = pointer.HISTORY_CHUNK
-    pointer.HISTORY_CHUNK = 500
-    try:
-        yield
-    finally:
-        pointer.HISTORY_CHUNK = before
-
-
 def search(
     attack: type[Attack],
     seed: int,
@@ -154,7 +140,7 @@ def search(
     tick : callable
         Called at each try.
     """
-    with short_histories(), tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="prunedata-faults-") as temporary:
         running = attack(Path(temporary), seed)
         outcome = Outcome(attack.name, seed, first, of=0 if attack.many else running.total)
         began = monotonic()

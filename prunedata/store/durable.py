@@ -6,28 +6,30 @@ import errno
 import os
 import secrets
 import stat
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zarr.abc.store import RangeByteRequest, Store
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, StorePath
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 from prunedata.errors import DamagedStore, StoreError
 
 __all__ = [
     "DurableStore",
     "check_own_folder",
-    "check_sizes",
+    "finish",
     "is_missing",
     "list_names",
-    "missing_files",
-    "overwrite_bytes",
     "read_bytes",
     "write_bytes",
 ]
 
+T = TypeVar("T")
 PARTIAL = ".partial"
 """How the name of a file ends while it is written."""
 
@@ -36,8 +38,8 @@ class DurableStore(LocalStore):
     """A local store whose writes have reached the disk when they return.
 
     zarr replaces a file in one step but leaves it to the system when its bytes are written, so that after a power
-    cut a new name can stand for an empty file. Every file is replaced whole, but for those that are handed to
-    :meth:`overwrite_sync`.
+    cut a new name can stand for an empty file. A chunk is of a slot that no commit refers to. It may be torn, and is
+    written over where that can be done: it saves the disk a new name and new blocks, which take it longer than bytes.
     """
 
     async def _open(self, **options: Any) -> None:
@@ -81,21 +83,43 @@ class DurableStore(LocalStore):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write one file, see it safe on the disk, then put it in the place of the old one."""
-        self._check_writable()
-        await asyncio.to_thread(_replace_durably, self.root / key, value)
+        await asyncio.to_thread(self.set_sync, key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """As :meth:`set`, for callers outside an event loop."""
         self._check_writable()
-        _replace_durably(self.root / key, value)
+        if not isinstance(value, Buffer):
+            raise TypeError(f"Expected a zarr Buffer to write. Got {type(value).__name__}.")
+        (_overwrite_durably if "/c/" in key else _replace_durably)(self.root / key, value)
 
-    def overwrite_sync(self, key: str, value: Buffer) -> None:
-        """Write over a file of the same length, so that a crash can tear it: for what no commit refers to yet.
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write one file if it is not there."""
+        if not await self.exists(key):
+            await self.set(key, value)
 
-        It saves the disk a new name and new blocks, which take it longer than the bytes.
-        """
-        self._check_writable()
-        _overwrite_durably(self.root / key, value)
+
+class _Here(ThreadPoolExecutor):
+    """Does at once what it is given."""
+
+    def submit(self, do: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(do(*arguments, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def finish(store: Store, work: Coroutine[Any, Any, T]) -> T:
+    """Do what zarr does on its event loop. In atexit no threads can be started any more: there do it here."""
+    if threading.main_thread().is_alive() or not isinstance(store, LocalStore | MemoryStore):
+        return sync(work)
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_Here())
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 def list_names(store: Store) -> list[str]:
@@ -127,18 +151,6 @@ def read_bytes(store: Store, key: str, most: int) -> bytes | None:
     return raw
 
 
-def check_sizes(store: Store, folder: str, chunks: int, size: int) -> None:
-    """Raise :class:`DamagedStore` unless files ``0``, ``1`` and so on are there, each of so many bytes.
-
-    Only of a local store: elsewhere each question takes a request, and what is missing is found when it is read.
-    """
-    if isinstance(store, DurableStore):
-        for number in range(chunks):
-            path = store.root / folder / str(number)
-            if not path.is_file() or path.stat().st_size != size:
-                raise DamagedStore(f"Expected a file of {size:,} bytes at {folder}/{number}. Got none.")
-
-
 def check_own_folder(store: Store, name: str) -> None:
     """Raise :class:`StoreError` if a folder of a local store is a link: a run writes nowhere but in its own place."""
     if isinstance(store, DurableStore):
@@ -159,26 +171,9 @@ def write_bytes(store: Store, key: str, value: bytes) -> None:
         sync(store.set(key, buffer))
 
 
-def overwrite_bytes(store: Store, key: str, value: bytes) -> None:
-    """As :func:`write_bytes`, but a crash may tear what is there: for what no commit refers to yet."""
-    if isinstance(store, DurableStore):
-        store.overwrite_sync(key, default_buffer_prototype().buffer.from_bytes(value))
-    else:
-        write_bytes(store, key, value)
-
-
 def is_missing(store: Store, key: str) -> bool:
     """Whether a local file that was written is gone. Other stores are not asked, as each question takes a request."""
     return isinstance(store, DurableStore) and not (store.root / key).is_file()
-
-
-def missing_files(store: Store, folder: str, count: int) -> list[int]:
-    """Which of the local files ``0``, ``1`` and so on are gone, of so many that were written. As :func:`is_missing`."""
-    if not count or not isinstance(store, DurableStore):
-        return []
-    path = store.root / folder
-    names = set(os.listdir(path)) if path.is_dir() else set()
-    return [number for number in range(count) if str(number) not in names]
 
 
 async def _get(store: Store, key: str, most: int) -> bytes | None:

@@ -1,35 +1,67 @@
-"""The pointer of a run's store: one JSON file that says which arrays are in force, under a digest of itself."""
+"""The pointer of a run's store: one JSON file that says which arrays are in force, under a digest of itself.
+
+It is the document of a zarr group, and the run is its attribute: the description, the history, and the digests of the
+arrays.
+"""
 
 import json
+import re
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
-from prunedata.checks import LARGEST, shown
-from prunedata.errors import DamagedStore, ForeignStore, StoreError
-from prunedata.store.documents import group_document, is_group
+import numpy as np
 
-__all__ = ["HISTORY_CHUNK", "MOST", "decode_pointer", "encode_pointer"]
+from prunedata.checks import shown
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
+from prunedata.store.schema import COUNT, TEXT, check
+
+__all__ = ["MOST", "Records", "decode_pointer", "encode_pointer"]
 
 FORMAT = 3
-PARTS = {"format", "generation", "writer", "arrays", "state", "history", "digest"}
-"""What a pointer has."""
 TOO_OLD = (1, 2)
 """Formats that only versions before the first release wrote."""
 ATTRIBUTE = "prunedata"
 MOST = 1 << 26
-"""Bytes of a pointer and a history, of which a stranger's may make 25 times as many in memory: some 300,000 epochs."""
-HISTORY_CHUNK = 1 << 14
-"""Bytes of each file of a history: 50 to 100 records."""
+"""Bytes of a pointer, of which a stranger's may make 25 times as many in memory: some 300,000 epochs."""
+KINDS = {np.dtype(f"<{kind}").str for kind in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
+NAME = re.compile(r"[^\W\d][\w-]{0,127}")
+"""Of an array: a policy's is a word, and within an epoch there is ``open-`` before it. No way out of the folder."""
+CHANGING = "sketch"
+"""What a record loses when a later epoch is pruned (``policies/agreement.py``). All else of it stays as it is."""
+
+Record = dict[str, Any]
+
+
+class Records:
+    """The records of a run as JSON. Each is encoded once, so that a commit takes as long after many epochs as before.
+
+    The last one may still change, and the others may lose what is :data:`CHANGING`.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[int, Record | None, bytearray] = 0, None, bytearray()
+
+    def encoded(self, records: Sequence[Record]) -> bytes:
+        """Records without what may change, one after the other."""
+        done, last, text = self._known
+        if done and (done >= len(records) or records[done - 1] is not last):  # the run has gone back
+            done, text = 0, bytearray()
+        for record in records[done:-1]:
+            text += _text(record) + b", "
+        done = max(0, len(records) - 1)
+        self._known = done, records[done - 1] if done else None, text
+        return bytes(text) + (_text(records[-1]) if records else b"")
+
+
+def _text(record: Record) -> bytes:
+    return json.dumps({name: value for name, value in record.items() if name != CHANGING}).encode()
 
 
 def encode_pointer(
-    generation: int,
-    writer: str,
-    arrays: dict[str, Any],
-    state: dict[str, Any],
-    history: dict[str, Any] | None = None,
+    generation: int, writer: str, arrays: dict[str, Any], state: dict[str, Any], records: Records
 ) -> tuple[dict[str, Any], bytes]:
-    """Return a pointer and its file, which is the document of a zarr group.
+    """Return a pointer but for its state, and its file.
 
     Parameters
     ----------
@@ -40,34 +72,33 @@ def encode_pointer(
     arrays : dict
         Shape, dtype and digest of each array.
     state : dict
-        The description of the run.
-    history : dict, optional
-        What there is of its history in files of its own: ``slot``, ``chunks``, ``crc32``, and what is ``changing``;
-        None if there is nothing.
+        The description of the run, with its history.
+    records : Records
+        What was encoded before of the history.
 
     Raises
     ------
     StoreError
         If it would be too long to be read again.
     """
-    pointer = {
-        "format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, "state": state,
-        "history": history,
-    }  # fmt: skip
-    body = json.dumps(pointer)
-    pointer["digest"] = zlib.crc32(body.encode())
-    length = len(body) + (0 if history is None else history["chunks"] * HISTORY_CHUNK)
-    if length > MOST - 200:
+    history = state.get("history", [])
+    sketches = {str(number): record[CHANGING] for number, record in enumerate(history) if CHANGING in record}
+    pointer = {"format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, CHANGING: sketches}
+    rest = pointer | {"state": {name: value for name, value in state.items() if name != "history"} | {"history": []}}
+    # Written as one value: zarr's own update reads, merges and writes it, with every record on lines of its own.
+    body = json.dumps(rest)[: -len("]}}")].encode() + records.encoded(history) + b"]}}"
+    if len(body) > MOST - 200:
         raise StoreError(
             f"Expected a run whose description takes at most {MOST:,} bytes, as a record of each epoch is kept. Got "
-            f"{length:,}: go on without a store, by state_dict()."
+            f"{len(body):,}: go on without a store, by state_dict()."
         )
-    signed = f'{body[:-1]}, "digest": {pointer["digest"]}}}'
-    return pointer, group_document(ATTRIBUTE, signed)
+    signed = body[:-1] + f', "digest": {zlib.crc32(body)}}}'.encode()
+    node = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
+    return pointer, node + signed + b"}}"
 
 
 def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
-    """Return the pointer of a file.
+    """Return the pointer of a file, its history in its state.
 
     Raises
     ------
@@ -79,57 +110,75 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
     try:
         node = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise DamagedStore(f"Expected JSON in {location}/zarr.json. Got {error}.") from error
+        raise DamagedStore(f"Expected JSON in {location}/zarr.json. Got {shown(error)}.") from error
     attributes = node.get("attributes") if isinstance(node, dict) else None
     if not isinstance(attributes, dict) or ATTRIBUTE not in attributes:
         raise ForeignStore(
             f"Expected a run of prunedata at {location}. Got a zarr node of another kind: name another place."
         )
     pointer: dict[str, Any] = attributes[ATTRIBUTE]
-    found = pointer.get("format") if isinstance(pointer, dict) else pointer
+    _check_format(pointer.get("format") if isinstance(pointer, dict) else None, location)
+    digest = pointer.pop("digest", None)
+    is_group = node.get("zarr_format") == 3 and node.get("node_type") == "group"
+    if digest != _digest(pointer, location) or not is_group:
+        raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
+    try:
+        check("a pointer", pointer, POINTER)
+    except PrunedataError as error:
+        raise DamagedStore(f"Expected a pointer in {location}/zarr.json. {error}") from error
+    history = pointer["state"]["history"]
+    for number, value in pointer.pop(CHANGING).items():
+        if number not in map(str, range(len(history))):
+            raise DamagedStore(f"Expected a pointer in {location}/zarr.json. Got a sketch of epoch {shown(number)}.")
+        history[int(number)][CHANGING] = value
+    return pointer
+
+
+def _check_format(found: object, location: str) -> None:
     if type(found) is int and found in TOO_OLD:
         raise ForeignStore(
             f"Expected a store of format {FORMAT} at {location}. Got format {found}, which is too old: a development "
             "version of prunedata wrote it. Begin anew: name another store, or delete this one."
         )
-    if not isinstance(pointer, dict) or type(found) is not int or found != FORMAT:
+    if type(found) is not int or found != FORMAT:
         raise ForeignStore(
             f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: "
             "it was written by another version of prunedata, or it is damaged."
         )
-    if pointer.get("digest") != _digest(pointer, location) or not is_group(node):
-        raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
-    generation = pointer.get("generation")
-    if pointer.keys() != PARTS or type(generation) is not int or not 0 <= generation <= LARGEST:
-        raise DamagedStore(f"Expected a pointer with {', '.join(sorted(PARTS))} in {location}/zarr.json. Got another.")
-    if pointer["history"] is not None and not _is_history(pointer["history"], pointer["state"]):
-        raise DamagedStore(
-            f"Expected number and digest of the files of past epochs in {location}/zarr.json. "
-            f"Got {shown(pointer['history'])}."
-        )
-    return pointer
-
-
-def _is_history(about: object, state: object) -> bool:
-    """Whether a pointer says of a history what can be, and has the last records itself."""
-    if not isinstance(about, dict) or about.keys() != {"slot", "chunks", "crc32", "changing"}:
-        return False
-    slot, chunks, changing = about["slot"], about["chunks"], about["changing"]
-    return (
-        all(type(about[name]) is int for name in ("slot", "chunks", "crc32"))
-        and slot in (0, 1)
-        and 1 <= chunks <= MOST // HISTORY_CHUNK
-        and (changing is None or (isinstance(changing, list) and [type(each) for each in changing] == [int, str]))
-        and isinstance(state, dict)
-        and isinstance(state.get("history"), list)
-    )
 
 
 def _digest(pointer: dict[str, Any], location: str) -> int:
-    body = {key: value for key, value in pointer.items() if key != "digest"}
     try:
-        return zlib.crc32(json.dumps(body).encode())
+        return zlib.crc32(json.dumps(pointer).encode())
     except RecursionError as error:  # it could be read, but is too deep to be written
         raise DamagedStore(
             f"Expected {location}/zarr.json to match its digest. Got values too deep for one."
         ) from error
+
+
+def _shape(name: str, value: Any) -> None:
+    check(name, value, [COUNT])
+    if len(value) != 1:
+        raise PrunedataError(f"Expected {name} to be of one dimension. Got {shown(value)}.")
+
+
+def _kind(name: str, value: Any) -> None:
+    if not isinstance(value, str) or value not in KINDS:
+        raise PrunedataError(f"Expected {name} to be that of numbers. Got {shown(value)}.")
+
+
+def _arrays(name: str, value: Any) -> None:
+    check(name, value, {"*": {"shape": _shape, "dtype": _kind, "crc32": COUNT}})
+    for array in value:
+        if NAME.fullmatch(array) is None:
+            raise PrunedataError(f"Expected {name} with names that are words. Got {shown(array)}.")
+
+
+def _anything(name: str, value: Any) -> None:
+    """What is checked when its arrays are known."""
+
+
+POINTER = {
+    "format": COUNT, "generation": COUNT, "writer": TEXT, "arrays": _arrays, CHANGING: {"*": TEXT},
+    "state": {"history": [{"*": _anything}], "*": _anything},
+}  # fmt: skip

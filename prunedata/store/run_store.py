@@ -2,10 +2,10 @@
 
 A run's state is a JSON-able description and a few per-sample arrays. The arrays are written in turn into one of
 two slots (``counts-0``, ``counts-1``, ...), and only when they are safe does the pointer, an attribute of the root
-group, change to name the slot. The pointer is one file, replaced in one step; it holds the description, the digest of
-every array and one of itself; of a long history it holds the end, and the digest of the rest. So a run that is killed
-at any instant finds its last commit untouched, and what it left half written is overwritten or swept by the next. What
-zarr reads without a word (a missing chunk is zeros, a swapped one is somebody else's data) does not pass for a state.
+group, change to name the slot. The pointer is one file, replaced in one step; it holds the description, the history,
+the digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched, and
+what it left half written is overwritten or swept by the next. What zarr reads without a word (a missing chunk is zeros,
+a swapped one is somebody else's data) does not pass for a state.
 
 A run has one writer. In a local folder the first process to open it holds a lock until it ends, and a second gets a
 :class:`StoreError`. Elsewhere, as on object stores, and between machines that share a folder, each commit compares
@@ -16,7 +16,6 @@ the same instant.
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
@@ -25,11 +24,10 @@ import numpy.typing as npt
 from prunedata.checks import shown
 from prunedata.errors import DamagedStore, PrunedataError, RunExists, StoreError
 from prunedata.store.durable import DurableStore, read_bytes, write_bytes
-from prunedata.store.history import PLACE, History
 from prunedata.store.location import StoreLike, open_location, refuse_leftovers
 from prunedata.store.lock import WriteLock
-from prunedata.store.pointer import MOST, decode_pointer, encode_pointer
-from prunedata.store.slots import Slots, check_about
+from prunedata.store.pointer import MOST, Records, decode_pointer, encode_pointer
+from prunedata.store.slots import Slots
 from prunedata.store.system_errors import told
 from prunedata.types import Arrays
 
@@ -61,7 +59,7 @@ class RunStore:
         self._pointer: dict[str, Any] | None = None
         self._raw = b""
         self._slots = Slots(self._store, self.location)
-        self._history = History(self._store, self.location)
+        self._records = Records()
 
     @property
     def generation(self) -> int:
@@ -105,16 +103,11 @@ class RunStore:
             return found
 
     def _read_commit(self, pointer: dict[str, Any], check: Check | None) -> tuple[State, Arrays]:
-        generation, about, state = pointer["generation"], pointer["arrays"], pointer["state"]
-        check_about(about, self.location)
-        history = pointer["history"]
-        records = self._history.read(history, [] if history is None else state["history"])
-        if history is not None:
-            state = state | {"history": records}
+        generation, about, state = pointer["generation"], pointer["arrays"], pointer.pop("state")
         if check is not None:
             self._check(check, state, about)
         if self._lock is not None:
-            self._slots.check_own_folders([PLACE, *about])
+            self._slots.check_own_folders(list(about))
         return state, {name: self._slots.read(name, generation, about[name]) for name in about}
 
     def _check(self, check: Check, state: State, about: dict[str, Any]) -> None:
@@ -137,8 +130,7 @@ class RunStore:
             self._open_alone()
             pointer = self._read_pointer()
             if pointer is not None:
-                state = pointer["state"]
-                reached = shown(state.get("epoch") if isinstance(state, dict) else None)
+                reached = shown(pointer["state"].get("epoch"))
                 raise RunExists(
                     f"Expected an empty place for a new run. Got {self.location}, which holds a run that has reached "
                     f"epoch {reached}. Pass resume=True to go on with it; to begin anew, name another store, or delete "
@@ -154,22 +146,7 @@ class RunStore:
         with self._told("write"):
             self._check_alone()
             generation = self.generation + 1  # it may have taken over an interrupted commit, whose slot is in use now
-            about, history = self._write_arrays(generation, arrays), None
-            if "history" in state:
-                history, written = self._history.write(state["history"], self._pointer["history"])
-                state = state | {"history": state["history"][written:]}
-            self._point(generation, state, about, history)
-
-    def _write_arrays(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        def written(name: str) -> tuple[str, dict[str, Any]]:
-            return name, self._slots.write(name, generation, arrays[name])
-
-        try:
-            # Side by side: a disk makes several files safe in about the time that it takes for one.
-            with ThreadPoolExecutor() as pool:
-                return dict(pool.map(written, arrays))
-        except RuntimeError:  # in atexit no threads can be started any more
-            return dict(map(written, arrays))
+            self._point(generation, state, self._slots.write(generation, arrays))
 
     def _told(self, verb: str) -> AbstractContextManager[None]:
         return told(self.location, verb, remote=not isinstance(self._store, DurableStore))
@@ -235,9 +212,7 @@ class RunStore:
     def _get_raw(self) -> bytes | None:
         return read_bytes(self._store, "zarr.json", MOST)
 
-    def _point(
-        self, generation: int, state: State, arrays: dict[str, Any], history: dict[str, Any] | None = None
-    ) -> None:
-        pointer, raw = encode_pointer(generation, self._writer, arrays, state, history)
+    def _point(self, generation: int, state: State, arrays: dict[str, Any]) -> None:
+        pointer, raw = encode_pointer(generation, self._writer, arrays, state, self._records)
         write_bytes(self._store, "zarr.json", raw)
         self._raw, self._pointer = raw, pointer

@@ -42,12 +42,13 @@ def check(name: str, value: Any, wanted: Schema) -> None:
             check(f"{name} {number}", inner, wanted[0])
     else:
         _of_kind(dict)(name, value)
-        needed = {key for key in wanted if key != "*" and not key.endswith("?")}
-        for key in needed - value.keys():
-            raise PrunedataError(f"Expected {name} with {key}. Got none.")
+        for key in wanted:
+            if key not in value and key != "*" and not key.endswith("?"):
+                raise PrunedataError(f"Expected {name} with {key}. Got none.")
         for key, inner in value.items():
-            found = wanted.get(key) or (wanted.get(f"{key}?") or wanted.get("*") if isinstance(key, str) else None)
-            if found is None or key in ("*", "?"):
+            plain = isinstance(key, str) and key != "*" and not key.endswith("?")
+            found = (wanted.get(key) or wanted.get(f"{key}?") if plain else None) or wanted.get("*")
+            if found is None or not isinstance(key, str):
                 raise PrunedataError(f"Expected {name} as this version writes it. Got {shown(key)} besides.")
             check(f"{name}: {printable(key)[:40]}", inner, found)
 

@@ -1,43 +1,33 @@
 """The arrays of a run's store, each in two slots that are written in turn.
 
-They are zarr arrays of one fixed kind: one dimension, little-endian, not compressed. What a stranger's store names
-otherwise is refused before any of it is read, so that reading takes as much memory as the files are long.
+They are zarr arrays of one fixed kind, which zarr writes: one dimension, little-endian, not compressed. What a
+stranger's store names otherwise is refused before any of it is read, so that reading takes as much memory as the files
+are long.
 """
 
+import asyncio
 import json
-import re
 import zlib
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
+from zarr.api.asynchronous import create_array
+from zarr.core.array import AsyncArray
+from zarr.storage import MemoryStore, StorePath
 
-from prunedata.checks import shown
 from prunedata.errors import DamagedStore
-from prunedata.store.documents import KINDS, array_document
-from prunedata.store.durable import check_own_folder, check_sizes, is_missing, overwrite_bytes, read_bytes, write_bytes
+from prunedata.store.durable import DurableStore, check_own_folder, finish, is_missing, read_bytes
 
-__all__ = ["Slots", "check_about"]
+__all__ = ["Slots"]
 
 CHUNK = 1 << 24
 MOST_METADATA = 1 << 16
-NAME = re.compile(r"[^\W\d][\w-]{0,127}")
-"""Of an array: a policy's is a word, and within an epoch there is ``open-`` before it. No way out of the folder."""
-
-
-def check_about(arrays: object, location: str) -> None:
-    """Raise :class:`DamagedStore` unless a pointer says of its arrays what can be: name, shape, dtype and digest."""
-    if not isinstance(arrays, dict):
-        raise DamagedStore(f"Expected names of arrays in {location}/zarr.json. Got {shown(arrays)}.")
-    for name, about in arrays.items():
-        sound = isinstance(about, dict) and about.keys() == {"shape", "dtype", "crc32"}
-        sound = sound and NAME.fullmatch(name) is not None
-        if not sound or not _is_shape(about["shape"]) or not _is_kind(about["dtype"]) or not _is_count(about["crc32"]):
-            raise DamagedStore(
-                f"Expected name, shape, dtype and digest of an array in {location}/zarr.json. "
-                f"Got {shown(name)}: {shown(about)}."
-            )
+STORED = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs")
+"""Metadata that say how an array is stored."""
 
 
 class Slots:
@@ -52,51 +42,46 @@ class Slots:
 
     def __init__(self, store: Store, location: str) -> None:
         self._store, self._location = store, location
-        self._chunks: dict[str, tuple[tuple[int, ...], str, int]] = {}
-        """Of each slot that was written: shape and dtype of its array, and samples in a chunk."""
+        self._written: dict[str, AsyncArray[Any]] = {}
+        """The slots that were written."""
 
-    def write(self, name: str, generation: int, values: npt.NDArray[Any]) -> dict[str, Any]:
-        """Write an array of commit number ``generation``; return its shape, dtype and digest."""
-        place = f"{name}-{generation % 2}"
-        size = self._describe(place, values)
-        digest = 0
-        for number, first in enumerate(range(0, values.size, size)):
-            # What zarr would write, in a third of its time: the bytes, and all chunks of one size.
-            chunk = _bytes(values[first : first + size])
-            digest = zlib.crc32(chunk, digest)
-            overwrite_bytes(self._store, f"{place}/c/{number}", chunk.ljust(size * values.itemsize, b"\0"))
-        return {"shape": list(values.shape), "dtype": values.dtype.newbyteorder("<").str, "crc32": digest}
+    def write(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Write the arrays of commit number ``generation``; return shape, dtype and digest of each."""
+        places = {name: f"{name}-{generation % 2}" for name in arrays}
+        for place in places.values():
+            if place not in self._written:
+                check_own_folder(self._store, place)
+        finish(self._store, self._write_all({places[name]: values for name, values in arrays.items()}))
+        return {name: _about(values) for name, values in arrays.items()}
 
-    def _describe(self, place: str, values: npt.NDArray[Any]) -> int:
-        """Write the metadata of an array, if this slot does not have them; return the samples in a chunk."""
-        shape, kind = values.shape, values.dtype.str
-        known = self._chunks.get(place)
+    async def _write_all(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        await StorePath.open(self._store, "")  # which two at once cannot
+        # Side by side: a disk makes several files safe in about the time that it takes for one. All have ended when
+        # one has failed: none goes on to write while the next commit does.
+        writes = (self._write(place, values) for place, values in arrays.items())
+        for failed in await asyncio.gather(*writes, return_exceptions=True):
+            if failed is not None:
+                raise failed
+
+    async def _write(self, place: str, values: npt.NDArray[Any]) -> None:
+        array, kind = self._written.get(place), values.dtype.newbyteorder("=")
         # Its metadata are written once, and cleaners of scratch space take files that are old.
-        if known is None or known[:2] != (shape, kind) or is_missing(self._store, f"{place}/zarr.json"):
+        known = array is not None and (array.shape, array.dtype) == (values.shape, kind)
+        if array is None or not known or is_missing(self._store, f"{place}/zarr.json"):
             # Whatever is there: this slot is not in use, and what was in it may be half written.
-            check_own_folder(self._store, place)
-            size = min(max(values.size, 1), CHUNK)
-            write_bytes(self._store, f"{place}/zarr.json", json.dumps(array_document(values, size)).encode())
-            known = self._chunks[place] = shape, kind, size
-        return known[2]
+            array = self._written[place] = await _create(self._store, place, values.size, _chunk(values.size), kind)
+        # A store in memory would go on to hold the run's own array.
+        await array.setitem(slice(None), values.astype(kind, copy=not isinstance(self._store, DurableStore)))
 
     def read(self, name: str, generation: int, about: dict[str, Any]) -> npt.NDArray[Any]:
         """Return an array of commit number ``generation``, or raise :class:`DamagedStore` if it is not as written.
 
-        ``about`` was checked by :func:`check_about`.
+        ``about`` was checked with its pointer.
         """
         place, samples, kind = f"{name}-{generation % 2}", about["shape"][0], np.dtype(about["dtype"])
         try:
-            size = self._samples_in_chunk(place, about)
-            check_sizes(self._store, f"{place}/c", -(-samples // size), size * kind.itemsize)
-            values, digest = np.empty(samples, kind.newbyteorder("=")), 0
-            for first in range(0, samples, size):
-                raw = read_bytes(self._store, f"{place}/c/{first // size}", size * kind.itemsize)
-                if raw is None or len(raw) != size * kind.itemsize:
-                    raise DamagedStore(f"Expected {size} samples in each of its chunks. Got fewer.")
-                part = memoryview(raw)[: (samples - first) * kind.itemsize]
-                digest = zlib.crc32(part, digest)
-                values[first : first + size] = np.frombuffer(part, kind)
+            self._check_metadata(place, samples, about["dtype"])
+            values, digest = self._read(place, samples, kind)
         except (DamagedStore, ValueError, RecursionError) as error:
             raise DamagedStore(f"Expected to read {place} in {self._location}. Got damage: {error}") from error
         if digest != about["crc32"]:
@@ -105,24 +90,28 @@ class Slots:
             )
         return values
 
-    def _samples_in_chunk(self, place: str, about: dict[str, Any]) -> int:
+    def _check_metadata(self, place: str, samples: int, kind: str) -> None:
         raw = read_bytes(self._store, f"{place}/zarr.json", MOST_METADATA)
         if raw is None:
             raise DamagedStore("Expected its zarr.json. Got none.")
-        found = json.loads(raw)
-        try:
-            size = found["chunk_grid"]["configuration"]["chunk_shape"][0]
-        except (LookupError, TypeError):
-            size = None
-        if not _is_count(size) or not 1 <= size <= max(1, about["shape"][0]):
-            raise DamagedStore(f"Expected chunks as they were written. Got chunks of {shown(size)}.")
-        wanted = array_document(np.empty(0, about["dtype"]), size) | {"shape": about["shape"]}
-        differ = [key for key in wanted if key not in _FREE and found.get(key) != wanted[key]]
-        if differ or found.keys() - wanted.keys():
-            raise DamagedStore(
-                f"Expected its metadata as they were written. Got other ones: {', '.join(differ) or 'more'}."
-            )
-        return int(size)
+        found, wanted = json.loads(raw), _metadata(samples, _chunk(samples), kind)
+        differ = [key for key in STORED if not isinstance(found, dict) or found.get(key) != wanted[key]]
+        if differ:
+            raise DamagedStore(f"Expected its metadata as they were written. Got other ones: {', '.join(differ)}.")
+
+    def _read(self, place: str, samples: int, kind: np.dtype[Any]) -> tuple[npt.NDArray[Any], int]:
+        # Not by zarr, for which a missing chunk is filled, and a long one read whole.
+        size, digest, values = _chunk(samples), 0, np.empty(0, kind.newbyteorder("="))
+        for first in range(0, samples, size):
+            raw = read_bytes(self._store, f"{place}/c/{first // size}", size * kind.itemsize)
+            if raw is None or len(raw) != size * kind.itemsize:
+                raise DamagedStore(f"Expected {size} samples in each of its chunks. Got fewer.")
+            part = memoryview(raw)[: (samples - first) * kind.itemsize]
+            digest = zlib.crc32(part, digest)
+            if not first:  # not before there is one chunk: a store may name any number of samples
+                values = np.empty(samples, values.dtype)
+            values[first : first + size] = np.frombuffer(part, kind)
+        return values, digest
 
     def check_own_folders(self, names: list[str]) -> None:
         """Raise :class:`StoreError` if a slot of one of these arrays lies elsewhere: nothing is written there."""
@@ -131,21 +120,40 @@ class Slots:
                 check_own_folder(self._store, f"{name}-{slot}")
 
 
-_FREE = ("attributes", "fill_value", "storage_transformers")
-"""Metadata that don't say how an array is stored."""
+def _chunk(samples: int) -> int:
+    return min(max(samples, 1), CHUNK)
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+async def _create(store: Store, place: str, samples: int, size: int, kind: np.dtype[Any]) -> AsyncArray[Any]:
+    """Make an array, in the place of what is there."""
+    return await create_array(
+        store,
+        name=place,
+        shape=(samples,),
+        chunks=(size,),
+        dtype=kind,
+        filters=None,
+        compressors=None,
+        # A missing chunk reads as this value; zeros would look like a fresh run.
+        fill_value=np.nan if kind.kind == "f" else int(np.iinfo(kind).max),
+        overwrite=True,
+        config={"write_empty_chunks": True},
+    )
 
 
-def _is_shape(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 1 and _is_count(value[0])
+@lru_cache(64)
+def _metadata(samples: int, size: int, kind: str) -> dict[str, Any]:
+    """What zarr writes of such an array."""
+    store = MemoryStore()
+    finish(store, _create(store, "x", samples, size, np.dtype(kind).newbyteorder("=")))
+    found: dict[str, Any] = json.loads(read_bytes(store, "x/zarr.json", MOST_METADATA) or b"")
+    return found
 
 
-def _is_kind(value: object) -> bool:
-    return isinstance(value, str) and value in KINDS
-
-
-def _bytes(values: npt.NDArray[Any]) -> bytes:
-    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+def _about(values: npt.NDArray[Any]) -> dict[str, Any]:
+    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    return {
+        "shape": list(values.shape),
+        "dtype": little.dtype.str,
+        "crc32": zlib.crc32(np.ascontiguousarray(little).data),
+    }

@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 
-import prunedata.store.slots
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import inspect
@@ -29,20 +28,16 @@ def observe(pruner, batches=None):
         pruner.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
 
 
-def build(place, chunk=None):
+def build(place):
     """A run that stands within its seventh epoch; slot 0 and 1 both hold arrays, the pointer names one of them."""
-    whole, prunedata.store.slots.CHUNK = prunedata.store.slots.CHUNK, chunk or prunedata.store.slots.CHUNK
-    try:
-        run = start(place)
-        for _ in range(6):
-            observe(run)
-            run.end_epoch()
-        observe(run, 1)
-        run.commit()
-        observe(run, 2)
-        run.commit()
-    finally:
-        prunedata.store.slots.CHUNK = whole
+    run = start(place)
+    for _ in range(6):
+        observe(run)
+        run.end_epoch()
+    observe(run, 1)
+    run.commit()
+    observe(run, 2)
+    run.commit()
     return run
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from prunedata.store import slots
 from tests.common.marks import FEWER
 from tests.store.stored_runs import (
     ARRAYS,
@@ -279,8 +280,9 @@ class TestSeveralChunks:
     """Arrays of more than 16 million samples have them; here, of more than 64."""
 
     @pytest.fixture
-    def place(self, tmp_path):
-        build(tmp_path / "run.zarr", chunk=64)
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(slots, "CHUNK", 64)
+        build(tmp_path / "run.zarr")
         return tmp_path / "run.zarr"
 
     def test_swapped(self, place):

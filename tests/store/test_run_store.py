@@ -12,7 +12,7 @@ from zarr.storage import MemoryStore
 import prunedata.store.run_store
 from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, PrunedataError, RunExists, StoreError
 from prunedata.store.durable import DurableStore, write_bytes
-from prunedata.store.pointer import encode_pointer
+from prunedata.store.pointer import Records, encode_pointer
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import RunStore
 from prunedata.store.slots import Slots
@@ -59,22 +59,22 @@ class TestMessages:
             use()
 
     def test_a_run_that_is_there(self, tmp_path):
-        for number, (state, reached) in enumerate((({"epoch": 3}, 3), ({}, None))):
+        for number, (state, reached) in enumerate((({"epoch": 3, "history": []}, 3), ({}, None))):
             RunStore(tmp_path / str(number)).create(state)
             with pytest.raises(RunExists, match=f"Got {tmp_path}/{number}, .* reached epoch {reached}. Pass resume="):
                 RunStore(tmp_path / str(number)).create({})
 
     def test_a_state_that_is_none(self, tmp_path):
         """A stranger's pointer may hold anything in its place."""
-        _, raw = encode_pointer(0, "me", {}, [3])
+        _, raw = encode_pointer(0, "me", {}, {}, Records())
         (tmp_path / "zarr.json").write_bytes(raw)
         with pytest.raises(RunExists, match="reached epoch None"):
             RunStore(tmp_path).create({})
 
     def test_what_the_check_refuses(self, tmp_path):
         store, seen = RunStore(tmp_path), []
-        store.create({"epoch": 0})
-        store.write({"epoch": 1}, {"counts": TAKEN})
+        store.create({"epoch": 0, "history": []})
+        store.write({"epoch": 1, "history": []}, {"counts": TAKEN})
 
         def check(*found):
             seen.extend(found)
@@ -82,9 +82,12 @@ class TestMessages:
 
         with pytest.raises(DamagedStore, match=rf"Expected a run of prunedata at {tmp_path}\. Expected another\."):
             RunStore(tmp_path, mode="r").read(check)
-        assert seen == [{"epoch": 1}, {"counts": {"shape": [3], "dtype": "|u1", "crc32": zlib.crc32(TAKEN.tobytes())}}]
+        assert seen == [
+            {"epoch": 1, "history": []},
+            {"counts": {"shape": [3], "dtype": "|u1", "crc32": zlib.crc32(TAKEN.tobytes())}},
+        ]
 
-    @pytest.mark.parametrize("raw", [b"{", encode_pointer(1, "me", {"counts": 3}, {})[1]])
+    @pytest.mark.parametrize("raw", [b"{", encode_pointer(1, "me", {"counts": 3}, {}, Records())[1]])
     def test_a_pointer_that_is_damaged(self, tmp_path, raw):
         (tmp_path / "zarr.json").write_bytes(raw)
         with pytest.raises(DamagedStore, match=f"in {tmp_path}/zarr.json"):
@@ -130,12 +133,16 @@ def test_generations_are_counted(tmp_path):
     assert store.generation == 0
     store.create({})
     for number in range(1, 4):
-        store.write({"epoch": number}, {"counts": TAKEN})
+        store.write({"epoch": number, "history": []}, {"counts": TAKEN})
         assert store.generation == number
         again = RunStore(tmp_path, mode="r")
         assert again.generation == 0
         found = again.read()
-        assert (found[0], found[1]["counts"].tolist(), again.generation) == ({"epoch": number}, [0, 1, 2], number)
+        assert (found[0], found[1]["counts"].tolist(), again.generation) == (
+            {"epoch": number, "history": []},
+            [0, 1, 2],
+            number,
+        )
     assert {path.name for path in tmp_path.iterdir()} == {"zarr.json", "counts-0", "counts-1"}
 
 
@@ -143,17 +150,17 @@ def test_who_looks_while_the_run_goes_on_sees_a_commit_of_it(tmp_path, monkeypat
     """Two commits later the slot that its pointer named is written over: then it looks again."""
     store, reader = RunStore(tmp_path), RunStore(tmp_path, mode="r")
     store.create({})
-    store.write({"epoch": 1}, {"counts": TAKEN})
+    store.write({"epoch": 1, "history": []}, {"counts": TAKEN})
     read, commits = Slots.read, [2, 3]
 
     def overtaken(self, *arguments):
         while commits:
-            store.write({"epoch": commits[0]}, {"counts": TAKEN + commits.pop(0)})
+            store.write({"epoch": commits[0], "history": []}, {"counts": TAKEN + commits.pop(0)})
         return read(self, *arguments)
 
     monkeypatch.setattr(Slots, "read", overtaken)
     state, arrays = reader.read()
-    assert (state, arrays["counts"].tolist(), reader.generation) == ({"epoch": 3}, [3, 4, 5], 3)
+    assert (state, arrays["counts"].tolist(), reader.generation) == ({"epoch": 3, "history": []}, [3, 4, 5], 3)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -161,7 +168,7 @@ def test_a_commit_that_stands_though_it_ended_in_an_error_is_not_written_over(tm
     """Ctrl-C, or a folder that cannot be synchronised, just when the new pointer stands; then a kill in the next."""
     store = RunStore(tmp_path)
     store.create({})
-    store.write({"epoch": 1}, {"counts": TAKEN})
+    store.write({"epoch": 1, "history": []}, {"counts": TAKEN})
 
     def late(*arguments):
         write_bytes(*arguments)
@@ -173,40 +180,28 @@ def test_a_commit_that_stands_though_it_ended_in_an_error_is_not_written_over(tm
     for cut_short, raised, epoch in ((late, (error, StoreError), 2), (killed, SystemExit, 3), (killed, SystemExit, 3)):
         monkeypatch.setattr(prunedata.store.run_store, "write_bytes", cut_short)
         with pytest.raises(raised):
-            store.write({"epoch": epoch}, {"counts": TAKEN + epoch})
+            store.write({"epoch": epoch, "history": []}, {"counts": TAKEN + epoch})
         state, arrays = RunStore(tmp_path, mode="r").read()
-        assert (state, arrays["counts"].tolist()) == ({"epoch": 2}, [2, 3, 4])
+        assert (state, arrays["counts"].tolist()) == ({"epoch": 2, "history": []}, [2, 3, 4])
     monkeypatch.undo()
-    store.write({"epoch": 3}, {"counts": TAKEN + 3})
+    store.write({"epoch": 3, "history": []}, {"counts": TAKEN + 3})
     reader = RunStore(tmp_path, mode="r")
-    assert (reader.read()[0], reader.generation) == ({"epoch": 3}, 3)
+    assert (reader.read()[0], reader.generation) == ({"epoch": 3, "history": []}, 3)
 
 
 def test_a_refused_run_goes_on_when_its_own_commit_is_put_back(tmp_path):
     first = RunStore(tmp_path)
-    first.create({"epoch": 0})
+    first.create({"epoch": 0, "history": []})
     first.release()
     store = RunStore(tmp_path)
     store.read()
     own = (tmp_path / "zarr.json").read_bytes()
-    (tmp_path / "zarr.json").write_bytes(encode_pointer(1, "somebody", {}, {})[1])
+    (tmp_path / "zarr.json").write_bytes(encode_pointer(1, "somebody", {}, {}, Records())[1])
     with pytest.raises(StoreError, match="Another process has written to it"):
-        store.write({"epoch": 1}, {})
+        store.write({"epoch": 1, "history": []}, {})
     (tmp_path / "zarr.json").write_bytes(own)
-    store.write({"epoch": 1}, {})
-    assert RunStore(tmp_path, mode="r").read()[0] == {"epoch": 1}
-
-
-def test_where_no_threads_can_be_started_arrays_are_written_in_turn(tmp_path, monkeypatch):
-    def refuse():
-        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-
-    store = RunStore(tmp_path)
-    store.create({})
-    monkeypatch.setattr(prunedata.store.run_store, "ThreadPoolExecutor", refuse)
-    store.write({}, {"counts": TAKEN, "hits": TAKEN + 1})
-    found = RunStore(tmp_path, mode="r").read()[1]
-    assert {name: array.tolist() for name, array in found.items()} == {"counts": [0, 1, 2], "hits": [1, 2, 3]}
+    store.write({"epoch": 1, "history": []}, {})
+    assert RunStore(tmp_path, mode="r").read()[0] == {"epoch": 1, "history": []}
 
 
 def test_only_the_process_that_opened_it_commits(tmp_path, monkeypatch):
@@ -222,13 +217,13 @@ def test_only_the_process_that_opened_it_commits(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", [MemoryStore, None], ids=["memory", "folder"])
 def test_whose_commit_stands_there_is_told_from_its_writer(tmp_path, place):
     store = RunStore(place() if place else tmp_path)
-    store.create({"epoch": 0})
-    raw = encode_pointer(1, "somebody", {}, {"epoch": 7})[1]
+    store.create({"epoch": 0, "history": []})
+    raw = encode_pointer(1, "somebody", {}, {"epoch": 7, "history": []}, Records())[1]
     write_bytes(store._store, "zarr.json", raw)
     for _ in range(2):  # it is not taken over by the first refusal
         with pytest.raises(StoreError, match=r"as this run left it\. Another process has written to it since"):
-            store.write({"epoch": 1}, {})
-    assert RunStore(store._store, mode="r").read()[0] == {"epoch": 7}
+            store.write({"epoch": 1, "history": []}, {})
+    assert RunStore(store._store, mode="r").read()[0] == {"epoch": 7, "history": []}
 
 
 def test_who_only_looks_takes_no_lock_and_makes_no_folder(tmp_path):
@@ -264,8 +259,8 @@ def test_a_run_is_read_without_touching_it(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ForeignStore, match=f"Expected a run at {tmp_path}/empty. Got nothing"):
         read_run(tmp_path / "empty")
-    RunStore(tmp_path / "other").create({"epoch": 3})
-    with pytest.raises(DamagedStore, match="Expected the state of a run, "):
+    RunStore(tmp_path / "other").create({"epoch": 3, "history": []})
+    with pytest.raises(DamagedStore, match="Expected the state of a run"):
         read_run(tmp_path / "other")
 
 

@@ -42,15 +42,14 @@ def write(self, state, arrays, _write=run_store.RunStore.write):
     about = {name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.tobytes())}
              for name, a in arrays.items()}
     self._point(self._pointer["generation"] + 1, state, about)
-    for name in arrays:
-        self._slots.write(name, self._pointer["generation"], arrays[name])
+    self._slots.write(self._pointer["generation"], arrays)
 import zlib
 run_store.RunStore.write = write
 """
 ONE_SLOT = """
 from prunedata.store import slots
 write, read = slots.Slots.write, slots.Slots.read
-slots.Slots.write = lambda self, name, generation, values: write(self, name, 0, values)
+slots.Slots.write = lambda self, generation, arrays: write(self, 0, arrays)
 slots.Slots.read = lambda self, name, generation, about: read(self, name, 0, about)
 """
 NO_LOCK = """
