@@ -89,3 +89,16 @@ def test_samples_that_a_stage_behind_prune_doubles_count_twice():
         for ids, _ in twice.batch(64):
             pruner.observe(ids, losses_of(ids, epoch.number))
     assert [record["observed"] for record in pruner.history] == [2 * kept for kept in KEPT]
+
+
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_a_share_of_an_epoch_is_missed_as_processes_are_not_merged(by_batch):
+    pruner = make_pruner(aside=0.2)
+    pairs = prune(raw(), pruner)
+    share = pairs.batch(32).shard(2, 0) if by_batch else pairs.shard(2, 0).batch(32)
+    epoch = pruner.begin_epoch()
+    for ids, _ in share:
+        assert epoch.factors(ids.numpy()).shape == ids.shape
+        pruner.observe(ids, losses_of(ids, epoch.number))
+    with pytest.raises(SkippedSamples, match=r"Got \d+ that were not"):
+        pruner.end_epoch()
