@@ -105,11 +105,6 @@ class Engine:
         return self.opened is not None and self.opened.restored is None and not self._failed
 
     @property
-    def has_observed(self) -> bool:
-        """Whether this process has observed something of the open epoch since the run was made or restored."""
-        return self.is_recording and self.opened is not None and bool(self.buffer.batches or self.opened.tally.observed)
-
-    @property
     def is_finished(self) -> bool:
         """Whether no epoch is left."""
         done = self.ledger.next_epoch >= self.pruning.schedule.epochs

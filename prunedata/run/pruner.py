@@ -349,9 +349,10 @@ class Pruner:
             has asked for :meth:`Epoch.factors` nor gone back from what an adapter's ``observe`` returned.
         """
         engine = self._engine
-        opened, observed = engine.opened, engine.has_observed
+        opened, trained = engine.opened, engine.is_recording  # else it was trained before the run was restored
         engine.end()
-        unapplied = opened.epoch.unapplied if opened is not None and observed and not self._told_to_weigh else 0
+        trained = trained and opened is not None and opened.tally.observed > 0  # by this process
+        unapplied = opened.epoch.unapplied if opened is not None and trained and not self._told_to_weigh else 0
         if unapplied:
             self._told_to_weigh = True
             warn_of_no_factors(unapplied)
