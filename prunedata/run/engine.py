@@ -137,6 +137,8 @@ class Engine:
                     self.opened = self._next()
                 else:
                     self.opened.go_on()
+                    # Of an epoch that was seen whole no more than its figure can be missing: it still is to be told.
+                    self._resumed = resumed and not self.opened.epoch.remaining.any()
                 self.buffer.clear()
             epoch = self.opened.epoch
             self.group.begin_epoch(epoch)

@@ -53,10 +53,14 @@ def test_from_the_store_to_which_the_end_was_committed(epoch, tmp_path):
 
 def test_an_epoch_that_goes_without_its_figure_is_told():
     first = made(False)
-    for _ in range(7):
-        first.observe(deal := first.deal("one"), np.cos(deal.ids))
+    for epoch in range(2):
+        for _ in range(7):
+            first.observe(deal := first.deal("one"), np.cos(deal.ids))
+        if not epoch:
+            first.end_epoch()
+            first.pruner.validated(0.5)
     dealer = made(True)
     dealer.load_state_dict(first.state_dict())
     assert dealer.pruner.awaits_figure
-    with pytest.warns(NeverPrunesWarning, match="validation figure of epoch 0"):
-        assert dealer.deal("one").epoch == 1
+    with pytest.warns(NeverPrunesWarning, match="epoch 1"):
+        assert dealer.deal("one").epoch == 2
