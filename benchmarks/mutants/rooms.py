@@ -85,7 +85,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "store": [
         Tested(
-            ["prunedata/store/pointer.py", "prunedata/store/state.py", "prunedata/store/schema.py"],
+            ["prunedata/store/pointer.py", "prunedata/store/state.py"],
             ["tests/store/test_pointer.py"],
             [
                 "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_history.py",

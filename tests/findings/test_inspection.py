@@ -115,7 +115,7 @@ def test_a_run_that_commits_meanwhile_is_not_taken_for_damaged(commits):
     busy = Busy(place)
     busy.run, busy.commits = run, commits
     state, arrays = RunStore(busy, mode="r").read()
-    assert (state, busy.commits) == ({"epoch": 0}, 0)
+    assert (state, busy.commits) == ({"epoch": 0, "history": []}, 0)
     assert arrays["counts"].tolist() == [2] * 9
     busy.commits = 0
     place._store_dict["counts-1/c/0"] = place._store_dict.pop("counts-0/c/0")
