@@ -31,7 +31,7 @@ class TorchRun(Adapter):
     weighed : Epoch or None
         The one that was begun or gone on with last, if its samples have weights or some are left out by weight.
     is_shared : bool
-        Whether several processes train that epoch.
+        Whether several processes train that epoch, so that an order has to be asked for its part of every batch.
     delivery : Delivery or None
         Of the loader that began last.
     place : tuple of int
@@ -96,19 +96,17 @@ class TorchRun(Adapter):
         ``earlier`` is how many of its batches were observed before this pass over it.
         """
         number = self._pruner.next_epoch
-        way_on = (
-            "which would count twice. To go on where a loop was left, begin the epoch again, by begin_epoch() or "
-            "pruner.epochs(): the loader then delivers what remains."
-        )
         if earlier:
             raise LossError(
                 f"Expected one pass over the loader in epoch {number}. Got a second one after {earlier} batches of the "
-                f"first had been observed, {way_on}"
+                "first had been observed, which would count twice: to go on where a loop was left, begin the epoch "
+                "again, by begin_epoch() or pruner.epochs(), and the loader delivers what remains."
             )
         if self.learner is not None:
             raise LossError(
                 f"Expected the losses of one loader in epoch {number}, of those that deliver all samples. Got those of "
-                f"a second one, {way_on}"
+                "a second one, which would count twice: train on one of them in an epoch; or call begin_epoch() "
+                "between them, and the second delivers what remains."
             )
         self.learner = order
 

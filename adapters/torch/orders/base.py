@@ -78,6 +78,7 @@ class Order(ABC):
         self._begun, self._came, self._has_ended = epoch, None, False
         self.remaining = epoch.keep if whole else epoch.remaining
         self.whole = whole or np.array_equal(epoch.remaining, epoch.keep)
+        self.run.is_shared = self.run.is_shared or self.world > 1  # also by ranks that have no group of PyTorch's
         self.run.share(self.sharing())
         self.delivery = Delivery(epoch.number, left_out=self.left_out(epoch), given=self.promised(epoch))
         self.run.set_out("all that is kept" if self.gives_all else self, self.delivery)
