@@ -35,7 +35,7 @@ def draw(chance: random.Random, most_ranks: int = 1) -> Setup:
     return Setup(
         samples=samples,
         prune=chance.randint(0, samples // 2),
-        whole=chance.choice([None, None, None, chance.randint(2, 12)]),
+        whole=chance.choice([None, None, None, loaders[0].batch]) if len({one.batch for one in loaders}) == 1 else None,
         window=window,
         start=chance.randint(1, window - 1),
         block=block,
