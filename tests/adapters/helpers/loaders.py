@@ -231,7 +231,7 @@ def weigh(loader, ids, losses):
     torch = pytest.importorskip("torch")
     mean = loader.observe(torch.tensor(losses, requires_grad=True), ids)
     mean.backward()
-    return float(mean)
+    return mean.item()
 
 
 FRAMEWORKS = {
