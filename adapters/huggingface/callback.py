@@ -1,11 +1,13 @@
-"""The callback that is called before all others, so that they see how far the epoch really is."""
+"""Callbacks of the Trainer: how far an epoch is, and the validation figure for the pruner."""
 
 from collections.abc import Callable
 from typing import Any
 
 from transformers import TrainerCallback
 
-__all__ = ["ExactEpochs"]
+from prunedata.run.pruner import Pruner
+
+__all__ = ["ExactEpochs", "HandOver"]
 
 
 class ExactEpochs(TrainerCallback):
@@ -23,3 +25,22 @@ class ExactEpochs(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Say how far it is."""
         state.epoch = self._epoch_now()
+
+
+class HandOver(TrainerCallback):
+    """Hands over ``metric_for_best_model`` of the evaluation at the end of each epoch.
+
+    Evaluations within an epoch are passed over: a run goes by one figure an epoch.
+    """
+
+    def __init__(self, pruner: Pruner) -> None:
+        self._pruner = pruner
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
+        """Hand the figure over. It is one and the same on all ranks, which gather what they evaluate."""
+        name = args.metric_for_best_model
+        if name is None or self._pruner.aside is not None or not state.epoch or not float(state.epoch).is_integer():
+            return
+        figure = (metrics or {}).get(name if name.startswith("eval_") else f"eval_{name}")
+        if figure is not None and not self._pruner.is_validated:
+            self._pruner.validated(figure, lower_is_better=args.greater_is_better is False, agreed=True)

@@ -6,9 +6,9 @@ import torch
 
 from prunedata.adapters.huggingface.agreement import shift_by_own_loss
 from prunedata.adapters.huggingface.asking import may_be_asked
+from prunedata.adapters.huggingface.callback import HandOver
 from prunedata.adapters.huggingface.checks import check_loss
 from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
-from prunedata.adapters.huggingface.validation import HandOver
 from prunedata.adapters.huggingface.watch import ForwardWatch
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError

@@ -47,26 +47,26 @@ TABLE: dict[str, dict[str, Cell]] = {
         ),
     },
     "[DDP, FSDP2](pytorch.md#several-processes)": {
-        "untouched": tried("torch/test_untouched_ranks.py::test_two_ranks"),
+        "untouched": tried("torch/ranks/test_untouched_ranks.py::test_two_ranks"),
         "leave out": tried(
-            "torch/test_ranks_alike.py::test_several_processes_are_one",
-            "torch/test_ranks_alike.py::test_fsdp2_works_as_ddp_does",
+            "torch/ranks/test_ranks_alike.py::test_several_processes_are_one",
+            "torch/ranks/test_ranks_alike.py::test_fsdp2_works_as_ddp_does",
         ),
         "by weight": tried("torch/by_weight/test_ranks.py::test_they_train_as_one_process_does"),
-        "ranks": tried("torch/test_ranks_alike.py::test_even_modes_give_every_rank_as_many_samples"),
+        "ranks": tried("torch/ranks/test_ranks_alike.py::test_even_modes_give_every_rank_as_many_samples"),
         "within an epoch": tried(
-            "torch/test_ranks_alike.py::test_an_epoch_is_gone_on_with_by_any_number_of_processes",
+            "torch/ranks/test_ranks_alike.py::test_an_epoch_is_gone_on_with_by_any_number_of_processes",
             "torch/by_weight/test_ranks.py::test_another_number_of_ranks_goes_on_within_an_epoch",
         ),
         "validation figure": tried(
-            "torch/test_ranks_agree.py::test_the_mean_of_the_figures_that_ranks_give_is_the_epochs",
+            "torch/ranks/test_ranks_agree.py::test_the_mean_of_the_figures_that_ranks_give_is_the_epochs",
             says="`validated`: the mean over ranks",
         ),
     },
     "[accelerate](pytorch.md#accelerate)": {
         "untouched": tried(
             "torch/test_untouched.py::test_a_loop_by_accelerate",
-            "torch/test_untouched_ranks.py::test_two_processes_of_accelerate",
+            "torch/ranks/test_untouched_ranks.py::test_two_processes_of_accelerate",
         ),
         "leave out": tried("torch/test_accelerate.py::test_a_prepared_loader_delivers_ids_with_their_batches"),
         "by weight": tried("torch/test_accelerate.py::test_a_run_goes_on_within_an_epoch"),
@@ -86,7 +86,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         ),
         "ranks": tried(
             "webdataset/test_pipeline.py::test_nodes_split_the_shards",
-            "torch/test_ranks_alike.py::test_streams_that_split_themselves_are_one_process_that_takes_the_same_steps",
+            "torch/ranks/test_ranks_alike.py::test_streams_that_split_themselves_are_one_process_that_takes_the_same_steps",
         ),
         "within an epoch": tried(
             "webdataset/test_pipeline.py::test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed",
@@ -102,12 +102,12 @@ TABLE: dict[str, dict[str, Cell]] = {
         ),
         "by weight": tried("torch/by_weight/test_loader.py::test_a_stream_delivers_everything_too"),
         "ranks": tried(
-            "torch/test_ranks_alike.py::test_streams_that_are_dealt_to_ranks_are_one_processs",
+            "torch/ranks/test_ranks_alike.py::test_streams_that_are_dealt_to_ranks_are_one_processs",
             "torch/by_weight/test_ranks.py::test_a_stream_on_ranks",
         ),
         "within an epoch": tried(
             "test_iterable.py::test_a_plain_loop_or_loader_goes_on_with_what_remains",
-            "torch/test_ranks_alike.py::test_an_epoch_of_a_stream_is_gone_on_with_by_any_number_of_processes",
+            "torch/ranks/test_ranks_alike.py::test_an_epoch_of_a_stream_is_gone_on_with_by_any_number_of_processes",
         ),
         "validation figure": reason("the loop is yours: `validated`"),
     },

@@ -16,8 +16,10 @@ FOREIGN = {
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
     "_exit",  # os._exit: how a forked child ends
     "_compile_loss",  # Keras': one loss for each sample, from a compiled model
+    "_data_fetcher", "_should_check_val_fx",  # Lightning's: whether a validation is due
     "_get_default_store",  # of torch.distributed: by which the ranks met
     "_is_open",  # zarr's: whether a store was opened
+    "_should_eval",  # Keras': whether fit validates in an epoch
     "_replace",  # of namedtuples, and public in spite of its name
     "_batched", "_shuffle", "_unbatched", "_unlisted",  # WebDataset's own stages
 }  # fmt: skip

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
-from benchmarks.faults.weighed.loops import Items, Loop, Stopped
+from benchmarks.faults.fuzz.sources import Items
+from benchmarks.faults.weighed.loops import Loop, Stopped
 from benchmarks.faults.weighed.plain import MOMENTUM, RATE
 from benchmarks.faults.weighed.setup import CLASSES, FEATURES, data_of
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, RandomSampler, Sampler
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
+from benchmarks.faults.fuzz.sources import Items
 from benchmarks.faults.weighed.plain import MOMENTUM, RATE
 from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of, held_back
 from prunedata import DroppingCount, EasyPruning, LossRanked, Pruner, Random, RunningLoss, Schedule
@@ -21,12 +22,11 @@ from prunedata.dealing.dealer import Dealer
 __all__ = [
     "Accelerated",
     "Dealt",
-    "Items",
-    "Loaded",
+    "IterableLoop",
+    "LoaderLoop",
     "Loop",
-    "OwnBatches",
-    "OwnSampler",
-    "Raw",
+    "OwnBatchesLoop",
+    "OwnSamplerLoop",
     "Sorting",
     "Stateful",
     "Stopped",
@@ -55,25 +55,17 @@ class Stopped(Exception):
     """The training has come to the moment at which it was to stop."""
 
 
+def share_of(setup: Weighed, rank: int, ranks: int) -> Any:
+    """A sampler of the user's own: a rank's share of an order that is the same in each epoch."""
+    return np.random.default_rng(setup.seed + 1).permutation(setup.samples)[rank::ranks].tolist()
+
+
 def pruner_of(setup: Weighed, **options: Any) -> Pruner:
     """The run of a setup: every epoch from the second on is pruned."""
     schedule = Schedule(setup.epochs, window=setup.epochs, start=1, block=1, pruned_per_block=1)
     without = held_back(setup) if setup.without else None
     named = {"by": setup.by, "aside": setup.aside, "without": without, "seed": setup.seed, **options}
     return Pruner(setup.samples, schedule, prune=setup.prune, policy=POLICIES[setup.policy](), **named)
-
-
-class Items(Dataset[Any]):
-    """Samples that are their own ids."""
-
-    def __init__(self, samples: int) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return self.samples
-
-    def __getitem__(self, at: Any) -> Any:
-        return torch.as_tensor(at)
 
 
 class Loop:
@@ -282,21 +274,7 @@ class Dealt(Loop):
         return losses.mean() if weights is None else (torch.from_numpy(np.array(weights)) * losses).mean()
 
 
-class Own(Sampler[int]):
-    """A sampler of the user's own: a rank's share of a shuffled order."""
-
-    def __init__(self, setup: Weighed, rank: int, ranks: int) -> None:
-        order = np.random.default_rng(setup.seed + 1).permutation(setup.samples)
-        self.ids = order[rank::ranks].tolist()
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.ids)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-class Loaded(Loop):
+class LoaderLoop(Loop):
     """A DataLoader that was pruned; the kinds below differ in what it is made of."""
 
     options: ClassVar[dict[str, Any]] = {}
@@ -331,7 +309,7 @@ class Loaded(Loop):
         self.loader.load_state_dict(positions)
 
 
-class WithIds(Loaded):
+class WithIds(LoaderLoop):
     options: ClassVar[dict[str, Any]] = {"with_ids": True}
 
     def ids_of(self, batch: Any) -> list[int]:
@@ -341,26 +319,26 @@ class WithIds(Loaded):
         return self.loader.observe(losses, batch[0])  # type: ignore[no-any-return]
 
 
-class Stateful(Loaded):
+class Stateful(LoaderLoop):
     def user_loader(self) -> Any:
         self.kind = import_module("torchdata.stateful_dataloader").StatefulDataLoader
         return super().user_loader()
 
 
-class OwnSampler(Loaded):
+class OwnSamplerLoop(LoaderLoop):
     def user_loader(self) -> Any:
         setup = self.setup
-        sampler = Own(setup, self.rank, self.ranks)
+        sampler = share_of(setup, self.rank, self.ranks)
         return DataLoader(Items(setup.samples), setup.batch, sampler=sampler, drop_last=setup.drop_last)
 
 
-class OwnBatches(Loaded):
+class OwnBatchesLoop(LoaderLoop):
     def user_loader(self) -> Any:
-        sampler = BatchSampler(Own(self.setup, self.rank, self.ranks), self.setup.batch, self.setup.drop_last)
+        sampler = BatchSampler(share_of(self.setup, self.rank, self.ranks), self.setup.batch, self.setup.drop_last)
         return DataLoader(Items(self.setup.samples), batch_sampler=sampler)
 
 
-class Sorting(Loaded):
+class Sorting(LoaderLoop):
     """A collate function that sorts, so that samples carry their ids."""
 
     options: ClassVar[dict[str, Any]] = {"id_key": "id"}
@@ -385,20 +363,20 @@ class Sorting(Loaded):
         return [int(each) for each in batch["at"]]
 
 
-class Streamed(Loaded):
+class Streamed(LoaderLoop):
     """A stream in a DataLoader; of several ranks each reads a share."""
 
     def user_loader(self) -> Any:
         from prunedata.adapters import iterable  # noqa: PLC0415
 
-        class Raw:
+        class Share:
             def __init__(self, ids: range) -> None:
                 self.ids = ids
 
             def __iter__(self) -> Iterator[int]:
                 return iter(self.ids)
 
-        raw = Raw(range(self.rank, self.setup.samples, self.ranks))
+        raw = Share(range(self.rank, self.setup.samples, self.ranks))
         stream: Any = iterable.prune(raw, self.pruner, id=int)
         return DataLoader(stream, self.setup.batch, drop_last=self.setup.drop_last)
 
@@ -422,7 +400,7 @@ class Watched(Loop):
         return self.watched.observe(losses)
 
 
-class Accelerated(Loaded):
+class Accelerated(LoaderLoop):
     """accelerate prepares the loader and goes back."""
 
     def make(self) -> None:
@@ -439,7 +417,7 @@ class Accelerated(Loaded):
         self.accelerator.backward(loss)
 
 
-class Raw(Loop):
+class IterableLoop(Loop):
     """An iterable that was pruned, in a loop that batches by itself."""
 
     def make(self) -> None:
