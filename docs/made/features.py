@@ -240,10 +240,12 @@ TABLE: dict[str, dict[str, Cell]] = {
 
 UNKNOWN = "torch/by_weight/test_ranks.py::test_where_no_rank_knows_what_counts_of_the_others_it_is_refused"
 REFUSED = (
-    ("by weight, where accelerate deals the batches to several processes",
-     "none knows what counts of the others'", "a `DistributedSampler`, or leave out", UNKNOWN),
-    ("by weight with `id_key` on several ranks", "the ids come after the batch was dealt",
-     "either, without the other", UNKNOWN),
+    ("by weight or with samples held out, where accelerate deals with `even_batches=False`",
+     "a process may have a batch more than the others, who have to say what counts of theirs",
+     "`even_batches=True`, as by default", UNKNOWN),
+    ("own samplers on several ranks, by weight or with samples held out, with other numbers of batches",
+     "the ranks tell each other before each step what counts", "a `DistributedSampler`",
+     "torch/test_poison_ranks.py::test_a_rank_that_has_no_batch_left_is_an_error_on_all_and_no_hang"),
     ("`watch` on several ranks", "none knows what counts of the others'",
      "`prune` on a DataLoader with a `DistributedSampler`", UNKNOWN),
     ("Keras on several devices", "each has a part of the batch, and the losses don't come together",

@@ -12,25 +12,33 @@ __all__ = ["Mode", "is_lower_better", "monitored"]
 Mode = Literal["auto", "max", "min"]
 """Whether more or less of a figure is better; ``"auto"`` tells it by the figure's name."""
 
-LOWER = {
-    "loss",
-    "error",
-    "err",
-    "mse",
-    "mae",
-    "rmse",
-    "msle",
-    "mape",
-    "nll",
-    "perplexity",
-    "ppl",
-    "wer",
-    "cer",
-    "entropy",
-}
-"""Words in names of figures of which less is better. Of two words the last counts."""
-HIGHER = {
-    *{
+LOWER = frozenset(
+    [
+        "loss",
+        "error",
+        "err",
+        "mse",
+        "mae",
+        "rmse",
+        "msle",
+        "mape",
+        "nll",
+        "perplexity",
+        "ppl",
+        "wer",
+        "cer",
+        "entropy",
+        "crossentropy",
+        "hinge",
+        "divergence",
+        "deviance",
+        "brier",
+        "logcosh",
+    ]
+)
+"""Words in names of figures of which less is better. Of several words the last counts."""
+HIGHER = frozenset(
+    [
         "acc",
         "accuracy",
         "auc",
@@ -44,8 +52,6 @@ HIGHER = {
         "miou",
         "jaccard",
         "dice",
-    },
-    *{
         "map",
         "ap",
         "bleu",
@@ -59,10 +65,23 @@ HIGHER = {
         "correlation",
         "pearson",
         "spearman",
-    },
-    *{"similarity", "specificity", "sensitivity", "trust", "ndcg", "mrr"},
-}
+        "similarity",
+        "specificity",
+        "sensitivity",
+        "trust",
+        "ndcg",
+        "mrr",
+    ]
+)
 """Words in names of figures of which more is better."""
+NEGATED = frozenset(("neg", "negative", "minus", "inverse"))
+"""Words by which a name means the contrary: there ``mode`` is believed."""
+
+
+def _words(monitor: str) -> list[str]:
+    """The words of a name, without the numbers behind them where that makes them known, as of rouge1."""
+    words = re.findall(r"[a-z]+\d*", monitor.lower())
+    return [word if word in LOWER | HIGHER else word.rstrip("s0123456789") for word in words]
 
 
 def is_lower_better(monitor: str | None, mode: object) -> bool:
@@ -71,20 +90,26 @@ def is_lower_better(monitor: str | None, mode: object) -> bool:
     Raises
     ------
     PrunedataError
-        If ``mode`` is unknown, or "auto" and the name has no word that tells it.
+        If ``mode`` is unknown; or "auto", and the name has no word that tells it; or the contrary of what the name says.
     """
     if mode not in ("auto", "max", "min"):
         raise PrunedataError(f'Expected mode to be "max", "min" or "auto". Got {shown(mode)}.')
-    if mode != "auto" or monitor is None:
+    if monitor is None:
         return mode == "min"
-    words = re.findall(r"[a-z]+\d?", monitor.replace("@", "_").lower())
-    telling = [word for word in words if word in LOWER or word in HIGHER or word.rstrip("s0123456789") in HIGHER]
-    if not telling:
+    words = _words(monitor)
+    telling = next((word for word in reversed(words) if word in LOWER or word in HIGHER), None)
+    if telling is None and mode == "auto":
         raise PrunedataError(
             f"Expected a monitor whose name says whether more or less of it is better, as val_accuracy or val_loss. "
             f'Got {shown(monitor)}: pass mode="max" or mode="min".'
         )
-    return telling[-1] in LOWER
+    lower = mode == "min" if telling is None else telling in LOWER
+    if mode != "auto" and lower != (mode == "min") and not NEGATED.intersection(words):
+        raise PrunedataError(
+            f"Expected mode={'min' if lower else 'max'!r} for {shown(monitor)}, by its name. Got {shown(mode)}: a loss "
+            "that was taken for a score would start pruning on clean data. Leave mode out, or log it by another name."
+        )
+    return lower if mode == "auto" else mode == "min"
 
 
 def monitored(logged: Mapping[str, Any], name: str) -> Any:

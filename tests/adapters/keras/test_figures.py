@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata import NeverPrunesWarning, PrunedataError, Pruner, Schedule
+from prunedata import PrunedataError, Pruner, Schedule
 from prunedata.adapters.keras import PruneCallback, PruneMixin
 from prunedata.findings.monitor import is_lower_better
 from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, cross_entropy, data
@@ -139,9 +139,11 @@ def test_a_loss_that_falls_is_no_turn():
     assert [record["kept"] for record in pruner.history] == [SAMPLES] * 8
 
 
-def test_a_loss_that_is_said_to_be_a_score_is_told():
-    with pytest.warns(NeverPrunesWarning, match='mode="min"'):
-        monitored("val_loss", mode="max")
+@pytest.mark.parametrize(("monitor", "mode"), [("val_loss", "max"), ("val_accuracy", "min")])
+def test_a_mode_against_the_name_is_refused(monitor, mode):
+    with pytest.raises(PrunedataError, match=monitor):
+        PruneCallback(start(), monitor=monitor, mode=mode)
+    PruneCallback(start(), monitor=f"negative_{monitor}", mode=mode)
 
 
 def test_a_name_that_tells_nothing_needs_a_mode():
