@@ -90,7 +90,7 @@ def is_lower_better(monitor: str | None, mode: object) -> bool:
     Raises
     ------
     PrunedataError
-        If ``mode`` is unknown; or "auto", and the name has no word that tells it; or the contrary of what the name says.
+        If ``mode`` is unknown; or "auto", and no word of the name tells it; or the contrary of what the name says.
     """
     if mode not in ("auto", "max", "min"):
         raise PrunedataError(f'Expected mode to be "max", "min" or "auto". Got {shown(mode)}.')
