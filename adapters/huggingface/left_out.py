@@ -59,10 +59,18 @@ class Part:
             return np.ones(len(self.ids), dtype=np.bool_)
         return np.arange(len(self.ids)) == 0 if self.none else self.counted
 
-    def row_weights(self) -> torch.Tensor | None:
-        """What the losses of the samples in the batch weigh; None if all weigh 1, or nothing counts."""
-        weights = self.weights[self.in_batch]
-        return None if self.none or (weights == 1).all() else torch.from_numpy(weights)
+    def weighed(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """What the losses of the samples in the batch weigh, None if all that count weigh 1; and which count, or None.
+
+        A sample that does not count has no part in the loss, so that nothing of it is to be weighed.
+        """
+        stay = self.in_batch
+        counted = self.counted[stay]
+        weights = np.where(counted, self.weights[stay], np.float32(1))
+        return (
+            None if self.none or (weights == 1).all() else torch.from_numpy(weights),
+            None if counted.all() else torch.from_numpy(counted),
+        )
 
 
 @contextmanager

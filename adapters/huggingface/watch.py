@@ -30,7 +30,7 @@ class ForwardWatch:
     losses : Tensor of float, shape (n,), or None
         Of the forward pass, without a graph.
     counts : Tensor of float, shape (n,), or None
-        Over how many labels each is the mean, if that is known; 0 for a sample that weighs nothing.
+        Over how many labels each is the mean, if that is known; 0 for a sample that has no part in the loss.
     called : dict
         What the model was called with.
     """
@@ -41,7 +41,7 @@ class ForwardWatch:
         self._losses_of = losses_of
         self._waits = waits
         self._weights: torch.Tensor | None = None
-        self._weighs = False
+        self._counted: torch.Tensor | None = None
         self._sums: torch.Tensor | None = None
         self._given: dict[str, Any] = {}
         self._passes: list[tuple[Any, dict[str, Any]]] = []
@@ -51,11 +51,18 @@ class ForwardWatch:
 
     @contextmanager
     def over(
-        self, model: torch.nn.Module, inputs: Any, weights: torch.Tensor | None, *, trains: bool = True
+        self,
+        model: torch.nn.Module,
+        inputs: Any,
+        weights: torch.Tensor | None,
+        counted: torch.Tensor | None = None,
+        *,
+        trains: bool = True,
     ) -> Iterator[None]:
         """Look at what the model returns; ``weights`` of shape (n,), or None, are those of :meth:`weigh`.
 
-        Without ``trains``, at passes without gradients: those of samples that must not be learnt.
+        ``counted``, of shape (n,), says which samples have a part in the loss; None if all have. Without ``trains``,
+        look at passes without gradients: those of samples that must not be learnt.
         """
 
         def look(module: Any, args: Any, called_with: dict[str, Any], outputs: Any) -> None:
@@ -64,9 +71,8 @@ class ForwardWatch:
                 self._passes.append((outputs, called_with)) if self._waits else self._take(outputs, called_with)
 
         self._given = dict(inputs)  # the trainer may take the labels out
-        self._weights, self._sums, self.losses, self.counts, self.called = weights, None, None, None, {}
-        # Of samples that weigh nothing the trainer has no labels, so that there is nothing to weigh.
-        self._weighs = weights is not None and bool(((weights != 0) & (weights != 1)).any())
+        self._weights, self._counted, self._sums = weights, counted, None
+        self.losses, self.counts, self.called = None, None, {}
         handle = model.register_forward_hook(look, with_kwargs=True)
         try:
             yield
@@ -95,11 +101,12 @@ class ForwardWatch:
 
     def _take(self, outputs: Any, inputs: Any) -> None:
         self.called = inputs
-        with torch.set_grad_enabled(self._weighs and torch.is_grad_enabled()):
+        weighs = self._weights is not None
+        with torch.set_grad_enabled(weighs and torch.is_grad_enabled()):
             losses, counts = self._losses_of(outputs, inputs)
-            if self._weights is not None and counts is not None:
-                counts = counts * (self._weights != 0).to(counts.device)
-            if self._weighs and counts is not None:
+            if self._counted is not None and counts is not None:
+                counts = counts * self._counted.to(counts.device)
+            if weighs and counts is not None:
                 self._sums = losses * counts
             self.losses, self.counts = losses.detach(), counts
 

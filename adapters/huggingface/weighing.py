@@ -108,7 +108,7 @@ class WeighingTrainer(ScaledTrainer):
             )
         self._part = part
         try:
-            with self._watch.over(model, inputs, part.row_weights()), self._asking():
+            with self._watch.over(model, inputs, *part.weighed()), self._asking():
                 loss = plain.training_step(model, inputs, *args, **options)
             losses = self._losses_in(model, part)
         finally:

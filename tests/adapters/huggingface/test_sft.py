@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from prunedata import LossRanked, PrunedataError, Pruner, RunningLoss, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin
+from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.losses import losses_and_counts
 from tests.adapters.huggingface.trainers import Watcher
 
@@ -144,9 +145,10 @@ def test_weights_of_samples_weigh_their_tokens(tmp_path):
 
     def gradient(weights):
         trainer.model.zero_grad()
-        watch = trainer._watch
-        weights = None if weights is None else torch.tensor(weights)
-        with watch.over(trainer.model, batch, weights):
+        size = len(batch["labels"])
+        weights = np.ones(size, np.float32) if weights is None else np.array(weights, np.float32)
+        part = trainer._part = Part(np.arange(size), weights, np.ones(size, np.bool_))
+        with trainer._watch.over(trainer.model, batch, *part.weighed()):
             trainer.compute_loss(trainer.model, dict(batch)).backward()
         return torch.cat([each.grad.flatten() for each in trainer.model.parameters()])
 
