@@ -261,7 +261,7 @@ class Engine:
     def is_validated(self) -> bool:
         """Whether the epoch that is open, or else the one that has just ended, has its figure."""
         if self.opened is not None:
-            return self.meter.figures > 0
+            return self.meter.is_validated
         return bool(self.ledger.history) and "validation" in self.ledger.history[-1]
 
     @property

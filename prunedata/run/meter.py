@@ -69,11 +69,13 @@ class Meter:
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
         self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
+        self.is_elsewhere = False
         self.aside_trust, self.aside_seen = 0, 0
         self.overhead.seconds = 0.0
 
     def count_elsewhere(self) -> None:
         """What was added up so far counts on another process."""
+        self.is_elsewhere = self.is_validated
         self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
         self.aside_trust, self.aside_seen = 0, 0
 
@@ -83,11 +85,19 @@ class Meter:
         self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
+        self.is_elsewhere = False
         self.aside_trust, self.aside_seen = sums.get("aside_trust", 0), sums.get("aside_seen", 0)
         self.overhead.seconds = sums["overhead"]
 
+    @property
+    def is_validated(self) -> bool:
+        """Whether the epoch has its figure, be it one that counts on another process."""
+        return self.figures > 0 or self.is_elsewhere
+
     _since: float | None
     lower_is_better: bool | None
+    is_elsewhere: bool
+    """Whether the epoch's figure counts on another process."""
 
     def start(self) -> None:
         """Training goes on."""
