@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.faults.attack import Attack, Attempt, Verdict
 from benchmarks.faults.attacks.weights import train
@@ -30,14 +30,15 @@ class Checkpoints(Attack):
         "a training stopped at any step, or before its validation figure, in every loop: as never stopped, bit for bit"
     )
     many, few = 0, 40
+    loops: ClassVar[tuple[str, ...]] = (*IN_LOOPS, *IN_TRAINERS)
 
     @property
     def total(self) -> int:
-        return len(_setups()) * MOMENTS
+        return len(_setups(self.loops)) * MOMENTS
 
     def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
-        setup = _setups()[case % len(_setups())]
-        moment = case // len(_setups()) + 1
+        setup = _setups(self.loops)[case % len(_setups(self.loops))]
+        moment = case // len(_setups(self.loops)) + 1
         whole = _whole(setup)
         if moment >= whole["moments"]:
             return
@@ -54,11 +55,11 @@ class Checkpoints(Attack):
 
 
 @cache
-def _setups() -> list[Weighed]:
+def _setups(loops: tuple[str, ...]) -> list[Weighed]:
     """One for each loop, way to validate, and way to leave out."""
     base = {"samples": 22, "batch": 8, "epochs": 8, "policy": "auto", "prune": 8}
     found = []
-    for loop in (*IN_LOOPS, *IN_TRAINERS):
+    for loop in loops:
         ways: list[str | None] = ["weight"] if loop.endswith("by weight") else [None, "weight"]
         if loop == "trainer":
             ways = [None]

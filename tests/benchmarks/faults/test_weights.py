@@ -1,4 +1,6 @@
-"""The searches of weights and checkpoints: what once failed is exact, and a library that is broken on purpose is found."""
+"""The searches of weights and checkpoints: what once failed is exact, and a library broken on purpose is found."""
+
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 
 FAILED = [
-    Weighed("id_key", 46, 8, policy="ranked", prune=2, by="weight", figure="within", calls=True, worlds=(2,), stops=(5,)),
+    Weighed(
+        "id_key", 46, 8, policy="ranked", prune=2, by="weight", figure="within", calls=True, worlds=(2,), stops=(5,)
+    ),
     Weighed("id_key", 17, 2, accumulate=3, prune=5, by="weight", aside=0.3, worlds=(2,), stops=(4,), seed=20905),
     Weighed("stream", 27, 8, drop_last=True, policy="random", prune=8, aside=0.3, without=2, worlds=(3,), stops=(5,)),
 ]
@@ -31,16 +35,20 @@ def test_samples_that_are_learnt_are_found(tmp_path, monkeypatch, loop):
     setup = Weighed(loop, by="weight", aside=None if loop == "watch by weight" else 0.2)
     assert Weights(tmp_path, 0).judge(setup).verdict is Verdict.EXACT
     monkeypatch.setattr(Epoch, "_loss_weights", lambda self, ids: np.ones(len(ids), np.float32))
-    monkeypatch.setattr("prunedata.adapters.torch.loader.mean_of", lambda epoch, ids, losses, *_: losses.mean())
-    monkeypatch.setattr("prunedata.adapters.torch.watch.mean_of", lambda epoch, ids, losses, *_: losses.mean())
+    for module in ("loader", "watch"):
+        where = import_module(f"prunedata.adapters.torch.{module}")
+        monkeypatch.setattr(where, "mean_of", lambda epoch, ids, losses, *_: losses.mean())
     monkeypatch.setattr(Epoch, "unapplied", 0)
     assert Weights(tmp_path, 0).judge(setup).verdict is Verdict.WRONG
 
 
+class InOneLoop(Checkpoints):
+    """At every moment of one loop."""
+
+    loops = ("plain",)
+
+
 def test_a_lost_figure_is_found(monkeypatch):
-    monkeypatch.setattr("benchmarks.faults.attacks.checkpoints.IN_LOOPS", ("plain",))
-    monkeypatch.setattr("benchmarks.faults.attacks.checkpoints.IN_TRAINERS", ())
-    monkeypatch.setattr("benchmarks.faults.attacks.checkpoints._setups", Checkpoints.setups)
-    assert search(Checkpoints, 1, tries=60).good
+    assert search(InOneLoop, 1, tries=60).good
     monkeypatch.setattr(Engine, "awaits_figure_somewhere", lambda self: False)
-    assert search(Checkpoints, 1, tries=60).wrong
+    assert search(InOneLoop, 1, tries=60).wrong
