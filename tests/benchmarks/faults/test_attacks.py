@@ -108,7 +108,7 @@ BROKEN = [
     ("sequences", TALLY_FORGOTTEN, 80),
     ("loaders", ON_OTHER_SAMPLES, 10),
     ("ranks", NOT_WEIGHED, 15),
-    ("damaged-stores", NO_DIGEST, 100),
+    ("damaged-stores", NO_DIGEST, 400),
     ("damaged-indexes", NO_INDEX_DIGEST, 100),
 ]
 BEGIN = """
