@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of
+from benchmarks.faults.weighed.setup import BY_RANK, CLASSES, FEATURES, Weighed, data_of
 
 __all__ = ["MOMENTUM", "RATE", "aligned", "farthest", "plain"]
 
 RATE, MOMENTUM = 0.3, 0.5
-BY_RANK = ("own sampler", "own batches")
-"""Loops whose ranks have batches of their own, each with its own mean where all samples count."""
 
 
 def plain(setup: Weighed, trained: list[dict[str, Any]]) -> list[Any]:

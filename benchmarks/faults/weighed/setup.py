@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CLASSES", "FEATURES", "Weighed", "data_of", "draw", "held_back", "shown", "simpler"]
+__all__ = ["BY_RANK", "CLASSES", "FEATURES", "Weighed", "data_of", "draw", "held_back", "shown", "simpler"]
 
 CLASSES, FEATURES = 3, 4
 SHORTENS = ("trainer",)
 """Loops that cannot leave out by weight."""
+BY_RANK = ("own sampler", "own batches")
+"""Loops whose ranks have batches of their own, each with its own mean where all samples count."""
 JOINS = ("trainer", "trainer by weight", "keras")
 """Loops whose trainer joins the batches of an optimizer step in its own way, which its own tests compare."""
 
@@ -100,7 +102,8 @@ def draw(chance: random.Random, loops: dict[str, float], most_ranks: int = 1) ->
         figure="" if aside else chance.choice(["", "within", "after"]),
         calls=chance.random() < 0.5,
         worlds=(chance.randint(2, most_ranks),) if most_ranks > 1 else (1,),
-        stops=() if chance.random() < 0.6 else (chance.randint(1, 12),),
+        # Ranks with batches of their own come to a moment at different places of the run.
+        stops=() if chance.random() < 0.6 or (most_ranks > 1 and loop in BY_RANK) else (chance.randint(1, 12),),
         seed=chance.randrange(1 << 16),
     )
 
