@@ -29,7 +29,7 @@ class Checkpoints(Attack):
     about = (
         "a training stopped at any step, or before its validation figure, in every loop: as never stopped, bit for bit"
     )
-    many, few = 0, 40
+    many, few = len(IN_LOOPS + IN_TRAINERS) * 8 * MOMENTS, 40  # more than there are: the search ends with the last
     loops: ClassVar[tuple[str, ...]] = (*IN_LOOPS, *IN_TRAINERS)
 
     @property
