@@ -4,15 +4,19 @@ import random
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from itertools import count, islice
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-__all__ = ["Attack", "Attempt", "Outcome", "Verdict", "search"]
+__all__ = ["Attack", "Attempt", "Outcome", "Verdict", "search", "simplest"]
+
+Some = TypeVar("Some")
+TRIES = 60
+"""How many simpler setups are tried for each failure, at most."""
 
 
 class Verdict(Enum):
@@ -112,6 +116,28 @@ class Attack(ABC):
         place = self.folder / f"case-{case}"
         place.mkdir(parents=True)
         return place
+
+
+def simplest(
+    setup: Some,
+    found: Attempt,
+    simpler: Callable[[Some], Iterable[Some]],
+    judge: Callable[[Some], Attempt],
+    kind: Callable[[Attempt], str],
+) -> tuple[Some, Attempt]:
+    """Return the simplest setup that still fails alike, as far as leaving out one thing after the other leads."""
+    left, again = TRIES, True
+    while again:
+        again = False
+        for one in simpler(setup):
+            left -= 1
+            if left < 0:
+                return setup, found
+            told = judge(one)
+            if told.verdict is found.verdict and kind(told) == kind(found):
+                setup, found, again = one, told, True
+                break
+    return setup, found
 
 
 def search(

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.faults.attack import Attack, Attempt, Verdict
+from benchmarks.faults.attack import Attack, Attempt, Verdict, simplest
 from benchmarks.faults.fuzz.draw import draw
 from benchmarks.faults.fuzz.pool import Hangs, Played, Pool
 from benchmarks.faults.fuzz.setup import Setup, shown, simpler
 
 __all__ = ["Loaders", "Ranks"]
 
-SIMPLIFIED, TRIES = 5, 60
-"""How many failures are made simpler, and how many simpler setups are tried for each, at most."""
+SIMPLIFIED = 5
+"""How many failures are made simpler, at most."""
 REFUSALS = (
     r"at least one batch of N samples in each epoch",  # drop_last would leave nothing
     r"all N kept samples of epoch N to be observed",  # the same of a stream, when that is known
@@ -47,24 +47,9 @@ class _Searched(Attack):
         if found.verdict not in (Verdict.EXACT, Verdict.REFUSED):
             self._failed += 1
             if self._failed <= SIMPLIFIED:
-                setup, found = self._simplified(setup, found)
+                setup, found = simplest(setup, found, simpler, self.judge, lambda attempt: _kind(attempt.seen))
             found = Attempt(found.verdict, f"{found.seen} [{shown(setup)}]")
         yield found
-
-    def _simplified(self, setup: Setup, found: Attempt) -> tuple[Setup, Attempt]:
-        """The simplest setup that still fails alike, as far as leaving out one thing after the other leads."""
-        left, again = TRIES, True
-        while again:
-            again = False
-            for one in simpler(setup):
-                left -= 1
-                if left < 0:
-                    return setup, found
-                told = self.judge(one)
-                if told.verdict is found.verdict and _kind(told.seen) == _kind(found.seen):
-                    setup, found, again = one, told, True
-                    break
-        return setup, found
 
     def judge(self, setup: Setup) -> Attempt:
         """Train as a setup says, and look at what came."""

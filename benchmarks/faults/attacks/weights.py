@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.faults.attack import Attack, Attempt, Verdict
+from benchmarks.faults.attack import Attack, Attempt, Verdict, simplest
 from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.weighed.setup import Weighed, draw, shown, simpler
 
@@ -19,7 +19,8 @@ NEAR = 1e-6
 """How far a gradient may lie from the plain loop's: what a loss weighs is a float32."""
 LONGEST = 120
 """Seconds after which a training is taken to hang."""
-SIMPLIFIED, TRIES = 5, 60
+SIMPLIFIED = 5
+"""How many failures are made simpler, at most."""
 ALONE: dict[str, float] = {"plain": 2, "dealer": 2, "loader": 4, "loader with ids": 2, "stateful": 2, "own sampler": 2}
 ALONE |= {
     "own batches": 2,
@@ -79,23 +80,9 @@ class Weights(Attack):
         if found.verdict in (Verdict.WRONG, Verdict.UNCLEAR):
             self._failed += 1
             if self._failed <= SIMPLIFIED:
-                setup, found = self._simplified(setup, found)
+                setup, found = simplest(setup, found, simpler, self.judge, lambda attempt: attempt.seen[:30])
             found = Attempt(found.verdict, f"{found.seen} [{shown(setup)}]")
         yield found
-
-    def _simplified(self, setup: Weighed, found: Attempt) -> tuple[Weighed, Attempt]:
-        left, again = TRIES, True
-        while again:
-            again = False
-            for one in simpler(setup):
-                left -= 1
-                if left < 0:
-                    return setup, found
-                told = self.judge(one)
-                if told.verdict is found.verdict and told.seen[:30] == found.seen[:30]:
-                    setup, found, again = one, told, True
-                    break
-        return setup, found
 
     def judge(self, setup: Weighed) -> Attempt:
         """Train as a setup says, with and without poison, and look at the gradients of every step."""
