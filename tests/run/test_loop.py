@@ -1,5 +1,7 @@
 """The loop as users write it: what they see of an epoch, how long the run is, and what they are told."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,6 +77,21 @@ def test_a_percentage_can_be_said_plainly(prune, number):
 def test_a_percentage_that_makes_no_sense_is_refused(prune):
     with pytest.raises(ScheduleError, match="Expected prune"):
         Pruner(50_000, SCHEDULE, prune=prune)
+
+
+@pytest.mark.parametrize(
+    ("samples", "prune", "asks"),
+    [
+        *((1000, 20, True), (1000, np.int64(20), True), (50_000, 99, True), (50_000, 1, True)),
+        *((60, 20, False), (400, 19, False), (1000, 50, False), (50_000, 100, False), (1000, 0.02, False)),
+    ],
+)
+def test_an_integer_that_reads_as_a_percentage_is_asked_about(samples, prune, asks):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = Pruner(samples, SCHEDULE, prune=prune)
+    assert [one.category for one in caught] == [NeverPrunesWarning] * asks
+    assert run.prune == (prune if prune >= 1 else 20)
 
 
 @pytest.mark.parametrize(
