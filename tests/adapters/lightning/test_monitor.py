@@ -57,7 +57,7 @@ def test_without_a_name_nothing_is_handed_over():
 
 def test_a_name_that_nobody_logs_is_told():
     with pytest.raises(PrunedataError, match=r"Expected 'val_acc' among what is logged, as monitor says\. Got loss"):
-        fit(monitor="val_acc")
+        fit(monitor="val_acc", mode="max")
 
 
 def test_another_mode_is_refused():
