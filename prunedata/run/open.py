@@ -16,7 +16,7 @@ from prunedata.plan.turn import trust_in
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, read_only
-from prunedata.run.group import Group, Met
+from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays, Floats, Mask
@@ -54,8 +54,8 @@ class OpenEpoch:
         As the finished epochs left them. Not changed.
     meter : Meter
         Adds up its losses.
-    aside : ndarray of bool, shape (samples,), or None
-        The samples that are kept aside.
+    holdout : ndarray of bool, shape (samples,), or None
+        The samples that are held out.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class OpenEpoch:
         Those of watchers, with its losses.
     waiting : WaitingLosses or None
         Its losses, if their batches are shared with other processes.
-    excused : int
+    skipped : int
         Kept samples that need not be observed, beside those that loaders leave out.
     known : Tally or None
         Of what was observed, the part that all processes know. It counts on the first of them.
@@ -75,12 +75,12 @@ class OpenEpoch:
         What it was saved with, if it was and has not gone on since.
     """
 
-    def __init__(self, epoch: Epoch, watched: SampleArrays, meter: Meter, aside: Mask | None = None) -> None:
+    def __init__(self, epoch: Epoch, watched: SampleArrays, meter: Meter, holdout: Mask | None = None) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
         self.waiting: WaitingLosses | None = None
-        self.excused = 0
+        self.skipped = 0
         self.known: Tally | None = None
         self.known_excess: Array | None = None
         self.restored: Restored | None = None
@@ -88,7 +88,7 @@ class OpenEpoch:
         """Whether a loader has begun since the epoch did, so that others must share batches as it does."""
         self._losses_known = False
         """Whether the losses so far are those of all processes."""
-        self._watched, self._meter, self._aside = watched, meter, aside
+        self._watched, self._meter, self._held_out = watched, meter, holdout
 
     def rejoin(self, group: Group, tolerance: float) -> None:
         """Go on with what all processes have observed, of a state that was restored or of an epoch that was left."""
@@ -106,7 +106,7 @@ class OpenEpoch:
     def go_on(self) -> None:
         """Go on with what remains."""
         self.epoch = replace(self.epoch, remaining=read_only(self.epoch.remaining & (self.tally.visits == 0)))
-        self.excused, self.restored, self._sharing_known = 0, None, False
+        self.skipped, self.restored, self._sharing_known = 0, None, False
 
     def own(self, group: Group) -> Tally:
         """What counts on this process of what was observed. A copy."""
@@ -138,10 +138,10 @@ class OpenEpoch:
     def add(self, batches: Batches, tolerance: float) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
         all_ids, which = batches.ids, None if self.epoch.which_count is None else self.epoch.which_count[batches.ids]
-        if self._aside is not None:
-            losses = batches.losses[self._aside[all_ids]]
-            self._meter.aside_trust += trust_in(losses)
-            self._meter.aside_seen += losses.size
+        if self._held_out is not None:
+            losses = batches.losses[self._held_out[all_ids]]
+            self._meter.held_out_trust += trust_in(losses)
+            self._meter.held_out_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
         hits = np.zeros(ids.size, np.bool_) if waits or not ids.size else find_hits(losses, sizes, means, tolerance)
@@ -257,7 +257,7 @@ class OpenEpoch:
         more = int(np.count_nonzero(self.missing(self.tally) & ~said.given))
         return replace(said, left_out=said.left_out + more)
 
-    def said_by_all(self, said: Delivery, tally: Tally, met: Met, group: Group) -> Delivery:
+    def said_by_all(self, said: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
         """What the loaders of all processes say.
 
         Parameters
@@ -266,15 +266,15 @@ class OpenEpoch:
             By the loaders of this process.
         tally : Tally
             What was observed, in all processes.
-        met : Met
+        totals : GroupTotals
             The sums over all processes.
         group : Group
         """
-        if said.given is None and not met.unseen:
+        if said.given is None and not totals.unseen:
             return said
         absent = self.missing(tally)
         left_out = said.left_out + int(np.count_nonzero(absent))
-        if met.unseen <= met.excused:  # no process lacks a sample: what is absent none was given
+        if totals.unseen <= totals.skipped:  # no process lacks a sample: what is absent none was given
             return replace(said, left_out=left_out)
         # What one process lacks another may have seen, or lack too. So they tell each other which samples that is.
         lacking = Tally(absent.size)
@@ -282,15 +282,15 @@ class OpenEpoch:
             ids = np.flatnonzero(absent & said.given)
             lacking.add(ids, np.zeros(ids.size, dtype=np.bool_))
         group.merge(lacking, {})
-        delivered = None if said.delivered is None else int(met.delivered)
+        delivered = None if said.delivered is None else int(totals.delivered)
         return replace(said, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
 
     def is_complete(self, delivery: Delivery, *, needs_losses: bool) -> bool:
         """Whether nothing is left to train on: all was observed, or where no losses are needed, delivered."""
         delivered = not needs_losses and delivery.ended is not None and not self.tally.observed
-        return delivered or self._missed(self.tally) <= delivery.left_out + self.excused
+        return delivered or self._missed(self.tally) <= delivery.left_out + self.skipped
 
-    def check_complete(self, tally: Tally, delivery: Delivery, excused: int, *, needs_losses: bool) -> None:
+    def check_complete(self, tally: Tally, delivery: Delivery, skipped: int, *, needs_losses: bool) -> None:
         """Raise :class:`SkippedSamples` if kept samples were not observed.
 
         Parameters
@@ -299,11 +299,11 @@ class OpenEpoch:
             What was observed, in all processes.
         delivery : Delivery
             What the loaders say. Where the policy needs no losses and none came, what they delivered has to do.
-        excused : int
+        skipped : int
             Kept samples that need not be observed, in all processes.
         needs_losses : bool
         """
-        epoch, allowed = self.epoch, delivery.left_out + excused
+        epoch, allowed = self.epoch, delivery.left_out + skipped
         remaining = int(np.count_nonzero(epoch.remaining))
         undelivered = 0 if delivery.delivered is None else max(0, remaining - allowed - delivery.delivered)
         missed = self._missed(tally) - allowed if needs_losses or tally.observed else undelivered
@@ -359,12 +359,12 @@ class OpenEpoch:
             self._remember()
 
     def _restored(self, state: RunState) -> Restored:
-        said = Delivery(state.epoch, left_out=state.excused, ended=0.0 if state.complete else None)
+        said = Delivery(state.epoch, left_out=state.skipped, ended=0.0 if state.complete else None)
         if state.unseen is None:
             return Restored(said, state.rank, state.processes)
         if state.processes == 1:  # of all: what else is missing nobody was given
             absent = int(np.count_nonzero(self.missing(self.tally)))
-            said = replace(said, left_out=state.excused + max(0, absent - state.unseen))
+            said = replace(said, left_out=state.skipped + max(0, absent - state.unseen))
             return Restored(said, state.rank, state.processes)
-        unseen = max(0, state.unseen - state.excused)
+        unseen = max(0, state.unseen - state.skipped)
         return Restored(replace(said, given=self.epoch.keep), state.rank, state.processes, unseen)
