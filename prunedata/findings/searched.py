@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from prunedata.policies.selection import count_aside, draw_holdout
+from prunedata.policies.selection import count_holdout, draw_holdout
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
@@ -82,5 +82,5 @@ def num_held_out(run: RunState) -> int:
     if share is None:
         return 0
     if run.without is None:  # nothing of that size is made: a store without arrays may name any number of samples
-        return count_aside(run.samples, share)
+        return count_holdout(run.samples, share)
     return int(np.count_nonzero(draw_holdout(run.samples, share, run.run["seed"]) & ~run.without))

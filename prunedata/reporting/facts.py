@@ -61,7 +61,7 @@ class RunFacts:
     @cached_property
     def kept(self) -> Floats:
         """Samples that each finished epoch trained on, shape (epochs,)."""
-        return self._column("kept") - self._parts("by_weight", "holdout")
+        return self._column("kept") - self._parts("by_weight", "held_out")
 
     @cached_property
     def losses(self) -> Floats:
@@ -115,7 +115,7 @@ class RunFacts:
     @property
     def _whole(self) -> Floats:
         """Samples that each finished epoch trained on, or would have without pruning, shape (epochs,)."""
-        return self.samples - self._parts("without", "holdout")
+        return self.samples - self._parts("without", "held_out")
 
     def _parts(self, *names: str) -> Floats:
         return np.asarray(np.sum([np.nan_to_num(self._column(name)) for name in names], axis=0), dtype=np.float64)

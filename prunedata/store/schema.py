@@ -143,7 +143,7 @@ METER = {
 RECORD = {
     "number": COUNT, "pruned": FLAG, "kept": COUNT, "observed": COUNT, "seconds": SECONDS, "overhead": SECONDS,
     "mean_loss": _maybe(_number(float(np.finfo(np.float64).max))), "validation?": FIGURE, "lower_is_better?": FLAG,
-    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "holdout?", "high?"), COUNT), "*": _scalar,
+    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {
     "verdict": _one_of("watch", "prune", "don't prune"), "policy": _maybe(POLICY), "prune": COUNT,
@@ -206,7 +206,7 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
         raise PrunedataError(f"Expected a record of each of {done:,} finished epochs. Got {len(history):,}.")
     for number, record in enumerate(history):
         at_most("the number of the record of an epoch", record["number"], low=number, high=number)
-        for name in ("kept", "would_prune", "without", "by_weight", "holdout"):
+        for name in ("kept", "would_prune", "without", "by_weight", "held_out"):
             at_most(f"{name} of epoch {number}", record.get(name, 0), high=samples)
     if arrays or done or is_open:
         _check_arrays(arrays, samples, open=is_open)

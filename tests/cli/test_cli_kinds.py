@@ -98,7 +98,7 @@ def test_no_command_fails_and_what_they_say_agrees(say, kind):
 def test_a_page_and_a_card_say_what_the_records_say(kind, live, tmp_path):
     run = KINDS[kind](tmp_path / "run.zarr")
     found, searched = facts_of(run if live else tmp_path / "run.zarr"), searched_in(kind)
-    trained = [one["kept"] - one.get("by_weight", 0) - one.get("holdout", 0) for one in run.history]
+    trained = [one["kept"] - one.get("by_weight", 0) - one.get("held_out", 0) for one in run.history]
     assert found.kept.tolist() == trained
     assert found.pruned.tolist() == [one < searched.sum() for one in trained]
     assert found.pruned.tolist() == [one["pruned"] for one in run.history]

@@ -148,7 +148,7 @@ def test_whoever_says_that_more_is_better_is_believed_though_the_first_epoch_was
     history = [{"number": at, "validation": figure} for at, figure in enumerate(curve)]
     assert find_turn(history).turned is None
     assert find_turn(history).only_falls
-    for told in ({"lower_is_better": False}, {"holdout": 100}):
+    for told in ({"lower_is_better": False}, {"held_out": 100}):
         assert find_turn([record | told for record in history]).turned == 4
     lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
     assert find_turn(lower).turned == 4

@@ -167,12 +167,12 @@ def test_a_run_never_changes_its_way_unasked_and_the_store_says_it(tmp_path, cap
     assert "nothing in 6 epochs; 80 visits had no weight" in capsys.readouterr().out
     facts = facts_of(tmp_path)
     assert (facts.kept.tolist(), facts.visits_saved_in_all) == ([60, 40, 40] * 2, 0)
-    with pytest.raises(ForeignStore, match="by: the stored run has"):
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
         start(store=tmp_path, resume=True, leave_out="delivery")
     assert "leave_out" not in start(leave_out="delivery").standing()
     assert start().standing()["leave_out"] == "weight"
-    for wrong in ("weights", 1, True):
-        with pytest.raises(PrunedataError, match="Expected by to be 'weight', or None"):
+    for wrong in ("weights", 1, True, None):
+        with pytest.raises(PrunedataError, match="Expected leave_out to be 'delivery' or 'weight' or 'nothing'"):
             start(leave_out=wrong)
 
 
