@@ -90,6 +90,11 @@ class PrunedLoader:
             "the Pruner's."
         )
 
+    @property
+    def awaits_losses(self) -> bool:
+        """Whether it delivered a batch whose losses were not observed yet."""
+        return bool(self._pending)
+
     def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 

@@ -74,6 +74,7 @@ class WatchedBatches:
         self._run = pruner.attach(TorchRun(pruner))
         self._refuse_ranks()
         self._pending: deque[SomeIds] = deque()
+        pruner.observers.add(self)
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]
@@ -92,6 +93,11 @@ class WatchedBatches:
             yield batch
         delivery.given = given
         delivery.end()
+
+    @property
+    def awaits_losses(self) -> bool:
+        """Whether it delivered a batch whose losses were not observed yet."""
+        return bool(self._pending)
 
     def observe(self, losses: torch.Tensor) -> torch.Tensor:
         """Record the losses of a batch, shape (n,), and return the mean over what counts.

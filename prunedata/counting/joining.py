@@ -9,7 +9,7 @@ from prunedata.checks import shown
 from prunedata.counting.counts import Tally
 from prunedata.counting.sample_arrays import OPEN
 from prunedata.errors import PrunedataError
-from prunedata.policies.mean_excess import MEAN_EXCESS
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays
 

@@ -7,9 +7,8 @@ import numpy as np
 from prunedata.counting.batches import Batches
 from prunedata.counting.excess import add_excess, mean_after
 from prunedata.errors import PrunedataError
-from prunedata.policies.high import High
-from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Watcher
+from prunedata.policies.rules import MEAN_EXCESS, High
 from prunedata.types import Array, Arrays, Counts, Ids, Recorded
 
 __all__ = ["OPEN", "SampleArrays"]

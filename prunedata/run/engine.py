@@ -19,8 +19,8 @@ from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSampl
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
-from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.epoch import Epoch, deliver_all, read_only, select
 from prunedata.run.group import Group, GroupTotals

@@ -13,7 +13,7 @@ from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.turn import trust_in
-from prunedata.policies.mean_excess import MEAN_EXCESS
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, read_only
 from prunedata.run.group import Group, GroupTotals

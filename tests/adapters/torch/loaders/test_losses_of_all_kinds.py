@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from prunedata import LossError
 from prunedata.adapters.torch import watch, wrap
 from prunedata.adapters.torch.losses import Recorder
+from prunedata.errors import LossError
 from tests.adapters.helpers.torch import loader_of, make_pruner
 
 
