@@ -17,7 +17,7 @@ from prunedata.run.pruner import Pruner
 __all__ = ["samples_in", "wrap"]
 
 
-def samples_in(given: Any, **_: Any) -> int | None:
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
     """Return how many samples a trainer trains on: of packed rows, the samples in them; None for a stream."""
     dataset: Any = getattr(given, "train_dataset", None)
     if not hasattr(dataset, "__len__"):

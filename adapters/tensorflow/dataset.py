@@ -15,7 +15,7 @@ CHUNK = 512
 CHUNK_BYTES = 1 << 24
 
 
-def samples_in(given: Any, **_: Any) -> int | None:
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
     """Return how many samples a dataset says that it has; None if TensorFlow does not know it."""
     found = int(given.cardinality()) if isinstance(given, tf.data.Dataset) else -1
     return found if found >= 0 else None

@@ -14,7 +14,7 @@ from prunedata.run.pruner import Pruner
 __all__ = ["facts", "samples_in"]
 
 
-def samples_in(given: Any, **_: Any) -> int | None:
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
     """Return how many samples a DataLoader's dataset has; None for a stream, and for anything but a DataLoader."""
     if not isinstance(given, DataLoader) or isinstance(given.dataset, IterableDataset):
         return None

@@ -18,7 +18,7 @@ _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
 
 
-def samples_in(_: Any, index: ShardIndex | None = None, **__: Any) -> int | None:
+def samples_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> int | None:
     """Return how many samples the shards have, as their index knows."""
     return None if index is None else len(index)
 

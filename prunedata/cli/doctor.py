@@ -160,7 +160,7 @@ def _loader(given: Any) -> Iterator[Fact]:
     name, adapter = adapter_of(given)
     yield Fact("ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; wrapped by {ADAPTERS}.{name}")
     facts: dict[str, Any] = dict(adapter.facts(given)) if hasattr(adapter, "facts") else {}
-    samples = samples_in(given, {})
+    samples = samples_in(given)
     if samples is not None:
         yield Fact("ok", "samples", f"{samples:,}: build the Pruner with as many")
     for what, told in facts.items():

@@ -30,26 +30,29 @@ def adapter_of(given: Any) -> tuple[str, Any]:
         name = OTHER_NAMES.get(root, root)
         if name != "builtins" and name.isidentifier():
             try:
-                return name, import_module(f"{ADAPTERS}.{name}")
+                adapter = import_module(f"{ADAPTERS}.{name}")
             except ImportError as error:
                 if error.name != f"{ADAPTERS}.{name}":
                     raise PrunedataError(str(error)) from error
+                continue
+            if not isinstance(given, getattr(adapter, "ELSEWHERE", ())):
+                return name, adapter
     return "iterable", import_module(f"{ADAPTERS}.iterable")
 
 
-def samples_in(given: Any, options: dict[str, Any]) -> int | None:
+def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
     """Return how many samples an object has, where it knows.
 
     Parameters
     ----------
     given : object
         As :func:`adapter_of` takes it. Its adapter's ``samples_in`` is asked if there is one, otherwise its length.
-    options : dict
+    *arguments, **options
         What else will be given to the adapter's ``wrap``: a ``ShardIndex`` knows the samples of its shards.
     """
     _, adapter = adapter_of(given)
     if hasattr(adapter, "samples_in"):
-        found = adapter.samples_in(given, **options)
+        found = adapter.samples_in(given, *arguments, **options)
         return None if found is None else int(found)
     try:
         return len(given)

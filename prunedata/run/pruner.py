@@ -343,7 +343,7 @@ class Pruner:
             warn_of_no_figure(held_out=self.holdout is not None)
         return engine.begin()
 
-    def wrap(self, given: Any, **options: Any) -> Any:
+    def wrap(self, given: Any, *arguments: Any, **options: Any) -> Any:
         """Wrap a loader, a dataset, a stream or a trainer, so that it delivers the samples that each epoch keeps.
 
         Parameters
@@ -351,7 +351,7 @@ class Pruner:
         given : object
             PyTorch's DataLoader, a WebDataset, a ``tf.data.Dataset``, a Grain MapDataset, a Hugging Face Trainer, or
             any iterable. The adapter of its library wraps it: ``prunedata.adapters.<library>.wrap``.
-        **options
+        *arguments, **options
             That function's own, as ``with_ids=True``.
 
         Returns
@@ -371,14 +371,14 @@ class Pruner:
                 f"{type(given).__qualname__}, which {adapter.__name__} does not wrap: see its page."
             )
         if self._begin_with is not None:
-            samples = samples_in(given, options)
+            samples = samples_in(given, *arguments, **options)
             if samples is None:
                 raise PrunedataError(
                     f"Expected a Pruner with the number of samples, which the {type(given).__name__} does not know. "
                     "Got none: pass it, as in Pruner(50_000, epochs=30)."
                 )
             self._begin_with(samples)
-        return adapter.wrap(given, self, **options)
+        return adapter.wrap(given, self, *arguments, **options)
 
     def observe(self, losses: Any, ids: Any = None) -> Any:
         """Record the losses of one batch (Algorithm 1, lines 4-8).

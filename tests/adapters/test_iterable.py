@@ -345,7 +345,7 @@ stream = wrap(range(6), pruner, id=int)
 assert type(stream) is Stream and "torch" not in sys.modules
 for epoch in pruner.epochs():
     for number, sample in stream:
-        pruner.observe([number], [1.0])
+        pruner.observe([1.0], [number])
 print(*[record["observed"] for record in pruner.history])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)

@@ -46,7 +46,7 @@ def program(monkeypatch, tmp_path):
             "Pruner": Pruner,
             "DataLoader": torch.utils.data.DataLoader,
             "F": torch.nn.functional,
-            "prune": wrap,
+            "wrap": wrap,
             "torch": torch,
             "train_set": data,
             "schedule": Schedule.steady(epochs=EPOCHS),

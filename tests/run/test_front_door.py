@@ -67,8 +67,8 @@ def test_what_has_no_length_needs_the_number():
 
 def test_an_object_of_no_known_library_is_an_iterable():
     assert adapter_of([1])[0] == "iterable"
-    assert samples_in([1, 2], {}) == 2
-    assert samples_in(iter([1, 2]), {}) is None
+    assert samples_in([1, 2]) == 2
+    assert samples_in(iter([1, 2])) is None
 
 
 def test_ids_are_needed_where_no_loader_knows_them():

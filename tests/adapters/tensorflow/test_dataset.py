@@ -224,9 +224,9 @@ def test_losses_may_come_as_tensors_of_any_kind():
         (lambda: raw().repeat(), "repeat"),
         (lambda: raw().repeat(2), f"Got one of {2 * SAMPLES}"),
         (lambda: raw(SAMPLES - 1), f"Got one of {SAMPLES - 1}"),
-        (lambda: raw().shuffle(10), "Shuffle behind prune"),
-        (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle behind prune"),
-        (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle behind prune"),
+        (lambda: raw().shuffle(10), "Shuffle behind wrap"),
+        (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle behind wrap"),
+        (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle behind wrap"),
         (lambda: raw().map(lambda text: text, 2, deterministic=False), "deterministic"),
         (lambda: raw().with_options(unordered()), "deterministic"),
         (lambda: [1, 2], "Expected a tf.data.Dataset"),
@@ -281,7 +281,7 @@ def test_what_is_unbatched_is_not_batched(files):
             "deterministic",
         ),
         (lambda files: tf.data.TFRecordDataset(tf.data.Dataset.list_files(files)), "list_files"),
-        (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle behind prune"),
+        (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle behind wrap"),
         (lambda files: tf.data.TFRecordDataset(files).batch(4), "Got one of batches"),
         (
             lambda files: (
