@@ -380,7 +380,7 @@ class Pruner:
             self._begin_with(samples)
         return adapter.wrap(given, self, *arguments, **options)
 
-    def observe(self, losses: Any, ids: Any = None) -> Any:
+    def observe(self, losses: Any, ids: Any = None, *, weights: Any = None) -> Any:
         """Record the losses of one batch (Algorithm 1, lines 4-8).
 
         Parameters
@@ -390,6 +390,9 @@ class Pruner:
         ids : array of int, shape (n,), optional
             Which samples. One that repeats counts each time. Pruned samples may be observed too. Not needed behind a
             wrapped DataLoader, which knows what it delivered last.
+        weights : tensor of float, shape (n,), optional
+            Behind a wrapped DataLoader: what each loss weighs in the mean that is returned, as
+            ``class_weights[targets]``. The losses are recorded without them.
 
         Returns
         -------
@@ -407,11 +410,17 @@ class Pruner:
             If no epoch is open.
         """
         if ids is not None and (isinstance(losses, np.ndarray | list | tuple) or len(self.observers) != 1):
+            if weights is not None:
+                raise LossError(
+                    "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
+                    "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
+                )
             if not self._add(ids, losses):  # it is full, or not plain
                 self._engine.add(ids, losses)
             return None
+        options = {} if weights is None else {"weights": weights}
         observer = self._observer()
-        return observer.observe(losses) if ids is None else observer.observe(losses, ids)
+        return observer.observe(losses, **options) if ids is None else observer.observe(losses, ids, **options)
 
     def _observer(self) -> Any:
         """The loader whose batch waits for its losses."""

@@ -92,3 +92,10 @@ def test_ids_and_losses_that_change_places_are_refused():
     run.begin_epoch()
     with pytest.raises(LossError, match=re.escape("Expected ids")):
         run.observe(np.arange(8), np.ones(8))
+
+
+def test_a_run_that_only_watches_needs_no_figure():
+    run = Pruner(8, epochs=4, leave_out="nothing")
+    for _ in run.epochs():
+        run.observe(np.ones(8), np.arange(8))
+    assert [record["pruned"] for record in run.history] == [False] * 4
