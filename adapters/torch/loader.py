@@ -115,7 +115,8 @@ class PrunedLoader:
             Which samples; needed with ``with_ids=True``.
         weights : Tensor, shape (n,), optional
             What each loss weighs in the mean, as ``class_weights[targets]``: the mean is then that of PyTorch's
-            ``cross_entropy(..., weight=class_weights)``, the sum of weight times loss over the sum of the weights.
+            ``cross_entropy(..., weight=class_weights)``, the sum of weight times loss over the sum of the weights: bit
+            for bit up to 1,024 samples, and to rounding above, or where samples are left out by weight.
             The losses are recorded without them, so that rare classes don't look wrong. 0 if all weigh 0.
 
         Raises

@@ -4,12 +4,16 @@ import math
 
 import numpy as np
 import torch
+from torch.nn.functional import nll_loss
 
 from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
 from prunedata.types import SomeIds
 
 __all__ = ["check_weights", "mean_of"]
+
+ALIKE = 1024
+"""Samples up to which a mean by the user's weights is PyTorch's, bit for bit: it takes the square of them in memory."""
 
 
 def mean_of(
@@ -72,9 +76,14 @@ def _weighed(
 
 def _by_own(losses: torch.Tensor, own: torch.Tensor, scale: float | None) -> torch.Tensor:
     """Return the sum of weight times loss over the sum of weights, as PyTorch's ``weight=`` does; 0 where that is 0."""
+    some = own.sum() > 0
+    losses, own = torch.where(some, losses, losses * 0), torch.where(some, own, torch.ones_like(own))
+    if scale is None and len(losses) <= ALIKE:
+        # PyTorch's own kernel, of a matrix with the losses in its diagonal: each sample is a class with a weight.
+        matrix = (-losses).expand(len(losses), len(losses))
+        return nll_loss(matrix, torch.arange(len(losses), device=losses.device), weight=own.to(losses.dtype))
     wide = torch.promote_types(losses.dtype, torch.float32)
-    total = own.sum(dtype=wide)
-    mean = (losses * own).sum(dtype=wide) / torch.where(total > 0, total, torch.ones_like(total))
+    mean = (losses * own).sum(dtype=wide) / own.sum(dtype=wide)
     return mean.to(losses.dtype) if scale is None else mean * scale
 
 

@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import Pruner
 from prunedata.adapters.torch import watch, wrap
+from prunedata.adapters.torch.means import ALIKE, mean_of
 from prunedata.errors import LossError
 from prunedata.policies import LossRanked, Random
 
 SAMPLES, CLASSES, EPOCHS = 40, 3, 3
-CLASS_WEIGHTS = torch.tensor([0.25, 1.0, 5.5])
+CLASS_WEIGHTS = torch.tensor([0.3, 1.1, 5.7])
 
 
 def data():
@@ -52,6 +55,23 @@ def test_nothing_left_out_it_trains_the_weights_of_pytorchs_own(workers, dtype):
         run, loader, lambda _, outputs, targets: run.observe(losses_of(outputs, targets), weights=own[targets]), dtype
     )
     assert all(torch.equal(one, other) for one, other in zip(plain, ours, strict=True))
+
+
+@given(st.integers(1, 1100), st.integers(0, 2**32), st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
+def test_value_and_gradient_are_pytorchs(size, seed, dtype):
+    random = torch.Generator().manual_seed(seed)
+    scores = torch.randn(size, CLASSES, generator=random).to(dtype).requires_grad_()
+    targets = torch.randint(0, CLASSES, (size,), generator=random)
+    own = torch.rand(CLASSES, generator=random).to(dtype)
+    plain = cross_entropy(scores, targets, weight=own)
+    ours = mean_of(None, np.arange(size), losses_of(scores, targets), None, own=own[targets])
+    gradients = [torch.autograd.grad(mean, scores)[0] for mean in (plain, ours)]
+    if size <= ALIKE:
+        assert torch.equal(plain, ours)
+        assert torch.equal(*gradients)
+    else:
+        torch.testing.assert_close(ours, plain)
+        torch.testing.assert_close(*gradients)
 
 
 def test_what_is_recorded_has_no_weights():
