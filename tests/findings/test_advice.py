@@ -55,6 +55,7 @@ def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     assert found.schedule == Schedule.steady(30, 10)
     assert found.saving_percent == pytest.approx(100 * found.prune * 20 / (30 * len(excess)))
     assert found.shorter == 8
+    assert found.doubted == wanted
     assert found.lost == pytest.approx((78 + 79 + 78) / 3 - (68 + 60 + 52) / 3)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from prunedata import LossRanked, Pruner, Random, RunningLoss, Schedule
 from prunedata.run.group import Group
 
-__all__ = ["HOSTILE", "KINDS", "Sheet", "train"]
+__all__ = ["HOSTILE", "KINDS", "Saved", "Sheet", "train"]
 
 SAMPLES = 90
 WRONG = np.arange(0, SAMPLES, 9)
@@ -150,6 +150,16 @@ KINDS = {
         held_out_before_its_first_figure, weighed,
     )
 }  # fmt: skip
+
+
+class Saved:
+    """A run that has only its state."""
+
+    def __init__(self, state):
+        self._state = state
+
+    def state_dict(self):
+        return self._state
 
 
 class Sheet:

@@ -10,7 +10,7 @@ import prunedata
 from prunedata import PrunedataError
 from prunedata.findings.table import suspect_table
 from tests.reporting.reading import read
-from tests.reporting.runs import HOSTILE, KINDS, Sheet, never_begun, observe_only
+from tests.reporting.runs import HOSTILE, KINDS, Sheet
 
 
 def known(html):
@@ -26,8 +26,8 @@ ROWS = Rows((np.array([at, at / 2]), at % 3) for at in range(90))
 
 
 @pytest.mark.parametrize("texts", [False, True])
-def test_hostile_names_end_no_element(texts, tmp_path):
-    html = prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=Sheet(texts=texts), review=True, top=30).html
+def test_hostile_names_end_no_element(made, texts):
+    html = prunedata.report(made("observe_only")[0], dataset=Sheet(texts=texts), review=True, top=30).html
     page = read(html)
     assert [name for name, _ in page.elements].count("script") == 2
     assert html.count("</script>") == 2
@@ -41,17 +41,17 @@ def test_hostile_names_end_no_element(texts, tmp_path):
     assert "unsafe" not in policy
 
 
-def test_rows_have_their_names(tmp_path):
-    found = known(prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=ROWS, review=True, top=3).html)
-    second = int(suspect_table(tmp_path / "run.zarr", top=3)["id"][1])
+def test_rows_have_their_names(made):
+    found = known(prunedata.report(made("observe_only")[0], dataset=ROWS, review=True, top=3).html)
+    second = int(suspect_table(made("observe_only")[1], top=3)["id"][1])
     assert found["items"][1]["row"] == [["age", str(second)], ["height", str(second / 2)]]
     assert found["items"][1]["was"] == str(second % 3)
     assert found["classes"] == [["0", "0"], ["1", "1"], ["2", "2"]]
 
 
-def test_labels_that_are_given_are_those_that_will_be_corrected(tmp_path):
+def test_labels_that_are_given_are_those_that_will_be_corrected(made):
     names = np.array(["cat", "dog", "hen"])[(np.arange(90) + 1) % 3]
-    run = observe_only(tmp_path / "run.zarr")
+    run = made("observe_only")[0]
     found = known(prunedata.report(run, dataset=ROWS, review=True, labels=names).html)
     assert found["items"][0]["was"] == found["items"][0]["label"] == "dog"
     assert [value for value, _ in found["classes"]] == ["cat", "dog", "hen"]
@@ -60,26 +60,26 @@ def test_labels_that_are_given_are_those_that_will_be_corrected(tmp_path):
     assert found["key"] == longer["key"] != other["key"]
 
 
-def test_a_data_set_that_lists_no_labels(tmp_path):
+def test_a_data_set_that_lists_no_labels(made):
     pairs = [(f"text {at}", "yes" if at % 2 else "no") for at in range(90)]
-    found = known(prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=pairs, review=True, top=6).html)
+    found = known(prunedata.report(made("observe_only")[0], dataset=pairs, review=True, top=6).html)
     assert found["classes"] == [["no", "no"], ["yes", "yes"]]
     assert found["items"][0]["text"].startswith("text ")
 
 
-def test_in_a_notebook_its_script_may_run_and_nothing_else(tmp_path):
-    found = prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=Sheet(), review=True, top=2)
+def test_in_a_notebook_its_script_may_run_and_nothing_else(made):
+    found = prunedata.report(made("observe_only")[0], dataset=Sheet(), review=True, top=2)
     assert read(found._repr_html_()).all("iframe")[0]["sandbox"] == "allow-scripts allow-downloads"
 
 
-def test_what_is_refused(tmp_path):
-    run = observe_only(tmp_path / "run.zarr")
+def test_what_is_refused(made):
+    run = made("observe_only")[0]
     with pytest.raises(PrunedataError, match="Expected one run and its data set to be reviewed"):
         prunedata.report(run, review=True)
     with pytest.raises(PrunedataError, match="Got two runs"):
         prunedata.report(run, review=True, dataset=ROWS, compare=run)
     with pytest.raises(PrunedataError, match="nothing is suspect in it yet"):
-        prunedata.report(never_begun(tmp_path / "new.zarr"), review=True, dataset=ROWS)
+        prunedata.report(made("never_begun")[0], review=True, dataset=ROWS)
 
 
 def test_the_command(say, tmp_path, monkeypatch):
