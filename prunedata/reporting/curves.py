@@ -19,7 +19,10 @@ __all__ = ["Curve", "curve"]
 MOST_POINTS = 200
 """Of a curve: more epochs are averaged, so that a page stays small however long the run."""
 INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#dde1f6"
-STYLE: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "prunedata", "path.simplify": False}
+STYLE: dict[Any, Any] = {
+    "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "prunedata", "axes.labelcolor": INK, "axes.edgecolor": INK,
+    "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
         return None
     told = f"From {values[known[0]]:.4g} in epoch {known[0]:,} to {values[known[-1]]:.4g} in epoch {known[-1]:,}."
     if figures.turned is not None:
-        told += f" Best around epoch {figures.best:,}; by epoch {figures.turned:,} it was worse than chance explains."
+        told += f" Best around epoch {figures.best:,}, and clearly worse by epoch {figures.turned:,}."
     told += " Shaded epochs left samples out." if run.pruned.any() else ""
     every = np.concatenate([getattr(other, name) for other in runs])
     ends, epochs = (float(np.nanmin(every)), float(np.nanmax(every))), max(other.done for other in runs)
@@ -77,12 +80,9 @@ def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, f
         pad = 0.08 * (ends[1] - ends[0]) or 0.1 * abs(ends[1]) or 1.0
         axes.set_ylim(ends[0] - pad, ends[1] + pad)
         axes.set_xlim(-0.5, epochs - 0.5)
-        axes.set_xlabel("epoch", color=INK)
+        axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.tick_params(colors=INK)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(INK)
         file = BytesIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return "data:image/svg+xml;base64," + b64encode(file.getvalue()).decode("ascii")

@@ -29,9 +29,8 @@ def facts_of(run: StoreLike | Stateful) -> RunFacts:
 
 
 def _last_part(location: object) -> str:
-    """The last part of a path or URL: the rest may name a machine, or hold a key."""
-    if not isinstance(location, str | PathLike):  # a zarr store, which has no name
-        return "run"
+    """The last part of a path or URL: the rest may name a machine, or hold a key. A zarr store has no name."""
+    location = location if isinstance(location, str | PathLike) else "run"
     return str(location).partition("?")[0].replace("\\", "/").rstrip("/").rpartition("/")[2] or "run"
 
 
@@ -52,12 +51,8 @@ class RunFacts:
     @property
     def progress(self) -> str:
         """How far the run is, in a sentence."""
-        epochs = f"{self.total:,} epoch{'' if self.total == 1 else 's'}"
-        if self.finished:
-            return f"Finished: all {epochs} are done."
-        if self.state.open:
-            return f"Epoch {self.state.epoch:,} of {self.total:,} is open; {self.done:,} are done."
-        return f"{self.done:,} of {epochs} are done." if self.done else f"Not begun: none of {epochs} is done."
+        told = f"{'Finished: ' if self.finished else ''}{self.done:,} of {self.total:,} epochs are done"
+        return f"{told}, and epoch {self.state.epoch:,} is open." if self.state.open else f"{told}."
 
     @property
     def policy(self) -> str:
@@ -117,27 +112,25 @@ class RunFacts:
             "outcome": advice if isinstance(advice, str) else outcome(self.state, advice),
             "action": action,
             "how": how,
-            "samples": self.samples,
-            "held_out": self.held_out,
-            "without": self.without,
+            **{name: getattr(self, name) for name in ("samples", "held_out", "without", "saved")},
             "epochs": self.total,
             "done": self.done,
             "advice": None if isinstance(advice, str) else advice.to_dict(),
-            "saved": self.saved,
             "would_save_percent": 100 * self.would_save if self.observe_only else None,
         }
 
     def _action(self) -> tuple[str, str]:
         """What to do now, in a few words and in a sentence: of a finished run, that is to look at its suspects."""
-        advice, judge = self.advice, "Judge them one by one, and leave out those that are wrong."
+        advice, judge = self.advice, "Judge the suspects one by one, and leave out those that are wrong."
         if isinstance(advice, str) or not self.observed:
             return "Observe losses first.", ""
         action = "Look at the samples below." if self.finished and not advice.verdict.startswith("don't") else ""
         if advice.schedule is None:
-            return action or {"watch": "Watch on."}.get(advice.verdict, "Don't prune."), judge if action else ""
+            return action or {"watch": "Watch on."}.get(advice.verdict, "Don't prune."), judge if self.finished else ""
         many, start = f"{advice.prune:,} of {self.trainable:,} samples", advice.schedule.start
         saves = f", which saves {percent(advice.saving_percent / 100)} of the sample visits."
         if self.state.advice is not None:
-            return action or "Go on.", f"This run leaves out {many} in every epoch from {start:,} on{saves}"
+            leaves = "left" if self.finished else "leaves"
+            return action or "Go on.", f"This run {leaves} out {many} in every epoch from {start:,} on{saves}"
         again = f"{judge} Or train again, and leave out" if self.finished else "Leave out"
         return action or "Prune.", f"{again} {many} in every epoch from {start:,} on{saves}"

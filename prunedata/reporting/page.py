@@ -16,13 +16,8 @@ from prunedata.reporting.wording import duration, percent
 
 __all__ = ["render", "shorten", "visible"]
 
-LONGEST_NAME = 80
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """They change the order in which the text around them is read."""
-CAUTION = (
-    "Correcting these labels gives you clean data. Expect less accuracy than you hope for: training that stops in "
-    "time, or prunes, ignores most of them already."
-)
 
 
 def render(names: Sequence[str], *, review: Mapping[str, Any] | None = None, **given: Any) -> str:
@@ -42,17 +37,17 @@ def render(names: Sequence[str], *, review: Mapping[str, Any] | None = None, **g
     made = Environment(autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {"data": data, "short": shorten, "number": "{:,}".format, "percent": percent, "duration": duration}
     made.filters |= {"figure": _figure, "figures": lambda row: map(_figure, row.values()), "share": _share}
-    style, script = _file("page.css"), _file("review.js")
+    assets = ("page.html", "page.css", "review.js")
+    template, style, script = ((files("prunedata.reporting") / one).read_text("utf-8") for one in assets)
     allowed = f"default-src 'none'; style-src '{_digest(style)}'; "
     allowed += f"script-src '{_digest(script)}'; " if review is not None else ""
-    called = " and ".join(shorten(name, LONGEST_NAME) for name in names)
+    called = " and ".join(shorten(name, 80) for name in names)
     written = json.dumps(review, ensure_ascii=True).replace("<", "\\u003c")  # nothing in it can end the element
-    return made.from_string(_file("page.html")).render(
+    return made.from_string(template).render(
         names=names,
         review=review is not None,
         title=f"{'prunedata:' if review is None else 'Suspects of'} {called}",
         security=f"{allowed}img-src data:; base-uri 'none'; form-action 'none'",
-        caution=CAUTION,
         **{name: Markup(text) for name, text in {"style": style, "script": script, "known": written}.items()},
         **given,
     )
@@ -66,10 +61,6 @@ def _share(one: ClassShare) -> tuple[str, ...]:
     """A row of the table of classes."""
     name = shorten(str(one.label), 60)
     return name, f"{one.suspects:,}", f"{one.samples:,}", percent(one.share), percent(one.expected)
-
-
-def _file(name: str) -> str:
-    return (files("prunedata.reporting") / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

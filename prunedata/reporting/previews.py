@@ -91,7 +91,7 @@ class Previews:
     def labels(self) -> npt.NDArray[Any] | None:
         """Return the names or numbers of all labels, shape (samples,), or None if the data set does not list them."""
         labels, names = self.values()
-        return labels if labels is None or not names else np.asarray(np.array(names, dtype=np.str_)[labels])
+        return np.asarray(np.array(names, dtype=np.str_)[labels]) if names else labels
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels as the data set has them, or None if it does not list them, and the names of their classes.
@@ -150,8 +150,7 @@ def _value(label: Any) -> str | None:
     if label is None or isinstance(label, str):
         return label
     array = _as_array(label)
-    single = array is not None and array.size == 1 and array.dtype.kind in "biuf"
-    return str(array.reshape(()).item()) if array is not None and single else None
+    return None if array is None or array.size != 1 or array.dtype.kind not in "biuf" else str(array.item())
 
 
 # -- images
@@ -161,8 +160,6 @@ def picture(value: Any, large: bool = False) -> str | None:
     """Return an image, Pillow's or an array, as the ``data:`` address of its thumbnail; None for what is no image."""
     from PIL import Image  # noqa: PLC0415 (comes with matplotlib, which only a report needs)
 
-    if isinstance(value, (str, bytes)):
-        return None
     if hasattr(value, "convert") and hasattr(value, "thumbnail"):  # of Pillow, whose modes are many
         shown = value.convert("RGB")
     else:
@@ -181,20 +178,18 @@ def picture(value: Any, large: bool = False) -> str | None:
 def as_pixels(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8] | None:
     """Return an image as uint8 of shape (height, width, channels), or None if the array is none.
 
-    Taken are (height, width), (height, width, channels) and (channels, height, width), with 1, 3 or 4 channels, of
-    numbers or bools. Bytes stay as they are; floats from 0 to 1 are taken as shares of white; all else is spread from
-    its least to its greatest.
+    It may be of shape (height, width), (height, width, channels) or (channels, height, width), with 1, 3 or 4 channels.
+    Bytes stay as they are; floats from 0 to 1 are shares of white; all else is spread from its least to its greatest.
     """
     if array.dtype.kind not in "buif" or array.ndim not in (2, 3) or not array.size:
         return None
     if array.ndim == 2:
         array = array[:, :, np.newaxis]
-    elif array.shape[2] not in CHANNELS:
-        if array.shape[0] not in CHANNELS:
-            return None
+    if array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
         array = np.moveaxis(array, 0, 2)
-    if array.shape[2] == 4:
-        array = array[:, :, :3]
+    if array.shape[2] not in CHANNELS:
+        return None
+    array = array[:, :, :3]
     if array.dtype == np.uint8:
         return array
     values = np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0)
@@ -232,7 +227,7 @@ def _cell(value: Any) -> str | None:
 
 
 def _as_array(value: Any) -> npt.NDArray[Any] | None:
-    """A value as numpy sees it, if it does; of tensors those too that are on a device or want a gradient."""
+    """A value as numpy sees it, if it does; also tensors that are on a device or want a gradient."""
     for step in ("detach", "cpu"):
         value = getattr(value, step)() if callable(getattr(value, step, None)) else value
     try:

@@ -16,7 +16,7 @@ from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare as compared
 from prunedata.findings.searched import Stateful, searched
-from prunedata.findings.suspects import ClassShare, concentration
+from prunedata.findings.suspects import ClassShare, concentration, most_suspect
 from prunedata.findings.top import count_top
 from prunedata.reporting.curves import curve
 from prunedata.reporting.facts import RunFacts, facts_of
@@ -173,7 +173,7 @@ def _page(runs: Sequence[RunFacts], top: int, shown: Previews | None, labels: Ar
 
 def _classes(run: RunFacts, labels: Array) -> list[ClassShare]:
     """In which classes the most suspect tenth of the samples gathers."""
-    ids = [row["id"] for row in run.suspects(count_top(SUSPECT_SHARE, run.trainable))]
+    ids = most_suspect(run.state.mean_excess, run.visits, count_top(SUSPECT_SHARE, run.trainable))
     return concentration(labels, ids, searched(run.state))
 
 

@@ -28,18 +28,12 @@ function verdicts() {
   return last;
 }
 function current(last) { return items.find(item => !last.has(item.id)); }
-function make(tag, text) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
+const make = (tag, text = "") => Object.assign(document.createElement(tag), {textContent: text});
 function called(value) { return named.has(value) ? named.get(value) : value; }
 function picture(item) {
   const box = one("sample");
   box.replaceChildren();
-  if (item.image) {
-    box.append(Object.assign(make("img"), {src: item.image, alt: "Sample " + item.id}));
-  }
+  if (item.image) box.append(Object.assign(make("img"), {src: item.image, alt: "Sample " + item.id}));
   if (item.row) {
     const table = make("table"), body = make("tbody");
     for (const [name, value] of item.row) {
@@ -78,8 +72,7 @@ function show(speak) {
   told(last);
   one("one").hidden = !item;
   one("end").hidden = Boolean(item);
-  const skipped = [...last.values()].some(entry => entry.said === "skip" && byId.has(entry.id));
-  one("again").hidden = !skipped;
+  one("again").hidden = ![...last.values()].some(entry => entry.said === "skip" && byId.has(entry.id));
   for (const name of ["wrong", "right", "another", "skip"]) one(name).disabled = !item;
   one("another").disabled = !item || !classes.length;
   one("undo").disabled = !log.length;
@@ -164,8 +157,7 @@ function searchKey(event) {
 // the file
 function cell(text) { return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; }
 function file() {
-  const lines = judged(verdicts()).map(
-    entry => [String(entry.id), entry.said, entry.was, entry.label].map(cell).join(","));
+  const lines = judged(verdicts()).map(one => [String(one.id), one.said, one.was, one.label].map(cell).join(","));
   return ["sample,verdict,was,label", ...lines].join("\r\n") + "\r\n";
 }
 function save() {

@@ -15,11 +15,6 @@ def duration(seconds: float) -> str:
     if abs(seconds) < 60:
         return f"{seconds:.3g} s"
     sign, left = "-" if seconds < 0 else "", round(abs(seconds))
-    for large, small, big_name, small_name in (
-        (86400, 3600, "d", "h"),
-        (3600, 60, "h", "min"),
-        (60, 1, "min", "s"),
-    ):
-        if left >= large:
-            return f"{sign}{left // large} {big_name} {left % large // small} {small_name}"
-    return f"{sign}{left} s"
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    large, name, small, rest = next(unit for unit in units if left >= unit[0])
+    return f"{sign}{left // large} {name} {left % large // small} {rest}"
