@@ -73,6 +73,9 @@ class Advice:
     shorter: int | None = None
     doubted: int = 0
 
+    def __str__(self) -> str:
+        return ": ".join((self.verdict, *self.evidence[:1]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}

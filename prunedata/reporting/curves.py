@@ -18,7 +18,7 @@ __all__ = ["Curve", "curve"]
 
 MOST_POINTS = 200
 """Of a curve: more epochs are averaged, so that a page stays small however long the run."""
-INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#dde1f6"
+INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#b8c2f0"
 STYLE: dict[Any, Any] = {
     "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "prunedata", "axes.labelcolor": INK, "axes.edgecolor": INK,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,

@@ -484,6 +484,10 @@ class Pruner:
         """A context manager: what is done within counts as overhead. Nested ones count once."""
         return self._engine.meter.overhead
 
+    def __repr__(self) -> str:
+        done, epochs = len(self._engine.ledger.history), self.schedule.epochs
+        return f"Pruner({self.samples:,} samples, {done:,} of {epochs:,} epochs done, {self.policy!r})"
+
     def take_over(self) -> None:
         """Let the calling thread be the one that trains: it may record, save and end epochs from now on.
 

@@ -29,6 +29,7 @@ def test_before_the_turn_it_says_to_watch():
     found = advise(history(TURNS[:7]), SCHEDULE, np.zeros(100, np.float32))
     assert (found.verdict, found.prune, found.policy, found.schedule, found.turned) == ("watch", 0, None, None, None)
     assert found.evidence == ("7 of 7 epochs have a validation figure, and it has not turned so far.",)
+    assert str(found) == f"watch: {found.evidence[0]}"
 
 
 def test_without_a_figure_it_says_what_to_call():

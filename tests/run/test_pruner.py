@@ -60,6 +60,11 @@ def test_an_epoch_cannot_be_changed():
         epoch.kept = 3
 
 
+def test_a_run_shows_itself_in_one_line():
+    run = Pruner(1000, SCHEDULE, prune=0.25)
+    assert repr(run) == f"Pruner(1,000 samples, 0 of {SCHEDULE.epochs} epochs done, {DroppingCount()!r})"
+
+
 def test_counts_hits_and_visits_are_copies():
     run = pruner(5, SCHEDULE, prune=2)
     next(run.epochs())
