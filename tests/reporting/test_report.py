@@ -132,7 +132,7 @@ def test_two_runs_on_other_data(made, tmp_path):
     train(Pruner(40, Schedule.steady(12), prune=0.2, store=tmp_path / "small.zarr"))
     page = check(prunedata.report(place, compare=tmp_path / "small.zarr").html)
     assert "Whether they suspect the same samples is not known" in page.text
-    with pytest.raises(PrunedataError, match="Expected two runs on the data set"):
+    with pytest.raises(PrunedataError, match=r"90 and 40 samples"):
         prunedata.report(place, compare=tmp_path / "small.zarr", dataset=Sheet())
 
 
@@ -219,11 +219,11 @@ def test_progress_is_told(made):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": 7}, "Expected a data set with dataset"),
-        ({"dataset": Sheet(4)}, "of 90 samples. Got 4"),
-        ({"labels": [1, 2]}, r"Expected labels of shape \(90,\)"),
-        ({"labels": np.zeros(SAMPLES)}, "integers or text"),
-        ({"top": 0}, "Expected top"),
+        ({"dataset": 7}, "Got int"),
+        ({"dataset": Sheet(4)}, r"90 samples\. Got 4"),
+        ({"labels": [1, 2]}, r"Got shape \(2,\)"),
+        ({"labels": np.zeros(SAMPLES)}, "float64"),
+        ({"top": 0}, "Got 0"),
     ],
 )
 def test_what_is_refused(made, options, message):
