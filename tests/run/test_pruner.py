@@ -61,6 +61,11 @@ def test_an_epoch_cannot_be_changed():
         epoch.kept = 3
 
 
+def test_a_run_shows_itself_in_one_line():
+    run = Pruner(1000, SCHEDULE, prune=0.25)
+    assert repr(run) == f"Pruner(1,000 samples, 0 of {SCHEDULE.epochs} epochs done, {DroppingCount()!r})"
+
+
 def test_counts_hits_and_visits_are_copies():
     run = pruner(5, SCHEDULE, prune=2)
     next(run.epochs())
@@ -188,7 +193,7 @@ def delivered(run, samples):
 
 
 @pytest.mark.parametrize("policy", [DroppingCount(), Random()])
-def test_what_a_loader_was_excused_from_stays_excused_after_a_stop(policy):
+def test_what_a_loader_was_said_to_skip_stays_skipped_after_a_stop(policy):
     run = pruner(20, SCHEDULE, prune=5, policy=policy)
     run.begin_epoch()
     run.observe(np.arange(16.0), np.arange(16))
@@ -206,7 +211,7 @@ def test_what_a_loader_delivered_is_done_where_no_losses_are_needed():
     assert next(other.epochs()).number == 1
 
 
-def test_an_excuse_does_not_outlive_an_epoch_that_was_left_early():
+def test_a_skip_does_not_outlive_an_epoch_that_was_left_early():
     run = pruner(20, SCHEDULE, prune=5)
     run.begin_epoch()
     run.observe(np.arange(8.0), np.arange(8))
