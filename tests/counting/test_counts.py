@@ -161,7 +161,7 @@ def test_a_run_counts_as_algorithm_1_does(schedule, policy, samples, data):
             for ids, losses in [*drawn, *feed.batches(np.flatnonzero(epoch.keep), epoch.number)]:
                 given_ids, given_losses, meant = in_form(ids, losses, form)
                 run.observe(given_losses, given_ids)
-                model.observe(meant, ids)
+                model.observe(ids, meant)
             assert run.counts.tolist() == model.counts_now()  # the open epoch included
             model.end()
         assert run.counts.tolist() == model.counts_now()
@@ -181,7 +181,7 @@ def test_batches_around_the_size_of_a_block_count_as_the_loop_does(sizes, policy
     for size in sizes:
         ids, losses = random.integers(0, samples, size), random.choice([0.1, 0.2, 0.7], size)
         run.observe(losses, ids)
-        model.observe(losses.tolist(), ids)
+        model.observe(ids, losses.tolist())
     assert run.counts.tolist() == model.counts_now()
 
 

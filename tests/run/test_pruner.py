@@ -41,7 +41,7 @@ def test_epochs_are_what_the_schedule_and_the_amount_say(schedule, policy, sampl
         assert run.next_epoch == epoch.number == len(run.history)
         for ids in epoch.batches(8):
             run.observe(feed.losses(ids, epoch.number), ids)
-            model.observe(feed.losses(ids, epoch.number).tolist(), ids)
+            model.observe(ids, feed.losses(ids, epoch.number).tolist())
         assert run.counts.tolist() == model.counts_now()
         model.end()
     assert numbers == list(range(schedule.epochs))
@@ -120,7 +120,7 @@ def test_a_window_changed_mid_run_counts_from_the_next_epoch_on(schedule, window
             model.rewindow(window)
         losses = random.normal(size=12)
         run.observe(losses, np.arange(12))
-        model.observe(losses.tolist(), range(12))
+        model.observe(range(12), losses.tolist())
         assert run.counts.tolist() == model.counts_now()
         run = resumed(run, lambda: pruner(12, schedule, prune=4, seed=seed))
         run.end_epoch()
