@@ -251,7 +251,7 @@ def test_arguments_that_make_no_sense_are_refused(options, told):
     with pytest.raises(PrunedataError, match=told) as caught:
         Pruner(arguments.pop("samples"), arguments.pop("schedule"), **arguments)
     # Of a schedule or an amount only: a seed is none.
-    assert isinstance(caught.value, ScheduleError) == ("prune" in options)
+    assert isinstance(caught.value, ScheduleError) == ("prune" in options or options.get("schedule", "") is None)
 
 
 def test_a_window_that_makes_no_sense_changes_nothing(run):
