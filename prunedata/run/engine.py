@@ -131,7 +131,7 @@ class Engine:
             self.flush()
             if self.opened is not None and (self.opened.restored is not None or self.group.processes > 1):
                 self._check_part()
-                self.opened.rejoin(self.group, self.policy.tolerance)
+                self.opened.rejoin(self.group)
             with self.uninterrupted:
                 if self.opened is None:
                     self.opened = self._next()
@@ -164,9 +164,13 @@ class Engine:
             raise NotInEpoch(
                 f"Expected one of {epochs} epochs to begin. Got none: all are done. To go on, give the schedule more."
             )
-        opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter, self.pruning.aside)
+        opened = self._opened()
         self.meter.begin()
         return opened
+
+    def _opened(self) -> OpenEpoch:
+        """The epoch that is next, of which nothing was observed."""
+        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, self.pruning.aside)
 
     def _selected(self) -> Epoch:
         """The epoch that is next, with the samples that it keeps."""
@@ -202,10 +206,9 @@ class Engine:
             # All processes meet, though something went wrong here: else the others would wait for ever.
             failure = self._flush_failure()
             if opened.restored is not None and self.group.processes > 1:  # it was restored when nothing of it was left
-                opened.rejoin(self.group, self.policy.tolerance)
-            opened.count_once(self.group)
-            said, needs_losses = self._said(), self.policy.needs_losses
-            unseen = opened.unseen(said, needs_losses=needs_losses) if self.group.processes > 1 else 0
+                opened.rejoin(self.group)
+            said = self._said()
+            unseen = opened.unseen(said) if self.group.processes > 1 else 0
             own = self._own(opened.excused, unseen, said)
             met = Met(*self.group.meet(own, failure, *opened.to_meet))
             if failure is not None:
@@ -213,7 +216,7 @@ class Engine:
             if met.agreed and self.group.processes > 1:
                 self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
-            tally, arrays = opened.merged(self.group, self.policy.tolerance)
+            tally, arrays = opened.merged(self.group)
             alone = self.group.processes == 1
             delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, met, self.group)
             # Was the epoch seen whole?
@@ -221,7 +224,7 @@ class Engine:
                 adapter.end_epoch(epoch, tally)
             tally.check()
             try:
-                opened.check_complete(tally, delivery, int(met.excused), needs_losses=needs_losses)
+                opened.check_complete(tally, delivery, int(met.excused))
             except SkippedSamples:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
@@ -359,7 +362,8 @@ class Engine:
         """Train together with other processes from now on."""
         self.group = group
         if self.opened is not None and self.is_recording:
-            self.opened.count_once(group)
+            self.flush()
+            self.opened.leave_to_first(group)
             group.begin_epoch(self.opened.epoch)
 
     def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery, mean_loss: float | None) -> dict[str, Any]:
@@ -414,7 +418,7 @@ class Engine:
         # They decide alike, by the same sums: one that ends the epoch and one that goes on would wait for each other.
         opened, said = self._now(), self._said()
         counts = self.policy.needs_losses and opened.restored is None and said.given is None
-        done = opened.own(self.group).observed + opened.excused
+        done = opened.tally.observed + opened.excused
         ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, said.left_out], float))
         processes = self.group.processes
         if ended < processes or counting < processes:
@@ -427,12 +431,14 @@ class Engine:
         delivery = self.delivery()
         if self.group.processes > 1 and delivery.ended is not None:
             return True  # what other processes have observed is not known here
-        return self._now().is_complete(delivery, needs_losses=self.policy.needs_losses)
+        return self._now().is_complete(delivery)
 
     def _said(self) -> Delivery:
         """What the loaders of this process say."""
-        restored = None if self.opened is None else self.opened.restored
-        return self.adapters.delivery(self.ledger.next_epoch) if restored is None else restored.delivery
+        opened = self.opened
+        if opened is None or opened.restored is None:
+            return self.adapters.delivery(self.ledger.next_epoch)
+        return opened.delivery_before(opened.restored)
 
     def delivery(self) -> Delivery:
         """What the loaders say, as far as this process knows what was observed."""
@@ -474,7 +480,7 @@ class Engine:
         if taken.good is not None:
             with self.meter.overhead:
                 try:
-                    self._now().add(taken.good, self.policy.tolerance)
+                    self._now().add(taken.good)
                 except BaseException:  # of a policy's update, perhaps in its middle
                     self._failed = True
                     raise
@@ -559,22 +565,13 @@ class Engine:
         """Where the run stands. Call :meth:`flush` first, and be uninterrupted."""
         opened, advice, delivery = self.opened, self.pruning.advice, self.delivery()
         rank, processes, left_out = 0, 1, 0
-        tally, arrays = None, self.ledger.saved | self.pruning.saved
+        arrays, waiting, unseen = self.ledger.saved | self.pruning.saved, None, None
         if opened is not None:
-            rank, processes, left_out = self.group.rank, self.group.processes, delivery.left_out
-            tally, own = opened.own(self.group), opened.own_arrays(self.group)
-            if opened.restored is not None:  # restored and not gone on with: it is still what it was
-                rank, processes, tally, own = (
-                    opened.restored.rank,
-                    opened.restored.processes,
-                    opened.tally,
-                    opened.arrays,
-                )
-            arrays |= opened.saved(tally, own)
-        waiting = None if opened is None else opened.waiting
-        unseen = None
-        if opened is not None and processes > 1 and delivery.given is not None:
-            unseen = opened.unseen(delivery, needs_losses=self.policy.needs_losses)
+            part = self.group if opened.restored is None else opened.restored  # not gone on with: still what it was
+            rank, processes, left_out = part.rank, part.processes, delivery.left_out
+            arrays, waiting = arrays | opened.saved, opened.waiting
+            if processes > 1 and delivery.given is not None:
+                unseen = opened.unseen(delivery)
         costs = self.meter.to_dict(delivery.ended)
         # Whether the meter's visits follow from the tally's.
         by_number = opened is None or opened.epoch.which_count is None
@@ -585,7 +582,7 @@ class Engine:
             open=opened is not None,
             complete=opened is not None and self.is_complete(),
             excused=0 if opened is None else left_out + opened.excused,
-            observed=0 if tally is None else tally.observed,
+            observed=0 if opened is None else opened.tally.observed,
             meter=costs if processes == 1 and by_number else costs | {"visits": self.meter.visits},
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
@@ -614,8 +611,6 @@ class Engine:
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter, state.observed)
             if state.open:
-                opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter, self.pruning.aside)
+                opened = self._opened()
                 opened.restore(state)
-                if state.processes == 1:
-                    opened.settle(self.policy.tolerance)
                 self.opened = opened
