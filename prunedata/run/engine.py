@@ -254,7 +254,7 @@ class Engine:
         """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
-        ledger.arrays.averages = self.figures.turned is None
+        ledger.arrays.excess.is_on = self.figures.turned is None
         if self.figures.turned is not None and pruning.auto and pruning.advice is None:
             advice = pruning.advise(ledger.history, ledger.arrays.finished[MEAN_EXCESS])
             pruning.go_on(advice.schedule or pruning.schedule, advice)
@@ -607,7 +607,7 @@ class Engine:
             self.figures = find_turn(state.history)
             self.ledger = self.empty_ledger()
             self.ledger.restore(state)
-            self.ledger.arrays.averages = self.figures.turned is None
+            self.ledger.arrays.excess.is_on = self.figures.turned is None
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter, state.observed)
             if state.open:

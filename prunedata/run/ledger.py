@@ -66,7 +66,7 @@ class Ledger:
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if a run of these records could not go on from a state."""
         waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
-        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting)
+        state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
         if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
             raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
 
