@@ -1,4 +1,4 @@
-"""One module per framework, each with the same verb: ``prune(<the framework's own object>, pruner)``.
+"""One module per framework, each with the same verb: ``wrap(<the framework's own object>, pruner)``.
 
 Two take what a run knows of its samples: ``cleanlab`` and ``parquet``.
 

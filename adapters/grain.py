@@ -1,4 +1,4 @@
-"""Grain: ``prune(dataset, pruner)`` reads the kept samples only, each with its id, through a pipeline built each epoch.
+"""Grain: ``wrap(dataset, pruner)`` reads the kept samples only, each with its id, through a pipeline built each epoch.
 
 Grain's ``filter`` keeps the length that a dataset had, and ``batch`` the one that it had when it was called. So the
 part of a pipeline that depends on the length is built anew in each epoch, over a source that has the kept samples only.
@@ -22,13 +22,13 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.grain needs Grain: pip install 'prunedata[grain]'") from error
 
-__all__ = ["prune"]
+__all__ = ["wrap"]
 
 MOVES = ("Shuffle", "Mixed", "Repeat", "Filter")
 """Parts of names of Grain's datasets whose places are not those of the same samples in every epoch."""
 
 
-def prune(
+def wrap(
     dataset: "grain.MapDataset[Any]",
     pruner: Pruner,
     build: Callable[["grain.MapDataset[Any]"], Any] | None = None,
@@ -72,7 +72,7 @@ def prune(
     if moved is not None:
         raise PrunedataError(
             f"Expected a MapDataset that has the same sample at a place in every epoch, and one at each. Got {moved} "
-            "in it: leave it out. prune() shuffles, and pruner.epochs() repeats."
+            "in it: leave it out. wrap() shuffles, and pruner.epochs() repeats."
         )
     if len(dataset) != pruner.samples:
         raise PrunedataError(
@@ -85,7 +85,7 @@ def prune(
 def _no_dataset(given: object) -> str:
     got = f"Expected a grain.MapDataset. Got a {_name(given)}"
     if isinstance(given, grain.IterDataset):
-        return f"{got}: prune the MapDataset, and call to_iter_dataset() in build=."
+        return f"{got}: wrap the MapDataset, and call to_iter_dataset() in build=."
     if isinstance(given, grain.DataLoader):
         return f"{got}, whose sampler and length are fixed: use grain.MapDataset.source(...) of its source."
     return f"{got}: wrap it by grain.MapDataset.source(...)."
@@ -136,7 +136,7 @@ class Kept:
 
 
 class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
-    """What :func:`prune` returns."""
+    """What :func:`wrap` returns."""
 
     def __init__(self, dataset: Any, pruner: Pruner, build: Callable[[Any], Any], shuffle: bool) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
 
 WORKERS = (
     "Expected mp_prefetch() in build=, as lambda kept: kept.batch(64).to_iter_dataset().mp_prefetch(options). "
-    "Got it behind prune(), where it would have to copy the Pruner into other processes."
+    "Got it behind wrap(), where it would have to copy the Pruner into other processes."
 )
 
 

@@ -1,4 +1,4 @@
-"""Any iterable: ``prune(raw, pruner, id=...)`` passes the kept samples on, each with its id.
+"""Any iterable: ``wrap(raw, pruner, id=...)`` passes the kept samples on, each with its id.
 
 The stream reads the mask of the epoch from a file whenever it is iterated, so that it can live in workers that were
 started epochs ago. Pruned samples are dropped raw: what costs time, decoding, is given as ``then``.
@@ -14,10 +14,10 @@ from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
 from prunedata.types import Mask
 
-__all__ = ["Stream", "prune"]
+__all__ = ["Stream", "wrap"]
 
 
-def prune(
+def wrap(
     raw: Iterable[Any],
     pruner: Pruner,
     *,
@@ -51,7 +51,7 @@ def prune(
     -------
     Stream
         An iterable of ``(id, sample)``; with PyTorch imported it is also an ``IterableDataset``. A DataLoader over
-        it goes through ``prunedata.adapters.torch.prune``, which takes the ids off again.
+        it goes through ``prunedata.adapters.torch.wrap``, which takes the ids off again.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def prune(
 
 
 class Stream(Resumable):
-    """What :func:`prune` returns. It holds no pruner and no mask, so it can be sent to workers."""
+    """What :func:`wrap` returns. It holds no pruner and no mask, so it can be sent to workers."""
 
     def __init__(
         self,

@@ -115,9 +115,9 @@ class RayDealer:
         receipts: list[Receipt] = self._call("observe_many", plain, version=version, newest=newest)
         return receipts
 
-    def excuse(self, deal: Deal | str) -> Receipt:
-        """Say that a batch will not be observed; see :meth:`Dealer.excuse`."""
-        receipt: Receipt = self._call("excuse", _light(deal))
+    def skip(self, deal: Deal | str) -> Receipt:
+        """Say that a batch will not be observed; see :meth:`Dealer.skip`."""
+        receipt: Receipt = self._call("skip", _light(deal))
         return receipt
 
     def lost(self, worker: str | int) -> int:
@@ -258,8 +258,8 @@ class _Actor:
     def observe_many(self, reports: list[tuple[Deal | str, Any]], **versions: Any) -> list[Receipt]:
         return self._dealer.observe_many(reports, **versions)
 
-    def excuse(self, deal: Deal | str) -> Receipt:
-        return self._dealer.excuse(deal)
+    def skip(self, deal: Deal | str) -> Receipt:
+        return self._dealer.skip(deal)
 
     def end_epoch(self) -> None:
         self._dealer.end_epoch()

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
 
@@ -21,7 +19,7 @@ class Option:
     name : str
     plain : callable
         Given the name and a value, returns the value as JSON has it, or raises :class:`PrunedataError`.
-    default : None, bool or int
+    default : None, int or str
     always : bool
         Whether a store says it where it is the default, too. A run that was recorded before an option was known is
         the same run without it.
@@ -41,16 +39,10 @@ def _at_least(low: int) -> Callable[[str, Any], int | None]:
     return lambda name, value: None if value is None else integer(name, value, low)
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise PrunedataError(f"Expected {name} to be True or False. Got {shown(value)}.")
-    return bool(value)
-
-
-def _one_of(*known: str) -> Callable[[str, Any], str | None]:
-    def plain(name: str, value: Any) -> str | None:
-        if value is not None and (not isinstance(value, str) or value not in known):
-            raise PrunedataError(f"Expected {name} to be {' or '.join(map(repr, known))}, or None. Got {shown(value)}.")
+def _one_of(*known: str) -> Callable[[str, Any], str]:
+    def plain(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in known:
+            raise PrunedataError(f"Expected {name} to be {' or '.join(map(repr, known))}. Got {shown(value)}.")
         return value
 
     return plain
@@ -68,8 +60,7 @@ def _share(name: str, value: Any) -> float | None:
 OPTIONS = (
     Option("seed", _integer(-(1 << 63), (1 << 64) - 1), 0, always=True),
     Option("batch_size", _at_least(1), always=True),
-    Option("observe_only", _flag, False),
     Option("classes", _at_least(2)),
-    Option("by", _one_of("weight")),
-    Option("aside", _share),
+    Option("leave_out", _one_of("delivery", "weight", "nothing"), "delivery"),
+    Option("holdout", _share),
 )

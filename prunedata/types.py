@@ -1,13 +1,13 @@
 """The array types that the library's signatures name, and the smallest dtype that holds a count."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "Array", "Arrays", "Counts", "Floats", "Ids", "Losses", "Mask", "Means", "Recorded", "Sizes", "SomeIds", "Weights",
-    "smallest_unsigned",
+    "Array", "Arrays", "Counts", "Floats", "Ids", "LeaveOut", "Losses", "Mask", "Means", "Recorded", "Sizes", "SomeIds",
+    "Weights", "smallest_unsigned",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -27,6 +27,8 @@ Means = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.unsignedinteger[Any]]
 Weights = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
+LeaveOut = Literal["delivery", "weight", "nothing"]
+"""How pruned epochs leave samples out: see :class:`prunedata.Pruner`."""
 
 
 def smallest_unsigned(largest: int) -> np.dtype[Any]:

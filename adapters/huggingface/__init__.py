@@ -1,6 +1,6 @@
 """Hugging Face's Trainer, and TRL's SFTTrainer, on the samples that the pruner keeps.
 
-``prune(trainer, pruner)`` takes a trainer that is already built, of whatever class. A class of one's own may have the
+``wrap(trainer, pruner)`` takes a trainer that is already built, of whatever class. A class of one's own may have the
 mixin instead.
 
 The Trainer computes once, before it trains, how many batches an epoch has. The mixin says it anew for each epoch, so
@@ -15,8 +15,8 @@ except ImportError as error:
         "prunedata.adapters.huggingface needs transformers and accelerate: pip install 'prunedata[huggingface]'"
     ) from error
 
-from prunedata.adapters.huggingface.joining import prune
+from prunedata.adapters.huggingface.joining import wrap
 from prunedata.adapters.huggingface.release import UntestedReleaseWarning
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
 
-__all__ = ["PruneTrainerMixin", "UntestedReleaseWarning", "prune"]
+__all__ = ["PruneTrainerMixin", "UntestedReleaseWarning", "wrap"]

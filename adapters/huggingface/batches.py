@@ -19,7 +19,7 @@ class BatchesWithIds:
     Parameters
     ----------
     loader : DataLoader
-        As ``prunedata.adapters.torch.prune(loader, pruner, with_ids=True)`` returned it. Its attributes are to be
+        As ``prunedata.adapters.torch.wrap(loader, pruner, with_ids=True)`` returned it. Its attributes are to be
         found here, too.
     """
 

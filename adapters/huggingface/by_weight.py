@@ -20,7 +20,7 @@ __all__ = ["ByWeight"]
 
 
 class ByWeight(WeighingTrainer):
-    """What :func:`prune` mixes into the class of a trainer, for a Pruner with ``by="weight"``."""
+    """What :func:`wrap` mixes into the class of a trainer, for a Pruner with ``leave_out="weight"``."""
 
     def _adopt(self, pruner: Pruner, key: str | None) -> None:
         """Take a trainer that was built over; ``key`` is where a sample of a stream has its id."""

@@ -39,7 +39,7 @@ class HandOver(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
         """Hand the figure over. It is one and the same on all ranks, which gather what they evaluate."""
         name = args.metric_for_best_model
-        if name is None or self._pruner.aside is not None or not state.epoch or not float(state.epoch).is_integer():
+        if name is None or self._pruner.holdout is not None or not state.epoch or not float(state.epoch).is_integer():
             return
         figure = (metrics or {}).get(name if name.startswith("eval_") else f"eval_{name}")
         if figure is not None and not self._pruner.is_validated:

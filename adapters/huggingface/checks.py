@@ -33,7 +33,7 @@ def check_stream(dataset: Any) -> None:
         raise PrunedataError(
             "Expected a map-style train_dataset, as the Trainer has to know beforehand how many batches each epoch "
             f"has. Got the stream {type(dataset).__name__}: give a map-style dataset, or write your own loop around "
-            "prunedata.adapters.iterable.prune."
+            "prunedata.adapters.iterable.wrap."
         )
 
 
@@ -51,10 +51,10 @@ def check_dataset(dataset: Any, pruner: Pruner) -> None:
 def check_args(args: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` for arguments with which a pruned run would not be what its schedule says."""
     epochs = pruner.schedule.epochs
-    if pruner.by == "weight":
+    if pruner.leave_out == "weight":
         raise PrunedataError(
-            'Expected a Pruner that shortens epochs. Got one with by="weight": make the trainer without the mixin, and '
-            "give it to prune(trainer, pruner), from prunedata.adapters.huggingface."
+            'Expected a Pruner that shortens epochs. Got one with leave_out="weight": make the trainer without the '
+            "mixin, and give it to wrap(trainer, pruner), from prunedata.adapters.huggingface."
         )
     if args.max_steps > 0:
         raise PrunedataError(
@@ -156,11 +156,11 @@ _REFUSED = {
 def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
     """Raise :class:`PrunedataError` if the losses of samples cannot be known, or not weighed as the policy says."""
     kind, args = type(trainer), trainer.args
-    some_out = pruner.by == "weight" or pruner.aside is not None
+    some_out = pruner.leave_out == "weight" or pruner.holdout is not None
     if some_out and args.world_size > 1 and not args.average_tokens_across_devices:
         raise PrunedataError(
             "Expected average_tokens_across_devices=True, as the mean is over what counts in the batches of all "
-            'processes. Got False: leave it out, or build the Pruner without by="weight" and aside.'
+            'processes. Got False: leave it out, or build the Pruner without leave_out="weight" and holdout.'
         )
     own, stock = compute_loss_owner(kind, mixin)
     name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
@@ -192,7 +192,7 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
 def check_loader(loader: Any, pruner: Pruner, world: int) -> None:
     """Raise :class:`PrunedataError` if nobody can say beforehand how many batches a pruned epoch of it has."""
     if not isinstance(loader, DataLoader) or len(getattr(loader, "dataset", ())) != pruner.samples:
-        return  # prune() says what is wrong with it
+        return  # wrap() says what is wrong with it
     batch_sampler: Any = loader.batch_sampler
     sampler: Any = getattr(batch_sampler, "sampler", None)
     if type(batch_sampler) is not BatchSampler:

@@ -1,4 +1,4 @@
-"""``prune``: a trainer that is already built, of whatever class, joins a run."""
+"""``wrap``: a trainer that is already built, of whatever class, joins a run."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -13,10 +13,10 @@ from prunedata.adapters.huggingface.watched import WatchedTrainer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["prune"]
+__all__ = ["wrap"]
 
 
-def prune(
+def wrap(
     trainer: Any,
     pruner: Pruner,
     *,
@@ -31,8 +31,8 @@ def prune(
         Or any subclass, as TRL's ``SFTTrainer`` or your own. Its class becomes a subclass of what it was.
     pruner : Pruner
         The run. Ids are positions in ``trainer.train_dataset``; where TRL has packed samples into rows, they number
-        the samples of the first row, then those of the second, and so on. With ``by="weight"`` loader, order, steps
-        and epochs are the trainer's own: ``max_steps``, streams, packing, ``group_by_length`` and
+        the samples of the first row, then those of the second, and so on. With ``leave_out="weight"`` loader, order,
+        steps and epochs are the trainer's own: ``max_steps``, streams, packing, ``group_by_length`` and
         ``dispatch_batches`` work. Otherwise epochs are shortened, as by ``PruneTrainerMixin``.
     id : str, optional
         For a stream: the key at which each sample has its id, an integer. It is taken out of the sample.
@@ -58,10 +58,11 @@ def prune(
         raise PrunedataError("Expected a Trainer that prunes not yet. Got one that does: make it anew.")
     check_release()
     _refuse_pairs(trainer, sample_losses)
-    mixin: Any = ByWeight if pruner.by == "weight" else PruneTrainerMixin
+    mixin: Any = ByWeight if pruner.leave_out == "weight" else PruneTrainerMixin
     if mixin is PruneTrainerMixin and id is not None:
         raise PrunedataError(
-            'Expected id with by="weight", for a stream. Got it with a Pruner that shortens epochs: leave it out.'
+            'Expected id with leave_out="weight", for a stream. Got it with a Pruner that shortens epochs: '
+            "leave it out."
         )
     before, joined = type(trainer), cast(Any, trainer)
     own = (

@@ -126,7 +126,7 @@ def without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
             raise PrunedataError(
                 f"Expected one row for each of {size} samples in the batch, so that those that must not be learnt "
                 f"leave it, as with a loss of your own. Got {name} of shape {tuple(value.shape)}: use a Pruner that "
-                'shortens epochs, without by="weight" and aside.'
+                'shortens epochs, without leave_out="weight" and holdout.'
             )
 
 

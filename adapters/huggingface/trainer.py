@@ -20,7 +20,7 @@ from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.release import check_release, check_steps, check_values
 from prunedata.adapters.huggingface.steps import Steps
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -89,7 +89,7 @@ class PruneTrainerMixin(WeighingTrainer):
         finally:
             del self.accelerator.prepare
         check_loader(loader, self.pruner, self.args.world_size)
-        self._loader = BatchesWithIds(prune(loader, self.pruner, with_ids=True))
+        self._loader = BatchesWithIds(wrap(loader, self.pruner, with_ids=True))
         return self._loader
 
     def _get_train_sampler(self, *args: Any, **options: Any) -> Any:

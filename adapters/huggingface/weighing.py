@@ -78,7 +78,7 @@ class WeighingTrainer(ScaledTrainer):
                 without_labels(batch, counted, ignored)
             return part
         part.rows = True
-        if self.pruner.aside is not None:
+        if self.pruner.holdout is not None:
             part.apart = dict(batch)
             without_rows(part.apart, ~counted)
         without_rows(batch, part.in_batch)
@@ -177,7 +177,7 @@ class WeighingTrainer(ScaledTrainer):
     def _losses_in(self, model: Any, part: Part) -> torch.Tensor:
         """The losses of all samples of a batch. Those of rows that left it are 0 where the run records none of them."""
         came = self._watched(int(part.in_batch.sum()))
-        if part.counted.all() or (part.labels and (part.none or not self._fused)) or self.pruner.aside is None:
+        if part.counted.all() or (part.labels and (part.none or not self._fused)) or self.pruner.holdout is None:
             return came if not part.rows else self._spread(part, came)
         losses = self._spread(part, came) if part.rows else came.clone()
         which = torch.from_numpy(~part.counted).to(losses.device)

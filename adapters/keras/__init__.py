@@ -1,4 +1,4 @@
-"""Keras 3: a mixin for the model and a callback for ``fit``, over a dataset that ``prune`` wrapped.
+"""Keras 3: a mixin for the model and a callback for ``fit``, over a dataset that ``wrap`` wrapped.
 
 ``fit`` shows neither ids nor the losses of single samples to anyone. The mixin takes the ids off each batch before the
 model sees it and keeps them beside the losses; the callback opens and ends the epochs.
@@ -14,6 +14,6 @@ except ImportError as error:
 
 from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.model import PruneMixin
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 
-__all__ = ["PruneCallback", "PruneMixin", "prune"]
+__all__ = ["PruneCallback", "PruneMixin", "wrap"]

@@ -52,8 +52,8 @@ def check_other(x: Any, what: str) -> None:
     """Refuse a pruned dataset where nothing is trained: it gives ids, and the samples of an epoch."""
     if _pruner_of(x) is not None:
         raise PrunedataError(
-            f"Expected a dataset that isn't pruned to {what} on. Got the result of prune(): make one of the dataset "
-            "that was given to prune(), with a map() of the samples alone, and the same batch()."
+            f"Expected a dataset that isn't pruned to {what} on. Got the result of wrap(): make one of the dataset "
+            "that was given to wrap(), with a map() of the samples alone, and the same batch()."
         )
 
 

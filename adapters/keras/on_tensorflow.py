@@ -98,7 +98,7 @@ class GraphRecorder(Adapter):
         if fill > self._room:
             raise LossError(
                 f"Expected at most {self._room} losses in an epoch, one for each sample. Got {fill}: "
-                "is there a repeat() behind prune()?"
+                "is there a repeat() behind wrap()?"
             )
         ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))
         first = 0

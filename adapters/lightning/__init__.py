@@ -6,6 +6,6 @@ serves ``lightning`` and ``pytorch_lightning``.
 
 from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.lightning.observing import observe
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
-__all__ = ["DataPruning", "observe", "prune"]
+__all__ = ["DataPruning", "observe", "wrap"]

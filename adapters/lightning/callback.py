@@ -30,7 +30,7 @@ __all__ = ["DataPruning"]
 class DataPruning(BaseCallback):  # type: ignore[misc]
     """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with what ``training_step`` observed.
 
-    Give ``fit`` a loader that :func:`prune` returned, and return ``observe(self, losses)`` from ``training_step``.
+    Give ``fit`` a loader that :func:`wrap` returned, and return ``observe(self, losses)`` from ``training_step``.
     Every epoch then has the batches that it keeps, ``trainer.estimated_stepping_batches`` is the sum over all epochs,
     and checkpoints hold where the pruner stands. Several processes share an epoch evenly.
 

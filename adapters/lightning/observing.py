@@ -24,7 +24,7 @@ def observe(module: Any, losses: torch.Tensor, ids: SomeIds | None = None) -> to
     losses : Tensor, shape (n,)
         One loss for each sample (``reduction="none"``), on any device. Not modified.
     ids : ndarray of int, shape (n,), optional
-        Which samples; needed with ``prune(..., with_ids=True)``, where a batch is ``(ids, batch)``.
+        Which samples; needed with ``wrap(..., with_ids=True)``, where a batch is ``(ids, batch)``.
 
     Raises
     ------

@@ -81,8 +81,8 @@ def check_loader(trainer: Any, pruner: Pruner) -> None:
     if not isinstance(loader, PrunedLoader):
         kind = type(loader)
         raise PrunedataError(
-            "Expected one loader to train on, the result of prune(loader, pruner), as the Trainer has DataPruning. "
-            f"Got {kind.__module__}.{kind.__qualname__}: prune it, and give it to fit() alone, not in a list or a dict."
+            "Expected one loader to train on, the result of wrap(loader, pruner), as the Trainer has DataPruning. "
+            f"Got {kind.__module__}.{kind.__qualname__}: wrap it, and give it to fit() alone, not in a list or a dict."
         )
     if not loader.belongs_to(pruner):
         raise PrunedataError("Expected a loader and a DataPruning of one Pruner. Got two: give both the same one.")
@@ -123,4 +123,4 @@ def check_validation(loaders: Any, stage: str = "validate") -> None:
         loaders.values() if isinstance(loaders, dict) else loaders if isinstance(loaders, (list, tuple)) else [loaders]
     )
     if any(isinstance(loader, PrunedLoader) for loader in each):
-        raise PrunedataError(f"Expected a loader that isn't pruned to {stage} on. Got the result of prune().")
+        raise PrunedataError(f"Expected a loader that isn't pruned to {stage} on. Got the result of wrap().")

@@ -1,4 +1,4 @@
-"""TensorFlow: ``prune(dataset, pruner)`` drops pruned samples before they are parsed and decoded.
+"""TensorFlow: ``wrap(dataset, pruner)`` drops pruned samples before they are parsed and decoded.
 
 A ``tf.data`` pipeline is traced once, and a mask that it sees as an array would stay that of the first epoch. So the
 mask is a Variable, in which each epoch that begins writes its own.
@@ -9,6 +9,6 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install 'prunedata[tensorflow]'") from error
 
-from prunedata.adapters.tensorflow.dataset import prune
+from prunedata.adapters.tensorflow.dataset import wrap
 
-__all__ = ["prune"]
+__all__ = ["wrap"]

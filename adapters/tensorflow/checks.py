@@ -32,7 +32,7 @@ def check_dataset(dataset: Any, pruner: Pruner) -> None:
         raise PrunedataError(f"Expected a tf.data.Dataset. Got {type(dataset).__name__}.")
     for stage in stages(dataset):
         if hasattr(stage, "pruner"):
-            raise PrunedataError("Expected a dataset that is not yet pruned. Got the result of prune().")
+            raise PrunedataError("Expected a dataset that is not yet pruned. Got the result of wrap().")
         _check_order(stage)
     _check_size(dataset, pruner)
 
@@ -49,7 +49,7 @@ def _check_size(dataset: Any, pruner: Pruner) -> None:
         return
     if batched:
         raise PrunedataError(
-            f"Expected a dataset of samples. Got one of batches, {dataset.element_spec}: call prune() first and "
+            f"Expected a dataset of samples. Got one of batches, {dataset.element_spec}: call wrap() first and "
             "batch() on what it returns."
         )
     raise PrunedataError(
@@ -73,7 +73,7 @@ def _check_order(stage: Any) -> None:
     name, why = type(stage).__name__, None
     if name == "_ShuffleDataset" and not _is_fixed(stage):
         why = (
-            "shuffle(), which gives another order in each pass or each run. Shuffle behind prune(), where the ids go "
+            "shuffle(), which gives another order in each pass or each run. Shuffle behind wrap(), where the ids go "
             "along. (list_files() shuffles too: list_files(..., shuffle=False).)"
         )
     elif _is_unordered(stage):

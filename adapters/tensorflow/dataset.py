@@ -1,4 +1,4 @@
-"""``prune``: a dataset numbered, and filtered by what the gate lets pass."""
+"""``wrap``: a dataset numbered, and filtered by what the gate lets pass."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from prunedata.adapters.tensorflow.checks import check_dataset
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.run.pruner import Pruner
 
-__all__ = ["prune"]
+__all__ = ["wrap"]
 
 CHUNK = 512
 """Samples that are filtered by one call: one at a time, a cheap decoder would cost less than the filter."""
 CHUNK_BYTES = 1 << 24
 
 
-def prune(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
+def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     """Wrap a dataset so that each pass delivers the samples that the epoch keeps, as ``(id, sample)``.
 
     Call it before ``map``, ``shuffle`` and ``batch``. These follow as ever, on pairs: after ``batch`` they are
@@ -39,7 +39,7 @@ def prune(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     PrunedataError
         If the dataset is batched, endless, of another number of samples, or if its order is not the same in every
         pass, as far as that can be seen. At the end of an epoch in which the dataset gave pruned samples, or samples
-        twice: it was cached or repeated behind ``prune``. What you observe beside it, or twice in one pass, is counted,
+        twice: it was cached or repeated behind ``wrap``. What you observe beside it, or twice in one pass, is counted,
         as ``pruner.observe`` says.
     """
     check_dataset(dataset, pruner)

@@ -64,13 +64,13 @@ class Gate(Adapter):
         if pruned and self.passed < np.count_nonzero(epoch.remaining):
             raise LossError(
                 f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
-                "was not read from its beginning to its end: is there a cache() behind prune(), an iterator that was "
-                "made in an earlier epoch, or is the dataset iterated that was given to prune()? Cache before prune()."
+                "was not read from its beginning to its end: is there a cache() behind wrap(), an iterator that was "
+                "made in an earlier epoch, or is the dataset iterated that was given to wrap()? Cache before wrap()."
             )
         if twice and int(self.passes.numpy()) > 1:
             raise LossError(
                 f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often, in several "
-                "passes: is there a repeat() behind prune(), or was the epoch iterated twice?"
+                "passes: is there a repeat() behind wrap(), or was the epoch iterated twice?"
             )
 
     @property
@@ -104,7 +104,7 @@ class Gate(Adapter):
             tf.debugging.Assert(
                 self.passes.assign_add(tf.cast(first == 0, tf.int64)) <= PASSES,
                 [
-                    f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() behind prune()? "
+                    f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() behind wrap()? "
                     "Iterate inside `for epoch in pruner.epochs():`, once in each epoch."
                 ],
             ),

@@ -1,4 +1,4 @@
-"""PyTorch: ``prune(loader, pruner)`` returns the same loader over the kept samples.
+"""PyTorch: ``wrap(loader, pruner)`` returns the same loader over the kept samples.
 
 The sampler is replaced, in the main process, so that workers never see a mask. Each sample's id travels with its
 batch, from the sampler through the worker and the collate function, and is taken off at the last moment: whatever
@@ -14,6 +14,6 @@ from prunedata.adapters.torch.facts import facts
 from prunedata.adapters.torch.lost import name_lost_ranks
 from prunedata.adapters.torch.stream import TorchStream
 from prunedata.adapters.torch.watch import watch
-from prunedata.adapters.torch.wrap import prune
+from prunedata.adapters.torch.wrap import wrap
 
-__all__ = ["TorchStream", "facts", "name_lost_ranks", "prune", "watch"]
+__all__ = ["TorchStream", "facts", "name_lost_ranks", "watch", "wrap"]

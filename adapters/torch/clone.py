@@ -41,7 +41,7 @@ def subclass_of(kind: type) -> type:
     if base is None:
         raise PrunedataError(
             f"Expected a DataLoader of PyTorch's or a subclass. Got {kind.__module__}.{kind.__qualname__}, which wraps "
-            "one: prune the loader first, with with_ids=True, and let the wrapper prepare the result."
+            "one: wrap the loader first, with with_ids=True, and let the wrapper prepare the result."
         )
     if kind is base:
         return type(f"Pruned{base.__name__}", (PrunedLoader, base), {})

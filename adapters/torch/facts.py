@@ -22,7 +22,7 @@ def facts(loader: Any) -> Mapping[str, Any]:
     Parameters
     ----------
     loader : DataLoader
-        As it would be given to ``prune``.
+        As it would be given to ``wrap``.
     """
     if not isinstance(loader, DataLoader):
         return {}

@@ -63,7 +63,7 @@ class PrunedLoader:
     def __init__(self, *_: Any, **__: Any) -> None:
         raise PrunedataError(
             "Expected a pruned loader to be used as it is. Got something that builds it anew, as trainers do to give a "
-            "loader another sampler: let the trainer leave the sampler alone, or prune a loader that has it already."
+            "loader another sampler: let the trainer leave the sampler alone, or wrap a loader that has it already."
         )
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool, ahead: int = 0) -> None:
@@ -86,14 +86,14 @@ class PrunedLoader:
     def __reduce__(self) -> Never:
         raise TypeError(
             "Expected a pruned loader to stay with its Pruner, in one process. Got a copy or a pickle of it: send the "
-            "loader that was given to prune(), and wrap it there; to save where it stands, save its state_dict() and "
+            "loader that was given to wrap(), and wrap it there; to save where it stands, save its state_dict() and "
             "the Pruner's."
         )
 
     def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
-        Of several ranks each returns what the ranks' average makes the mean of the global batch, see :func:`prune`.
+        Of several ranks each returns what the ranks' average makes the mean of the global batch, see :func:`wrap`.
 
         Where the policy weighs samples (:attr:`Epoch.weights`), the mean is of the weighted losses; those recorded
         are as they came. Where samples are left out by weight, it is over the others; in a batch of which all are left
@@ -160,15 +160,15 @@ class PrunedLoader:
             if self._run.delivery is not self._order.delivery:
                 return (
                     "Expected a batch that waits for its losses. Got none, and none came from this loader in this "
-                    "epoch: is the loader that was given to prune() iterated instead of this one?"
+                    "epoch: is the loader that was given to wrap() iterated instead of this one?"
                 )
             return "Expected a batch that waits for its losses. Got none: observe each batch once, after it came."
         most = f"at most {self._ahead + 1} batches that wait" if self._ahead else "one batch that waits"
         return (
             f"Expected {most} for {'their' if self._ahead else 'its'} losses. Got {len(self._pending)}: the loop "
-            "fetches batches ahead or leaves some unobserved, so that the losses cannot be told apart. Use prune(..., "
+            "fetches batches ahead or leaves some unobserved, so that the losses cannot be told apart. Use wrap(..., "
             "with_ids=True), which delivers (ids, batch), and observe(losses, ids); for a batch left out on purpose, "
-            "pruner.excuse(len(ids))."
+            "pruner.skip(len(ids))."
         )
 
     def __len__(self) -> int:

@@ -34,7 +34,7 @@ def collating(loader: DataLoader[Any]) -> tuple[str, str] | None:
 
 def _told(batch: list[Any], again: list[Any], backwards: list[Any]) -> tuple[str, str]:
     """What three batches say: two of the same samples, one of these backwards."""
-    way_on = 'give prune() an id_key="id" and pass the ids on'
+    way_on = 'give wrap() an id_key="id" and pass the ids on'
     if not len(batch) == len(again) == len(backwards):
         return "note", f"could not be told; if it sorts, drops or replaces samples, {way_on}"
     kept = moved = 0

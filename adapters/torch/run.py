@@ -117,7 +117,7 @@ class TorchRun(Adapter):
             warnings.warn(
                 f"Expected one pass over the loader in epoch {epoch.number}. Got a second one, which delivers the "
                 f"{epoch.kept} kept samples of {self._pruner.samples} once more: for a figure of all of them, as the "
-                "accuracy in training, iterate the loader that you gave to prune().",
+                "accuracy in training, iterate the loader that you gave to wrap().",
                 UserWarning,
                 stacklevel=2,
             )
@@ -210,6 +210,6 @@ class TorchRun(Adapter):
             raise LossError(
                 f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "
                 "came on several ranks: split them, by nodesplitter=webdataset.split_by_node, by "
-                "datasets.distributed.split_dataset_by_node, or in __iter__; or let prune(..., deal=True) deal the "
+                "datasets.distributed.split_dataset_by_node, or in __iter__; or let wrap(..., deal=True) deal the "
                 "kept ones."
             )

@@ -49,8 +49,9 @@ def refuse_sharing(world: int, *, weighs: bool = False) -> None:
     shards = _around("_iter_with_split", "_iter_with_no_split")
     if weighs and shards is not None and not (shards.even_batches or shards.drop_last):
         raise PrunedataError(
-            'Expected even_batches=True with aside or by="weight". Got even_batches=False, by which one process may '
-            "have a batch more than the others, who have to say what counts of theirs: let accelerate even them out."
+            'Expected even_batches=True with holdout or leave_out="weight". Got even_batches=False, by which one '
+            "process may have a batch more than the others, who have to say what counts of theirs: let accelerate even "
+            "them out."
         )
     if world > 1 and shards is not None:
         raise PrunedataError(

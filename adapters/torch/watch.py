@@ -33,7 +33,7 @@ def watch(
         Gives the batches of an epoch, anew in each. A sample that it doesn't give need not have come; one that it
         gives again is observed again.
     pruner : Pruner
-        The run, with ``by="weight"``, or with ``observe_only=True``.
+        The run, with ``leave_out="weight"``, or with ``leave_out="nothing"``.
     ids : str, int or callable
         Where a batch has the ids of its samples: a key, a place, or a function of the batch. Ints, shape (n,), from 0
         to ``pruner.samples - 1``.
@@ -56,9 +56,10 @@ def watch(
             f"Expected an iterable that gives the batches of every epoch. Got a {type(batches).__name__}: wrap what "
             "makes it in an object whose __iter__ returns a new one."
         )
-    if pruner.by != "weight" and not pruner.observe_only:
+    if pruner.leave_out == "delivery":
         raise PrunedataError(
-            'Expected a Pruner with by="weight", as all batches come whatever it keeps. Got one that shortens epochs.'
+            'Expected a Pruner with leave_out="weight", as all batches come whatever it keeps. Got one that '
+            "shortens epochs."
         )
     return WatchedBatches(batches, pruner, ids, integer("ahead", ahead, 0))
 
@@ -131,5 +132,5 @@ class WatchedBatches:
         if self._run.group_size() > 1:
             raise PrunedataError(
                 "Expected one process with watch(). Got several, none of which knows what counts of the others': use "
-                "prune() on a DataLoader with a DistributedSampler."
+                "wrap() on a DataLoader with a DistributedSampler."
             )

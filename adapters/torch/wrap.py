@@ -1,4 +1,4 @@
-"""``prune``: what a DataLoader is made of, looked at and put together again around another order."""
+"""``wrap``: what a DataLoader is made of, looked at and put together again around another order."""
 
 import os
 from typing import Any
@@ -15,10 +15,10 @@ from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["prune"]
+__all__ = ["wrap"]
 
 
-def prune(
+def wrap(
     loader: DataLoader[Any],
     pruner: Pruner,
     *,
@@ -55,7 +55,7 @@ def prune(
         pair. The collate function has to pass the ids on, as ``default_collate`` does, in the batch at the same
         place. They are taken out of the batch again. A mapping that has the key already keeps what the dataset gave
         it, as one may that gives another sample for a broken one. Samples that are None get no id, and are to be
-        dropped: say so by ``pruner.excuse(n)``.
+        dropped: say so by ``pruner.skip(n)``.
     ahead : int
         How many batches the loop fetches before it trains on one, as 1 for a loop that copies the next batch to a
         device meanwhile. Then every batch has to be observed, in its order.
@@ -77,7 +77,7 @@ def prune(
     if not isinstance(loader, DataLoader):
         raise PrunedataError(_no_loader(loader))
     if isinstance(loader, PrunedLoader):
-        raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of prune().")
+        raise PrunedataError("Expected a DataLoader that is not yet pruned. Got the result of wrap().")
     _refuse_kept_iterator(loader)
     _check_batch_size(loader, pruner)
     if isinstance(loader.dataset, IterableDataset):
@@ -99,11 +99,11 @@ def _no_loader(given: object) -> str:
     if kind.__name__ == "WebLoader":
         return (
             f"{got}, which has a DataLoader inside: make the DataLoader yourself, over the stream that "
-            "prunedata.adapters.webdataset.prune returned, and wrap that."
+            "prunedata.adapters.webdataset.wrap returned, and wrap that."
         )
     if isinstance(getattr(given, "loader", None), DataLoader):
         return (
-            f"{got}, which has a DataLoader inside: put prune(it.loader, pruner, ahead=n) in the place of it.loader, "
+            f"{got}, which has a DataLoader inside: put wrap(it.loader, pruner, ahead=n) in the place of it.loader, "
             "with n=1 if it fetches a batch ahead, and call observe() of that one."
         )
     if kind.__name__.endswith("Loader"):
@@ -189,8 +189,8 @@ def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> t
     if not getattr(loader.dataset, "delivers_ids", False):
         raise PrunedataError(
             f"Expected a map-style dataset, or a stream that was pruned by its own adapter. Got the IterableDataset "
-            f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.prune or "
-            "prunedata.adapters.webdataset.prune first."
+            f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.wrap or "
+            "prunedata.adapters.webdataset.wrap first."
         )
     if uneven not in (None, "weights", "drop"):
         raise PrunedataError(f'Expected uneven="weights" or "drop" for a stream. Got {uneven!r}.')

@@ -1,4 +1,4 @@
-"""WebDataset: ``prune(dataset, pruner, index)`` drops pruned samples before they are decoded.
+"""WebDataset: ``wrap(dataset, pruner, index)`` drops pruned samples before they are decoded.
 
 Every sample is carried through the stages that follow as a pair with its id, so that ids outlive ``to_tuple`` and
 any ``map``, and what leaves the pipeline is ``(id, sample)``.
@@ -9,7 +9,7 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.webdataset needs WebDataset: pip install 'prunedata[webdataset]'") from error
 
-from prunedata.adapters.webdataset.wrap import prune
+from prunedata.adapters.webdataset.wrap import wrap
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["ShardIndex", "prune"]
+__all__ = ["ShardIndex", "wrap"]

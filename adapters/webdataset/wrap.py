@@ -1,4 +1,4 @@
-"""``prune``: the stages of a WebDataset, looked at and put together again around one that drops samples."""
+"""``wrap``: the stages of a WebDataset, looked at and put together again around one that drops samples."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import publish
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["prune"]
+__all__ = ["wrap"]
 
 _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
 
 
-def prune(
+def wrap(
     dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: bool = False, id_key: str | None = None
 ) -> PrunedPipeline:
     """Wrap a WebDataset so that each pass reads all of its shards and passes on the kept samples.
@@ -48,7 +48,7 @@ def prune(
     -------
     PrunedPipeline
         A pipeline whose samples are ``(id, sample)`` and whose batches, after ``batched``, are ``(ids, batch)``.
-        A DataLoader over it goes through ``prunedata.adapters.torch.prune``, which takes the ids off again.
+        A DataLoader over it goes through ``prunedata.adapters.torch.wrap``, which takes the ids off again.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def _check_stages(dataset: wds.DataPipeline) -> None:
     last = dataset.pipeline[-1]
     if last is not compat.check_empty and function_of(last) not in _LAST:
         raise PrunedataError(
-            f"Expected a WebDataset with nothing after it. Got {last!r} after it: call prune() first and the stages "
+            f"Expected a WebDataset with nothing after it. Got {last!r} after it: call wrap() first and the stages "
             "on what it returns, so that pruned samples are neither shuffled nor decoded. To cache, use cache_dir=."
         )
 

@@ -14,7 +14,7 @@ from benchmarks.demo.stream_loaders import BUFFER
 from benchmarks.demo.training import MOMENTUM, RATE_DROP, WEIGHT_DECAY, Setting, new_pruner
 from prunedata import DroppingCount, Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 
 __all__ = ["lenet", "train"]
 
@@ -86,5 +86,5 @@ def _dataset(setting: Setting, shards: Shards, pruner: Pruner) -> Any:
         image = tf.ensure_shape(tf.io.decode_png(found["image"], channels=channels), (32, 32, channels))
         return number, ((tf.cast(image, tf.float32) - mean) / deviation, found["label"])
 
-    records = prune(tf.data.TFRecordDataset(write_records(shards)), pruner)
+    records = wrap(tf.data.TFRecordDataset(write_records(shards)), pruner)
     return records.shuffle(BUFFER, seed=setting.seed).map(decode).batch(setting.batch_size).prefetch(2)

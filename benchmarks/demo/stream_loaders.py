@@ -16,7 +16,7 @@ from benchmarks.common.shards import Records, Shards
 from benchmarks.demo.training import Setting
 from prunedata import Pruner
 from prunedata.adapters import iterable, webdataset
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 __all__ = ["BUFFER", "LOADERS"]
 
@@ -31,8 +31,8 @@ def from_tars(setting: Setting, shards: Shards) -> Callable[[Pruner], Any]:
 
     def load(pruner: Pruner) -> Any:
         dataset = wds.WebDataset(shards.tars, shardshuffle=100, detshuffle=True, seed=setting.seed)
-        pruned = webdataset.prune(dataset, pruner, index).shuffle(BUFFER, initial=BUFFER, seed=setting.seed)
-        return prune(DataLoader(pruned.to_tuple("png", "cls").map_tuple(decode, int), setting.batch_size), pruner)
+        pruned = webdataset.wrap(dataset, pruner, index).shuffle(BUFFER, initial=BUFFER, seed=setting.seed)
+        return wrap(DataLoader(pruned.to_tuple("png", "cls").map_tuple(decode, int), setting.batch_size), pruner)
 
     return load
 
@@ -46,8 +46,8 @@ def from_tables(setting: Setting, shards: Shards) -> Callable[[Pruner], Any]:
 
     def load(pruner: Pruner) -> Any:
         rows = Shuffled(shards.tables, setting.seed)
-        stream: Any = iterable.prune(rows, pruner, id="uid", then=sample)
-        return prune(DataLoader(stream, setting.batch_size), pruner)
+        stream: Any = iterable.wrap(rows, pruner, id="uid", then=sample)
+        return wrap(DataLoader(stream, setting.batch_size), pruner)
 
     return load
 

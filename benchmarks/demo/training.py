@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from benchmarks.common.data import Data, ImageSet
 from benchmarks.common.networks import build
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.policies.protocol import Policy
 
 __all__ = [
@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 MOMENTUM, WEIGHT_DECAY, RATE_DROP = 0.9, 5e-4, 0.2
-ASIDE = 0.1
-"""Share of the samples that "auto" keeps aside, to see when the network begins to learn wrong labels by heart."""
+HELD_OUT = 0.1
+"""Share of the samples that "auto" holds out, to see when the network begins to learn wrong labels by heart."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def pruned_run(
     """Return a run that prunes by `policy`; `load` makes its loader, of the setting's if it is not given."""
     pruner = new_pruner(setting, policy)
     learner = Learner(setting)
-    loader = prune(setting.loader(), pruner) if load is None else load(pruner)
+    loader = wrap(setting.loader(), pruner) if load is None else load(pruner)
     return TrainingRun(learner, _pruned(loader, learner, pruner), pruner)
 
 
@@ -126,7 +126,7 @@ def new_pruner(setting: Setting, policy: Policy | Literal["auto"]) -> Pruner:
         policy=policy,
         seed=setting.seed,
         batch_size=setting.batch_size,
-        aside=ASIDE if policy == "auto" else None,
+        holdout=HELD_OUT if policy == "auto" else None,
     )
 
 

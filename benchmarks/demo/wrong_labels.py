@@ -121,5 +121,5 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 def _verdict(advice: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if advice["verdict"] == "prune":
         left_out = f"left {advice['prune']:,} of {result['samples']:,} samples out"
-        return f"it watched until the samples aside got worse, after epoch {advice['turned']}, and then {left_out}."
+        return f"it watched until the samples held out got worse, after epoch {advice['turned']}, and then {left_out}."
     return "it watched to the end, and left nothing out."

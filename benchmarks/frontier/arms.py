@@ -50,7 +50,7 @@ class HeadArm:
         how many percent are right.
     figure_of : int
         As many of the labels held out say how validation goes; 0 for all.
-    aside : float
+    holdout : float
         Share of the samples that is never trained on and says it instead.
     delivered : bool
         Whether all samples come in the order in which a Pruner delivers them, for arms without a policy.
@@ -67,11 +67,11 @@ class HeadArm:
     rates: str = "cosine"
     figure: Literal["trust", "accuracy"] = "trust"
     figure_of: int = 0
-    aside: float = 0.0
+    holdout: float = 0.0
     delivered: bool = False
 
     def __post_init__(self) -> None:
-        for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing), ("aside", self.aside)):
+        for name, share in (("dropout", self.dropout), ("smoothing", self.smoothing), ("holdout", self.holdout)):
             if not 0 <= share < 1:
                 raise ValueError(f"Expected {name} from 0 to 1. Got {share}.")
         if self.times <= 0:
@@ -97,7 +97,7 @@ ARMS = {
     "turn-accuracy": HeadArm('`policy="auto"`, told how many labels are right', "auto", figure="accuracy"),
     "turn-100": HeadArm('`policy="auto"`, told by 100 labels held out', "auto", figure_of=100),
     "turn-500": HeadArm('`policy="auto"`, told by 500 labels held out', "auto", figure_of=500),
-    "turn-aside": HeadArm('`policy="auto"`, told by a twentieth of its own samples, aside', "auto", aside=0.05),
+    "turn-holdout": HeadArm('`policy="auto"`, told by a twentieth of its own samples, held out', "auto", holdout=0.05),
     "regular-delivered": HeadArm("all samples, in the order in which `turn` delivers them", delivered=True),
     "regular-step": HeadArm("all samples, rate cut to a tenth at one half and at three quarters", rates="step"),
     "turn-step": HeadArm('`policy="auto"`, rate cut at one half and at three quarters', "auto", rates="step"),

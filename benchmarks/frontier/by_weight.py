@@ -56,7 +56,7 @@ def run(
 def measure(plan: Plan, way: str, task: HeadTask, settings: Settings) -> Facts:
     """Train one run, leaving ``"out"`` or by ``"weight"``, and return its facts. Seconds are the processor's."""
     began = time.process_time()
-    selection = selection_of(plan, task, settings.batch_size, by="weight" if way == "weight" else None)
+    selection = selection_of(plan, task, settings.batch_size, leave_out="weight" if way == "weight" else "delivery")
     aim = Counting(selection.pruner) if isinstance(selection, ByPruner) else None
     epochs = list(train(plan, task, settings, selection, aim))
     return {

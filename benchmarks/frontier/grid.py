@@ -20,7 +20,7 @@ __all__ = ["GROUPS", "measure", "plans", "run"]
 
 FIRST = ("regular", "bounded", "known-wrong", "running-loss", "random")
 TURN = ("turn", "turn-decay", "regular-decay", "regular-delivered")
-FIGURES = ("turn-accuracy", "turn-100", "turn-500", "turn-aside")
+FIGURES = ("turn-accuracy", "turn-100", "turn-500", "turn-holdout")
 RATES = ("regular-step", "turn-step", "regular-constant", "turn-constant", "regular-warm", "turn-warm")
 ELR = ("regular-elr", "turn-elr", "regular-elr-decay", "turn-elr-decay")
 DROPOUT = ("regular-dropout", "bounded-dropout")

@@ -51,7 +51,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         Tested(
             ["prunedata/policies/selection.py"],
             ["tests/policies/test_selection.py"],
-            ["tests/policies", "tests/run/test_aside.py", *RUNS],
+            ["tests/policies", "tests/run/test_holdout.py", *RUNS],
         ),
         Tested(["prunedata/policies/kth.py"], ["tests/policies/test_kth.py"], ["tests/policies", *RUNS]),
         Tested(

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, alternate
 from prunedata import Pruner, Schedule, keep_mask
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.run.order import epoch_order
 
 __all__ = ["end_of_epoch", "observe", "order", "selection"]
@@ -25,7 +25,7 @@ def observe(samples: int, batch: int, repeats: int, infobatch: InfoBatch | None)
     feed = _Feed(samples, batch)
     pruner, adapted = (_pruner(samples, _turns(samples) * (repeats + 1) + 1) for _ in range(2))
     dataset = TensorDataset(torch.zeros(samples, 1))
-    loader = prune(DataLoader(dataset, batch_size=batch), adapted, with_ids=True)
+    loader = wrap(DataLoader(dataset, batch_size=batch), adapted, with_ids=True)
     runs: dict[str, Callable[[], float]] = {
         "arrays": lambda: feed.epochs(pruner, pruner.observe, feed.arrays),
         "tensors": lambda: feed.epochs(adapted, loader.observe, feed.tensors),

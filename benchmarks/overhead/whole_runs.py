@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.common.timing import Row, alternate
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 __all__ = ["added_to_an_epoch", "commit", "commit_after", "commits", "whole_run"]
 
@@ -89,7 +89,7 @@ def added_to_an_epoch(samples: int, batch: int, repeats: int) -> Row:
     dataset = TensorDataset(torch.rand(samples))
     plain = DataLoader(dataset, batch_size=batch, shuffle=True)
     pruner = Pruner(samples, Schedule(1_000, 1_000, 999, 1, 1), prune=0.25)
-    pruned = prune(plain, pruner)
+    pruned = wrap(plain, pruner)
 
     def theirs() -> None:
         for (losses,) in plain:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.webdataset import ShardIndex, prune
+from prunedata.adapters.webdataset import ShardIndex, wrap
 
 __all__ = ["SHARD", "measure", "write_tars"]
 
@@ -107,7 +107,7 @@ def _next_epoch(pruner: Pruner) -> None:
 def _pass(urls: list[str], pruner: Pruner, index: ShardIndex) -> None:
     """Pass over the shards once, and see that what is kept comes once each, and nothing else."""
     seen = np.zeros(pruner.samples, np.uint8)
-    pairs = prune(wds.WebDataset(urls, shardshuffle=False), pruner, index)
+    pairs = wrap(wds.WebDataset(urls, shardshuffle=False), pruner, index)
     for number, sample in tqdm(pairs, total=pruner.current.kept, desc="one pass", leave=False, mininterval=1):
         seen[number] += sample["u8"][0] == number % 256
     if not np.array_equal(seen, pruner.current.keep):

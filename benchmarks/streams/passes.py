@@ -62,7 +62,7 @@ def over_tars(shards: Shards) -> Passes:
         return DataLoader(samples.to_tuple("jpg", "cls"), BATCH)
 
     def pruned(pruner: Pruner) -> Batches:
-        return lambda: load(webdataset.prune(raw(), pruner, index).shuffle(1000, seed=1).decode("torchrgb"))
+        return lambda: load(webdataset.wrap(raw(), pruner, index).shuffle(1000, seed=1).decode("torchrgb"))
 
     def after(keep: NDArray[np.bool_]) -> Batches:
         def kept(sample: dict[str, Any]) -> bool:
@@ -98,7 +98,7 @@ def over_parquet(shards: Shards) -> Passes:
         return lambda: DataLoader(Mapped(records, make), BATCH)
 
     def pruned(pruner: Pruner) -> Batches:
-        stream = iterable.prune(records, pruner, id="uid", then=decode)
+        stream = iterable.wrap(records, pruner, id="uid", then=decode)
         return lambda: DataLoader(stream, BATCH)  # type: ignore[arg-type]  # an IterableDataset, as torch is imported
 
     def after(keep: NDArray[np.bool_]) -> Batches:

@@ -12,7 +12,7 @@ from benchmarks.common.shards import Shards
 from benchmarks.common.tfrecords import FEATURES, write_records
 from benchmarks.streams.passes import BATCH, Batches, Passes
 from prunedata import Pruner
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 
 __all__ = ["over_records", "over_records_in_one_thread"]
 
@@ -48,10 +48,10 @@ def _over(
         return number, _decode(record)
 
     def pruned(pruner: Pruner) -> Batches:
-        make = load(shuffled(prune(raw(), pruner), numbered))
+        make = load(shuffled(wrap(raw(), pruner), numbered))
 
         def begun() -> Any:
-            pruner.begin_epoch()  # anew: prune() allows few passes in an epoch
+            pruner.begin_epoch()  # anew: wrap() allows few passes in an epoch
             return make()
 
         return begun

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.study.arm import Ids, PlannedEpoch, Task
 from prunedata import Policy, Pruner
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 __all__ = ["AllSamples", "Pruned", "cut", "prune_by"]
 
@@ -57,7 +57,7 @@ class Pruned:
             shuffle=True,
             collate_fn=list,
         )
-        self._loader = prune(ids, self.pruner, with_ids=True)
+        self._loader = wrap(ids, self.pruner, with_ids=True)
 
     @property
     def overhead(self) -> float:

@@ -11,7 +11,7 @@ MARK = "<!-- messages of {}: python docs/made/messages.py --write -->\n"
 END = "<!-- end of the messages -->\n"
 SOURCES = ("prunedata", "adapters")
 CLASSES = {
-    "SkippedSamples": "Observe every batch, or excuse what was left out.",
+    "SkippedSamples": "Observe every batch, or skip what was left out.",
     "LossError": "Correct what is observed for this batch.",
     "NotInEpoch": "Put the call into the loop over the epochs.",
     "ScheduleError": "Change the argument to what is expected.",

@@ -63,7 +63,7 @@ if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         pixels, labels = digits()
         pruner = Pruner(
-            len(labels), Schedule.steady(60), prune="45%", policy="auto", aside=0.1, store=Path(folder, "run.zarr")
+            len(labels), Schedule.steady(60), prune="45%", policy="auto", holdout=0.1, store=Path(folder, "run.zarr")
         )
         train(pruner, pixels, labels)
         images = (255 * pixels.reshape(-1, 32, 32)).astype(np.uint8)

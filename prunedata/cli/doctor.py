@@ -147,7 +147,7 @@ def _store(place: str) -> Iterator[Fact]:
     if never:
         yield Fact("note", "visits", f"{never:,} samples were never observed")
     saved = savings(run.history, run.samples, run.run.get("batch_size"))
-    means_to = not run.run.get("observe_only") and run.run.get("by") != "weight" and run.run["policy"]["name"] != "auto"
+    means_to = run.run.get("leave_out", "delivery") == "delivery" and run.run["policy"]["name"] != "auto"
     if run.history and not saved["visits_saved"] and run.epoch >= epochs // 2 and means_to:
         yield Fact("note", "saved", "nothing so far: see prunedata plan")
     if saved["seconds"] > TOLD_FROM and saved["overhead_seconds"] > 0.05 * saved["seconds"]:
@@ -174,7 +174,7 @@ def _adapter_of(given: Any) -> tuple[str, Any]:
 def _loader(given: Any) -> Iterator[Fact]:
     name, adapter = _adapter_of(given)
     yield Fact(
-        "ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; from {ADAPTERS}.{name} import prune"
+        "ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; from {ADAPTERS}.{name} import wrap"
     )
     facts: dict[str, Any] = dict(adapter.facts(given)) if hasattr(adapter, "facts") else {}
     samples = facts.pop("samples", None) if facts else _length(given)
@@ -185,7 +185,7 @@ def _loader(given: Any) -> Iterator[Fact]:
         yield Fact(state, what, sentence)
     needed = [
         one.name
-        for one in list(inspect.signature(adapter.prune).parameters.values())[2:]
+        for one in list(inspect.signature(adapter.wrap).parameters.values())[2:]
         if one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
     ]
     if needed:
@@ -208,7 +208,7 @@ def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
 
     try:
         pruner = Pruner(samples or SOME, Schedule.steady(EPOCHS), prune=PRUNE)
-        pruned = adapter.prune(given, pruner)
+        pruned = adapter.wrap(given, pruner)
         whole = _length(pruned)
     except PrunedataError as error:
         yield Fact("wrong", "prune", f"refused: {error}")

@@ -15,7 +15,7 @@ from prunedata.plan.cost import CostModel, Prediction, count_pruned
 from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
 from prunedata.reporting.wording import duration
-from prunedata.run.asked import warn_of_small_prune
+from prunedata.run.options import warn_of_small_prune
 
 __all__ = ["add_plan"]
 

@@ -65,7 +65,7 @@ def _saved(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if not found.get("observe_only"):
+    if found.get("leave_out") != "nothing":
         return []
     return [
         ("observes only", f"nothing is pruned; pruning would have saved {found['would_save_percent']:.2f} % of visits")
@@ -102,7 +102,7 @@ def _history(records: list[Mapping[str, Any]]) -> list[str]:
         [
             str(record["number"]),
             "yes" if record["pruned"] else "no",
-            f"{record['kept'] - record.get('by_weight', 0) - record.get('aside', 0):,}",
+            f"{record['kept'] - record.get('by_weight', 0) - record.get('holdout', 0):,}",
             _figure(record["seconds"], ".2f"),
             _figure(record["overhead"], ".4f"),
             _figure(record["mean_loss"], ".4f"),

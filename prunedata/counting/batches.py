@@ -83,13 +83,13 @@ def complaint(batches: Batches, first: int, samples: int) -> str:
         told.append(
             f"Expected finite losses. Got {_few(losses[wild])} for the samples {_few(ids[wild])} in "
             f"{_batches(batch[wild])} of this epoch. A mean with such a loss finds no hits, "
-            "so leave the batch out, and say so by pruner.excuse(n), or lower the learning rate."
+            "so leave the batch out, and say so by pruner.skip(n), or lower the learning rate."
         )
     if overflown.any():
         told.append(
             f"Expected losses whose sum is finite. Got a sum too large for float64 in {_batches(batch[overflown])} "
             f"of this epoch, from losses as {_few(losses[overflown])}: leave the batch out, and say so by "
-            "pruner.excuse(n)."
+            "pruner.skip(n)."
         )
     return " ".join(told)
 

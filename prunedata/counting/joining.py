@@ -44,7 +44,7 @@ def join(
     """
     seen = tally.packed != 0 if arrays else np.empty(0)
     merge(tally)
-    for name, array in arrays.items():
+    for name, array in sorted(arrays.items()):  # in one order, wherever they come from
         if total is not None and name in SUMS:
             array[:] = total(array)
             continue
@@ -71,12 +71,12 @@ def joined(states: Iterable[RunState]) -> RunState:
     """
     joined: RunState | None = None
     ranks: list[int] = []
-    excused: list[int] = []
+    skipped: list[int] = []
     bits, repeats = np.zeros(0, dtype=np.uint8), False
     sums: Arrays = {}
     for state in states:
         ranks.append(state.rank)
-        excused.append(state.excused - state.left_out)
+        skipped.append(state.skipped - state.left_out)
         first = joined is None
         if joined is None:
             joined = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
@@ -103,8 +103,8 @@ def joined(states: Iterable[RunState]) -> RunState:
         tally.take(bits)
         sums = {}  # who was seen by several counts once
     joined = replace(joined, observed=tally.observed, arrays=joined.arrays | sums | {"tally": tally.packed})
-    # Each loader knows what the loaders of all processes leave out, and each loop only what it excuses itself.
-    return replace(joined, rank=0, processes=1, left_out=0, excused=joined.left_out + sum(excused))
+    # Each loader knows what the loaders of all processes leave out, and each loop only what it skips itself.
+    return replace(joined, rank=0, processes=1, left_out=0, skipped=joined.left_out + sum(skipped))
 
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
@@ -134,7 +134,7 @@ def _same(one: Array | None, other: Array | None) -> bool:
 def _with(joined: RunState, state: RunState) -> RunState:
     """What two of the processes know together, with the visits of both."""
     ours, theirs = _tally(joined), _tally(state)
-    arrays = {name: joined.arrays[name].copy() for name in joined.arrays if name.startswith(OPEN)}
+    arrays = {name: joined.arrays[name].copy() for name in sorted(joined.arrays) if name.startswith(OPEN)}
     others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
     join(
         ours,
@@ -148,7 +148,7 @@ def _with(joined: RunState, state: RunState) -> RunState:
         "loss_sum": joined.meter["loss_sum"] + state.meter["loss_sum"],
         "visits": sum(one.meter.get("visits", one.observed) for one in (joined, state)),
     }
-    for name in ("figure_sum", "figures", "aside_trust", "aside_seen"):
+    for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen"):
         if name in joined.meter or name in state.meter:
             meter[name] = joined.meter.get(name, 0) + state.meter.get(name, 0)
     told = [one.meter["lower_is_better"] for one in (joined, state) if "lower_is_better" in one.meter]

@@ -78,7 +78,7 @@ class Dealer:
         # Steps happen whole, as the pruner's own do: a signal's handler that saves must not see half of one.
         self._uninterrupted = Uninterrupted()
         self._deck: Deck | None = None
-        self._excused: dict[int, int] = {}
+        self._skipped: dict[int, int] = {}
         self._staleness = Staleness()
         self._tickets = Tickets()
         if pruner.attach(_Watch(self)).dealer is not self:
@@ -192,7 +192,7 @@ class Dealer:
         ------
         LossError
             If losses have a wrong shape or dtype or are not finite. The worker still has the batch: observe others,
-            or :meth:`excuse` it.
+            or :meth:`skip` it.
         """
         with self._uninterrupted:
             place = self._tickets.read(deal)
@@ -224,7 +224,7 @@ class Dealer:
             self._staleness.measure(version, newest)
             return [self.observe(deal, losses, version=version, newest=newest) for deal, losses, _ in given]
 
-    def excuse(self, deal: Deal | str) -> Receipt:
+    def skip(self, deal: Deal | str) -> Receipt:
         """Say that a batch will not be observed, for example because its losses are not finite. It is not dealt again.
 
         Returns a receipt as :meth:`observe` does.
@@ -234,10 +234,10 @@ class Dealer:
             batch = self._out().get(place)
             if batch is None:
                 return self._tickets.refuse(place)
-            self.pruner.excuse(batch.ids.size)
-            self._excused[batch.number] = batch.ids.size
+            self.pruner.skip(batch.ids.size)
+            self._skipped[batch.number] = batch.ids.size
             self._settle(place)
-            return Receipt(True, "excused")
+            return Receipt(True, "skipped")
 
     def lost(self, worker: Hashable) -> int:
         """Take back what a worker has, to deal it to others: it died, or it leaves.
@@ -267,7 +267,7 @@ class Dealer:
                 raise NotInEpoch("Expected an open epoch. Got none: a worker's deal() opens the next.")
             if not deck.is_done:
                 raise SkippedSamples(
-                    f"Expected every batch of epoch {deck.epoch.number} to be observed or excused. Got some that are "
+                    f"Expected every batch of epoch {deck.epoch.number} to be observed or skipped. Got some that are "
                     f"not: {len(deck.out)} are with workers, "
                     f"{'more' if deck.has_more else 'none'} are still to be dealt."
                 )
@@ -283,7 +283,7 @@ class Dealer:
         """Where the dealer and its run stand, also within an epoch: plain values, for a checkpoint beside the model."""
         with self._uninterrupted:
             self.pruner.take_over()
-            return DealerState(self.batch_size, self._excused, self._staleness, self.pruner.state_dict()).to_dict()
+            return DealerState(self.batch_size, self._skipped, self._staleness, self.pruner.state_dict()).to_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where :meth:`state_dict` stood.
@@ -294,7 +294,7 @@ class Dealer:
         found = DealerState.from_dict(state, self.batch_size)
         with self._uninterrupted:
             self.pruner.load_state_dict(found.run)
-            self._staleness, self._excused = found.staleness, found.excused
+            self._staleness, self._skipped = found.staleness, found.skipped
 
     def __reduce__(self) -> Never:
         raise TypeError(
@@ -306,7 +306,7 @@ class Dealer:
         """Drop all deals: the run was loaded from a state. What was dealt is dealt again under new tickets."""
         with self._uninterrupted:
             self._deck, self._tickets = None, Tickets()
-            self._excused = {}
+            self._skipped = {}
 
     # -- within
 
@@ -314,9 +314,9 @@ class Dealer:
         if self._deck is None:
             self.pruner.take_over()
             epoch = self.pruner.begin_epoch()
-            if self._excused:
-                self.pruner.excuse(sum(self._excused.values()))
-            self._deck = Deck(epoch, self.batch_size, self._excused)
+            if self._skipped:
+                self.pruner.skip(sum(self._skipped.values()))
+            self._deck = Deck(epoch, self.batch_size, self._skipped)
         return self._deck
 
     def _out(self) -> dict[int, Batch]:
@@ -354,7 +354,7 @@ class Dealer:
         finally:  # it may have ended although a commit failed, or a warning was made an error
             if self.pruner.next_epoch != deck.epoch.number:
                 self._deck = None
-                self._excused.clear()
+                self._skipped.clear()
 
     def _take_back_late_ones(self) -> None:
         if self.timeout is not None:

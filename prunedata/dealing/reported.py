@@ -24,7 +24,7 @@ def checked_losses(losses: Any, ids: Ids) -> Recorded:
             f"{array[wild][:5].tolist()} for the samples {ids[wild][:5].tolist()}" if wild.any() else "a sum too large"
         )
         raise LossError(
-            f"Expected finite losses, as a mean with others finds no hits. Got {told}: excuse the deal, "
-            "by dealer.excuse(deal), or lower the learning rate."
+            f"Expected finite losses, as a mean with others finds no hits. Got {told}: skip the deal, "
+            "by dealer.skip(deal), or lower the learning rate."
         )
     return array

@@ -21,15 +21,15 @@ class DealerState:
     Attributes
     ----------
     batch_size : int
-    excused : dict of int to int
-        Samples of each excused batch of the open epoch, by its number.
+    skipped : dict of int to int
+        Samples of each skipped batch of the open epoch, by its number.
     staleness : Staleness
     run : dict
         What ``Pruner.state_dict`` returned.
     """
 
     batch_size: int
-    excused: dict[int, int]
+    skipped: dict[int, int]
     staleness: Staleness
     run: dict[str, Any]
 
@@ -38,7 +38,7 @@ class DealerState:
         return {
             "format": FORMAT,
             "batch_size": self.batch_size,
-            "excused": [list(pair) for pair in sorted(self.excused.items())],
+            "skipped": [list(pair) for pair in sorted(self.skipped.items())],
             "staleness": self.staleness.to_dict(),
             "run": self.run,
         }
@@ -58,13 +58,13 @@ class DealerState:
                 f"batch_size={shown(plain.get('batch_size'))}, whose batches are others."
             )
         try:
-            pairs = [(number, size) for number, size in plain["excused"]]
+            pairs = [(number, size) for number, size in plain["skipped"]]
         except (LookupError, TypeError, ValueError) as error:
             raise PrunedataError(
-                f"Expected excused batches in a dealer's state. Got {shown(plain.get('excused'))}."
+                f"Expected skipped batches in a dealer's state. Got {shown(plain.get('skipped'))}."
             ) from error
-        excused = {integer("a batch", number, 0): integer("its samples", size, 1, batch_size) for number, size in pairs}
-        return cls(batch_size, excused, Staleness.from_dict(plain.get("staleness")), plain["run"])
+        skipped = {integer("a batch", number, 0): integer("its samples", size, 1, batch_size) for number, size in pairs}
+        return cls(batch_size, skipped, Staleness.from_dict(plain.get("staleness")), plain["run"])
 
 
 def _is(value: object, number: int) -> bool:

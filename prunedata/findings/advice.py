@@ -155,7 +155,7 @@ def _check_record(record: Mapping[str, Any]) -> None:
 def _why_no_figure(history: Sequence[Mapping[str, Any]]) -> str:
     if not history:
         return "No epoch has ended yet, so that nothing is known."
-    if any("aside" in record for record in history):
+    if any("held_out" in record for record in history):
         return "There is no validation figure: observe the losses of the samples that are held out, which make it."
     return "No validation figure was given: call pruner.validated(accuracy) in each epoch."
 

@@ -31,11 +31,11 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``observe_only``, ``classes``: what
+        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``leave_out``, ``classes``: what
         the run was given (the schedule as it stands now);
         ``without``: how many samples were left out for good; ``held_out``: how many are delivered and never trained on;
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
-        ``would_save_percent``: with ``observe_only``, the visits that pruning would have saved in the finished
+        ``would_save_percent``: with ``leave_out="nothing"``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
         :func:`prunedata.plan.savings.savings`; ``epoch``, ``open``: the epoch that is open, or else the next;
         ``generation``: commits so far; ``arrays``; ``history``: a record for each finished epoch;
@@ -56,7 +56,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "advice": state.advice,
         "without": num_without(state),
         "held_out": num_held_out(state),
-        "would_save_percent": 100 * would_save(history, state.samples) if run.get("observe_only", False) else None,
+        "would_save_percent": 100 * would_save(history, state.samples) if run.get("leave_out") == "nothing" else None,
         "saved": savings(history, state.samples, run.get("batch_size")),
         "schedule": state.schedule,
         "epoch": state.epoch,

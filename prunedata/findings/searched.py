@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from prunedata.policies.selection import count_aside, draw_aside
+from prunedata.policies.selection import count_holdout, draw_holdout
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
@@ -49,8 +49,8 @@ def searched(run: RunState) -> Mask:
     """True for the samples that the run may train on, shape (samples,)."""
     run.check_size()
     found = np.ones(run.samples, dtype=np.bool_) if run.without is None else ~run.without
-    share = run.run.get("aside")
-    return found if share is None else found & ~draw_aside(run.samples, share, run.run["seed"])
+    share = run.run.get("holdout")
+    return found if share is None else found & ~draw_holdout(run.samples, share, run.run["seed"])
 
 
 def searched_visits(run: RunState) -> Counts:
@@ -78,9 +78,9 @@ def num_without(run: RunState) -> int:
 
 def num_held_out(run: RunState) -> int:
     """How many samples the run delivers and never trains on."""
-    share = run.run.get("aside")
+    share = run.run.get("holdout")
     if share is None:
         return 0
     if run.without is None:  # nothing of that size is made: a store without arrays may name any number of samples
-        return count_aside(run.samples, share)
-    return int(np.count_nonzero(draw_aside(run.samples, share, run.run["seed"]) & ~run.without))
+        return count_holdout(run.samples, share)
+    return int(np.count_nonzero(draw_holdout(run.samples, share, run.run["seed"]) & ~run.without))

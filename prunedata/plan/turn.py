@@ -85,7 +85,7 @@ class Figures:
         figure = figure_of(record)
         if figure is not None:
             # Whoever said which direction is better is believed; what the run makes of held-out samples is known.
-            self.add(record["number"], figure, known="lower_is_better" in record or "aside" in record)
+            self.add(record["number"], figure, known="lower_is_better" in record or "held_out" in record)
 
     def add(self, epoch: int, figure: float, *, known: bool) -> None:
         """Take over the figure of an epoch, of which more is better; ``known`` says whether that is sure."""

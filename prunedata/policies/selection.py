@@ -19,7 +19,7 @@ import numpy.typing as npt
 from prunedata.errors import PrunedataError
 from prunedata.policies.kth import kth_highest
 
-__all__ = ["count_aside", "draw_aside", "keep_mask"]
+__all__ = ["count_holdout", "draw_holdout", "keep_mask"]
 
 CHUNK = 1 << 16
 _WORD = (1 << 64) - 1
@@ -63,13 +63,13 @@ def keep_mask(counts: npt.ArrayLike, num_pruned: int, *, seed: int, epoch: int) 
     return keep
 
 
-def draw_aside(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
+def draw_holdout(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
     """Draw a share of the samples, rounded up, by the seed alone: a mask of shape (samples,), True for those drawn."""
-    return ~keep_mask(np.zeros(samples, np.uint8), count_aside(samples, share), seed=seed, epoch=-1)
+    return ~keep_mask(np.zeros(samples, np.uint8), count_holdout(samples, share), seed=seed, epoch=-1)
 
 
-def count_aside(samples: int, share: float) -> int:
-    """How many samples :func:`draw_aside` draws."""
+def count_holdout(samples: int, share: float) -> int:
+    """How many samples :func:`draw_holdout` draws."""
     return min(samples - 1, math.ceil(samples * Fraction(str(share))))
 
 

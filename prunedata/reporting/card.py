@@ -33,6 +33,6 @@ def card(run: Stateful) -> str:
 
 def _told(run: RunFacts) -> str:
     saved = percent(run.saved["visits_saved_percent"] / 100)
-    if run.observe_only:
+    if run.watches_only:
         return f"{progress(run)} Pruning would have saved {percent(run.would_save)} of the sample visits."
     return f"{progress(run)} {saved} of the sample visits saved." if run.done else progress(run)

@@ -61,7 +61,7 @@ class RunFacts:
     @cached_property
     def kept(self) -> Floats:
         """Samples that each finished epoch trained on, shape (epochs,)."""
-        return self._column("kept") - self._parts("by_weight", "aside")
+        return self._column("kept") - self._parts("by_weight", "held_out")
 
     @cached_property
     def losses(self) -> Floats:
@@ -115,7 +115,7 @@ class RunFacts:
     @property
     def _whole(self) -> Floats:
         """Samples that each finished epoch trained on, or would have without pruning, shape (epochs,)."""
-        return self.samples - self._parts("without", "aside")
+        return self.samples - self._parts("without", "held_out")
 
     def _parts(self, *names: str) -> Floats:
         return np.asarray(np.sum([np.nan_to_num(self._column(name)) for name in names], axis=0), dtype=np.float64)
@@ -132,7 +132,7 @@ class RunFacts:
     def planned(self) -> tuple[bool, ...]:
         """For each epoch of the whole run whether it left samples out, or will."""
         decided = self.verdict == "prune" if self.auto else True
-        would = not self.observe_only and decided and self.left_out > 0
+        would = not self.watches_only and decided and self.left_out > 0
         ahead = (would and self.schedule.prunes(epoch) for epoch in range(self.done, self.total))
         return (*map(bool, self.pruned), *ahead)
 
@@ -173,9 +173,9 @@ class RunFacts:
         return size
 
     @property
-    def observe_only(self) -> bool:
+    def watches_only(self) -> bool:
         """Whether the run only watches."""
-        return bool(self.state.run.get("observe_only", False))
+        return bool(self.state.run.get("leave_out") == "nothing")
 
     @property
     def auto(self) -> bool:
@@ -213,7 +213,7 @@ class RunFacts:
     def visits_saved_in_all(self) -> float:
         """Share of the sample visits that the whole run saves, what is still ahead as planned."""
         ahead = sum(self.planned[self.done :]) * self.left_out
-        ahead = 0 if self.state.run.get("by") == "weight" else ahead
+        ahead = 0 if self.state.run.get("leave_out") == "weight" else ahead
         in_all = self.saved["visits"] + self.saved["visits_saved"]
         in_all += (self.total - self.done) * (self.samples - self.without)
         return float((self.saved["visits_saved"] + ahead) / max(1, in_all))

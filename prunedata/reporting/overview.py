@@ -38,7 +38,7 @@ def tiles(run: RunFacts) -> Markup:
     told: list[tuple[str, object]] = [
         ("epochs done", join(f"{run.done:,}", _small(f"of {run.total:,}, {saved['pruned_epochs']:,} pruned")))
     ]
-    if run.observe_only:
+    if run.watches_only:
         told.append(("visits it would save", join(percent(run.would_save), _small("this run only watches"))))
     elif run.done:
         ahead = "" if run.done >= run.total else f", {percent(run.visits_saved_in_all)} planned in all"
@@ -74,13 +74,13 @@ def _settings(run: RunFacts) -> Markup:
         ("samples", f"{run.samples:,}"),
         *([("held out", f"{run.held_out:,}, never trained on and not searched")] if run.held_out else []),
         *([("left out for good", f"{run.without:,}")] if run.without else []),
-        *((name, value) for name, value in by if not run.observe_only),
+        *((name, value) for name, value in by if not run.watches_only),
         ("seed", data(run.state.run.get("seed"))),
         ("batch size", "not said" if run.batch_size is None else f"{run.batch_size:,}"),
     ]
     if run.state.run.get("classes"):
         rows.append(("classes", f"{int(run.state.run['classes']):,}"))
-    if run.observe_only:
+    if run.watches_only:
         rows.append(("mode", "observes only: nothing is pruned"))
     return tag("details", tag("summary", "Settings of the run"), facts(rows))
 
@@ -90,7 +90,7 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
     head = ("", *(data(run.name) for run in runs))
     rows = [
         ("samples", *(f"{run.samples:,}" for run in runs)),
-        ("policy", *("none: it only watches" if run.observe_only else data(run.policy) for run in runs)),
+        ("policy", *("none: it only watches" if run.watches_only else data(run.policy) for run in runs)),
         ("epochs done", *(f"{run.done:,} of {run.total:,}" for run in runs)),
         ("pruned epochs", *(f"{run.saved['pruned_epochs']:,}" for run in runs)),
         ("sample visits", *(f"{run.saved['visits']:,}" for run in runs)),

@@ -108,7 +108,7 @@ def _heading(runs: Sequence[RunFacts]) -> list[object]:
 
 
 def _state(run: RunFacts, number: int) -> Markup:
-    by = "nothing pruned" if run.observe_only else f"policy {run.policy}"
+    by = "nothing pruned" if run.watches_only else f"policy {run.policy}"
     told = f"{overview.progress(run)} {run.samples:,} samples, {by}."
     return join(data(run.name, 80), ": ", data(told, 300)) if number > 1 else data(told, 300)
 

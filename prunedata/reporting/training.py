@@ -19,13 +19,13 @@ __all__ = ["figures", "loss_panel", "losses", "schedule", "schedule_panel", "tim
 
 def schedule(shown: Sequence[RunFacts]) -> Section | None:
     """Which epochs are pruned; of a run that only watches there is nothing to show."""
-    return section("schedule", "Schedule", shown, lambda run: None if run.observe_only else schedule_panel(run))
+    return section("schedule", "Schedule", shown, lambda run: None if run.watches_only else schedule_panel(run))
 
 
 def schedule_panel(run: RunFacts) -> Markup:
     """The strip of a run."""
     pruned = sum(run.planned)
-    if run.observe_only:
+    if run.watches_only:
         told = "This run only watches: no epoch is pruned."
     elif run.auto and run.verdict is None:
         told = "This run watches first. It prunes once its validation figure has turned."

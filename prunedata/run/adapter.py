@@ -151,8 +151,8 @@ def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
 def check_iterated(epoch: Epoch, tally: Tally, what: str) -> None:
     """Raise of an epoch in which what ``prune`` returned was not iterated, if what was observed does not explain it."""
     told = (
-        f"Expected the {what} that prune() returned to be iterated in epoch {epoch.number}. Got nothing from it: "
-        f"is the {what} that was given to prune() iterated instead?"
+        f"Expected the {what} that wrap() returned to be iterated in epoch {epoch.number}. Got nothing from it: "
+        f"is the {what} that was given to wrap() iterated instead?"
     )
     if not tally.observed:
         raise SkippedSamples(told)

@@ -22,11 +22,11 @@ from prunedata.policies.agreement import note_left_out
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
-from prunedata.run.asked import Asked, warn_of_lost_figure
 from prunedata.run.epoch import Epoch, deliver_all, read_only, select
-from prunedata.run.group import Group, Met
+from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
+from prunedata.run.options import RunOptions, warn_of_lost_figure
 from prunedata.store.state import RunState
 from prunedata.types import Counts, Mask, Weights
 from prunedata.uninterrupted import Uninterrupted
@@ -44,7 +44,7 @@ class Engine:
 
     Parameters
     ----------
-    asked : Asked
+    options : RunOptions
         What the run was given.
 
     Attributes
@@ -68,14 +68,14 @@ class Engine:
         What is within it happens whole.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
-        self.pruning = asked.pruning()
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self.pruning = options.pruning()
         self.ledger = self.empty_ledger()
         self.figures = Figures()
         self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
         self.uninterrupted = Uninterrupted()
-        self.buffer = LossBuffer(asked.samples)
+        self.buffer = LossBuffer(options.samples)
         self.opened: OpenEpoch | None = None
         self.store: RunStore | None = None
         self._failed = False
@@ -88,11 +88,11 @@ class Engine:
     @property
     def policy(self) -> Policy:
         """The policy, or with ``auto`` the one that is advised."""
-        return self.asked.chosen
+        return self.options.chosen
 
     def empty_ledger(self) -> Ledger:
         """Empty records for this run."""
-        return self.asked.ledger(self.pruning.longest_window, self.policy)
+        return self.options.ledger(self.pruning.longest_window, self.policy)
 
     @property
     def current(self) -> Epoch:
@@ -170,7 +170,7 @@ class Engine:
 
     def _opened(self) -> OpenEpoch:
         """The epoch that is next, of which nothing was observed."""
-        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, self.pruning.aside)
+        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, self.pruning.held_out)
 
     def _selected(self) -> Epoch:
         """The epoch that is next, with the samples that it keeps."""
@@ -180,17 +180,19 @@ class Engine:
         weights: Weights | None = None
         if pruned and num_pruned:
             known = self.ledger.knowledge(num_pruned)
-            keep, weights = select(self.policy, known, seed=self.asked.seed, epoch=number, among=pruning.trains)
+            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.trains)
         elif keep is None:
-            keep = read_only(np.ones(self.asked.samples, dtype=np.bool_))
+            keep = read_only(np.ones(self.options.samples, dtype=np.bool_))
         kept = pruning.trainable - num_pruned if pruned else pruning.trainable
-        epoch = Epoch(number, pruned, keep, kept, keep, self.asked.seed, weights)
-        if pruning.by_weight and kept < self.asked.samples:  # a trainer may deliver what is left out for good, too
+        epoch = Epoch(number, pruned, keep, kept, keep, self.options.seed, weights)
+        if pruning.by_weight and kept < self.options.samples:  # a trainer may deliver what is left out for good, too
             return deliver_all(epoch, pruning.included)
-        aside = pruning.aside
-        if aside is None:
+        holdout = pruning.held_out
+        if holdout is None:
             return epoch
-        return deliver_all(epoch, read_only(keep | (aside if pruning.included is None else aside & pruning.included)))
+        return deliver_all(
+            epoch, read_only(keep | (holdout if pruning.included is None else holdout & pruning.included))
+        )
 
     def end(self, *, commit: bool = True) -> None:
         """Close the open epoch and commit it.
@@ -209,30 +211,30 @@ class Engine:
                 opened.rejoin(self.group)
             said = self._said()
             unseen = opened.unseen(said) if self.group.processes > 1 else 0
-            own = self._own(opened.excused, unseen, said)
-            met = Met(*self.group.meet(own, failure, *opened.to_meet))
+            own = self._own(opened.skipped, unseen, said)
+            totals = GroupTotals(*self.group.meet(own, failure, *opened.to_meet))
             if failure is not None:
                 raise failure
-            if met.agreed and self.group.processes > 1:
+            if totals.agreed and self.group.processes > 1:
                 self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
             tally, arrays = opened.merged(self.group)
             alone = self.group.processes == 1
-            delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, met, self.group)
+            delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, totals, self.group)
             # Was the epoch seen whole?
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
             tally.check()
             try:
-                opened.check_complete(tally, delivery, int(met.excused))
+                opened.check_complete(tally, delivery, int(totals.skipped))
             except SkippedSamples:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
             # It ends.
             tally = opened.of_counted(tally)
-            validation = met.validation
+            validation = totals.validation
             with self.uninterrupted:
-                record = self._new_record(epoch, tally, delivery, met.mean_loss) | validation
+                record = self._new_record(epoch, tally, delivery, totals.mean_loss) | validation
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
                 self._close()
                 self._look()
@@ -242,13 +244,13 @@ class Engine:
         for adapter in self.adapters:
             adapter.epoch_ended(record)
 
-    def _own(self, excused: int, unseen: int, said: Delivery) -> Met:
+    def _own(self, skipped: int, unseen: int, said: Delivery) -> GroupTotals:
         """What this process tells the others at the end of an epoch."""
         meter = self.meter
         lower, figures = meter.lower_is_better, meter.figures
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
-        aside = (meter.aside_trust, meter.aside_seen)
-        return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
+        holdout = (meter.held_out_trust, meter.held_out_seen)
+        return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *holdout, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
         """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
@@ -275,7 +277,7 @@ class Engine:
         run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
-        if self.pruning.aside is not None or self.is_validated or number < 0:
+        if self.pruning.held_out is not None or self.is_validated or number < 0:
             return False
         return self._expects_figure(number) and (self.opened is None or self.is_complete())
 
@@ -296,7 +298,7 @@ class Engine:
 
     def _check_figures(self, *, resumed: bool) -> None:
         """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
-        if self.group.processes > 1 and self.pruning.aside is None:
+        if self.group.processes > 1 and self.pruning.held_out is None:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
@@ -316,10 +318,10 @@ class Engine:
                 f"Expected one validation figure for epoch {self.ledger.next_epoch - (self.opened is None)}. Got a "
                 "second one: call validated() once an epoch."
             )
-        if self.pruning.aside is not None:
+        if self.pruning.held_out is not None:
             raise PrunedataError(
-                "Expected no validation figure in a run that keeps samples aside. Got one: build the Pruner without "
-                "aside, or don't call validated()."
+                "Expected no validation figure in a run that holds samples out. Got one: build the Pruner without "
+                "holdout, or don't call validated()."
             )
         value = check_figure(figure, lower_is_better, history)
         if self.opened is not None:
@@ -378,17 +380,17 @@ class Engine:
             "overhead": self.meter.overhead.elapsed,
         }
         pruning = self.pruning
-        if pruning.observe_only:
+        if pruning.leave_out == "nothing":
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
             trained = epoch.keep if epoch.which_count is None else epoch.which_count
             chosen = trained if pruning.trains is None else trained | ~pruning.trains
             record |= note_left_out(chosen, self.ledger.history)
-        aside = pruning.delivered - pruning.trainable
-        if epoch.trained_on + aside < epoch.kept:
-            record["by_weight"] = epoch.kept - epoch.trained_on - aside
-        if aside:
-            record["aside"] = aside
+        holdout = pruning.delivered - pruning.trainable
+        if epoch.trained_on + holdout < epoch.kept:
+            record["by_weight"] = epoch.kept - epoch.trained_on - holdout
+        if holdout:
+            record["held_out"] = holdout
         if pruning.num_without:
             record["without"] = pruning.num_without
         return record
@@ -418,7 +420,7 @@ class Engine:
         # They decide alike, by the same sums: one that ends the epoch and one that goes on would wait for each other.
         opened, said = self._now(), self._said()
         counts = self.policy.needs_losses and opened.restored is None and said.given is None
-        done = opened.tally.observed + opened.excused
+        done = opened.tally.observed + opened.skipped
         ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, said.left_out], float))
         processes = self.group.processes
         if ended < processes or counting < processes:
@@ -445,9 +447,9 @@ class Engine:
         said, opened = self._said(), self.opened
         return said if opened is None or self.group.processes > 1 else opened.with_left_out(said)
 
-    def excuse(self, samples: int) -> None:
+    def skip(self, samples: int) -> None:
         """Let more kept samples of the open epoch go unobserved."""
-        self._now().excused += samples
+        self._now().skipped += samples
 
     def rewindow(self, window: int) -> None:
         """Let a new window of ``window`` epochs begin with the next epoch."""
@@ -499,7 +501,7 @@ class Engine:
         self._refuse_failed()
         if not self.in_thread():
             raise NotInEpoch(
-                "Expected to be asked in the thread that trains, as losses wait there to be recorded. Got another "
+                "Expected to be called in the thread that trains, as losses wait there to be recorded. Got another "
                 "thread: ask between epochs, or look at counts, hits and visits. If the training has moved to this "
                 "thread, as where each step runs in a thread of its own, call pruner.take_over() here."
             )
@@ -576,12 +578,12 @@ class Engine:
         # Whether the meter's visits follow from the tally's.
         by_number = opened is None or opened.epoch.which_count is None
         return RunState(
-            run=self.asked.description,
+            run=self.options.description,
             schedule=self.pruning.schedule.to_dict(),
             epoch=self.ledger.next_epoch,
             open=opened is not None,
             complete=opened is not None and self.is_complete(),
-            excused=0 if opened is None else left_out + opened.excused,
+            skipped=0 if opened is None else left_out + opened.skipped,
             observed=0 if opened is None else opened.tally.observed,
             meter=costs if processes == 1 and by_number else costs | {"visits": self.meter.visits},
             history=self.ledger.history,
@@ -603,7 +605,7 @@ class Engine:
             self._close()
             self._failed, self._resumed = False, True
             self.pruning.go_on(schedule, advice)
-            self.pruning.leave_out(state.without)
+            self.pruning.exclude(state.without)
             self.figures = find_turn(state.history)
             self.ledger = self.empty_ledger()
             self.ledger.restore(state)

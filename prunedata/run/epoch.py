@@ -40,8 +40,8 @@ class Epoch:
         How much the loss of each sample counts, by the policy; 0 for pruned samples. None if all count alike. Train on
         the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
     which_count : ndarray of bool, shape (samples,), or None
-        Of a run that leaves out by weight (``by="weight"``), or keeps samples aside: True for the samples that count.
-        All others in ``keep`` are delivered with the weight 0. Train on the mean of ``factors(ids) * losses``, which is
+        Of a run that leaves out by weight, or holds samples out: True for the samples that count. All others in
+        ``keep`` are delivered with the weight 0. Train on the mean of ``factors(ids) * losses``, which is
         the mean over what counts, and observe all losses: the run records those that count. None if all of ``keep``
         does. Read-only.
     """
@@ -183,7 +183,7 @@ def deliver_all(epoch: Epoch, which: Mask | None) -> Epoch:
     What the epoch did not keep gets the weight 0. This is the one place that says so. A sample with the weight 0 is
     delivered like any other, and its loss is observed, but it is in no mean, neither in the one that is trained on nor
     in the one that hits are found by, and nothing of it is recorded (:attr:`Epoch.which_count`). Whatever else is to be
-    delivered and never trained on, as samples that are kept aside, needs no more than to be in ``which`` and not in
+    delivered and never trained on, as samples that are held out, needs no more than to be in ``which`` and not in
     the epoch's ``keep``.
     """
     keep = read_only(np.ones(epoch.keep.size, dtype=np.bool_)) if which is None else which

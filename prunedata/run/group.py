@@ -11,13 +11,13 @@ from prunedata.plan.turn import TRUST
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats, Mask
 
-__all__ = ["Group", "Met"]
+__all__ = ["Group", "GroupTotals"]
 
 
-class Met(NamedTuple):
+class GroupTotals(NamedTuple):
     """What a process tells the others at the end of an epoch, and the sums over all of them."""
 
-    excused: float
+    skipped: float
     """Kept samples that need not be observed."""
     unseen: float
     """Those that loaders gave and that the process has not observed, see ``OpenEpoch.unseen``."""
@@ -33,10 +33,10 @@ class Met(NamedTuple):
     """Whether it was said that higher is."""
     agreed: float
     """Whether it was said to be that of all processes."""
-    aside_trust: float
-    """How far the labels of samples kept aside are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
-    aside_seen: float
-    """Samples kept aside that it observed."""
+    held_out_trust: float
+    """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
+    held_out_seen: float
+    """Samples held out that it observed."""
     loss_sum: float
     visits: float
 
@@ -55,8 +55,8 @@ class Met(NamedTuple):
         PrunedataError
             If of some lower is better and of others higher.
         """
-        if self.aside_seen:
-            return {"validation": self.aside_trust / (TRUST * self.aside_seen)}
+        if self.held_out_seen:
+            return {"validation": self.held_out_trust / (TRUST * self.held_out_seen)}
         if not self.figures:
             return {}
         if 0 < self.lower_is_better < self.figures:

@@ -61,7 +61,7 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
         _schedule_of(engine, state)
     before = 0 if state.without is None else int(state.without.sum())
     # It was lengthened, or more is left out: its store must say so before it goes on.
-    if state.run != engine.asked.description or before != engine.pruning.num_without:
+    if state.run != engine.options.description or before != engine.pruning.num_without:
         engine.commit()
 
 
@@ -90,7 +90,7 @@ def standing(engine: Engine) -> dict[str, Any]:
     """What was asked of a run, where it stands, and checksums of what it knows."""
     known, opened = engine.ledger.saved, engine.opened
     return {
-        **engine.asked.description,
+        **engine.options.description,
         "schedule in force": engine.pruning.schedule.to_dict(),
         "next epoch": engine.ledger.next_epoch,
         "left out for good": engine.pruning.num_without,
@@ -110,7 +110,7 @@ def restore(engine: Engine, state: RunState) -> None:
     engine.empty_ledger().check(state)
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
-    integer("the state's excused samples", state.excused, 0)
+    integer("the state's skipped samples", state.skipped, 0)
     engine.restore(state, schedule, advice)
 
 
@@ -150,7 +150,7 @@ def _check_left_out(engine: Engine, state: RunState) -> None:
 
 def _schedule_of(engine: Engine, state: RunState) -> Schedule:
     """The schedule to go on by. Raises :class:`ForeignStore` if the state is of another run."""
-    run, pruning = engine.asked.description, engine.pruning
+    run, pruning = engine.options.description, engine.pruning
     in_force, given = Schedule.from_dict(state.schedule), state.run.get("schedule")
     if given == run["schedule"]:
         _check_run(run, state.run)

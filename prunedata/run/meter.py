@@ -55,8 +55,8 @@ class Meter:
         Of that figure; None if nobody said.
     agreed : bool
         Whether it was said to be that of all processes.
-    aside_trust, aside_seen : int
-        Of the samples that are kept aside, the sum of how far their labels are trusted (:func:`trust_in`), and how
+    held_out_trust, held_out_seen : int
+        Of the samples that are held out, the sum of how far their labels are trusted (:func:`trust_in`), and how
         many were seen.
     """
 
@@ -70,14 +70,14 @@ class Meter:
         self.loss_sum, self.visits = 0.0, 0
         self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
         self.is_elsewhere = False
-        self.aside_trust, self.aside_seen = 0, 0
+        self.held_out_trust, self.held_out_seen = 0, 0
         self.overhead.seconds = 0.0
 
     def count_elsewhere(self) -> None:
         """What was added up so far counts on another process."""
         self.is_elsewhere = self.is_validated
         self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
-        self.aside_trust, self.aside_seen = 0, 0
+        self.held_out_trust, self.held_out_seen = 0, 0
 
     def restore(self, sums: Mapping[str, Any], observed: int) -> None:
         """Go on with an epoch from what :meth:`to_dict` gave; ``observed`` is how many visits it has."""
@@ -86,7 +86,7 @@ class Meter:
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
         self.is_elsewhere = False
-        self.aside_trust, self.aside_seen = sums.get("aside_trust", 0), sums.get("aside_seen", 0)
+        self.held_out_trust, self.held_out_seen = sums.get("held_out_trust", 0), sums.get("held_out_seen", 0)
         self.overhead.seconds = sums["overhead"]
 
     @property
@@ -119,6 +119,6 @@ class Meter:
         if self.figures:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
             sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}
-        if self.aside_seen:
-            sums |= {"aside_trust": self.aside_trust, "aside_seen": self.aside_seen}
+        if self.held_out_seen:
+            sums |= {"held_out_trust": self.held_out_trust, "held_out_seen": self.held_out_seen}
         return sums

@@ -16,7 +16,7 @@ from prunedata.plan.turn import trust_in
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, read_only
-from prunedata.run.group import Group, Met
+from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.store.state import RunState
 from prunedata.types import Arrays, Floats, Mask
@@ -39,8 +39,8 @@ class OpenEpoch:
         As the finished epochs left them. Not changed.
     meter : Meter
         Adds up its losses.
-    aside : ndarray of bool, shape (samples,), or None
-        The samples that are kept aside.
+    holdout : ndarray of bool, shape (samples,), or None
+        The samples that are held out.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class OpenEpoch:
         Those of watchers, with its losses.
     waiting : WaitingLosses or None
         Its losses, if their batches are shared with other processes.
-    excused : int
+    skipped : int
         Kept samples that need not be observed, beside those that loaders leave out.
     elsewhere : ndarray of bool, shape (samples,), or None
         The samples that other processes had observed when the epoch last went on. None if there are none.
@@ -59,13 +59,13 @@ class OpenEpoch:
     """
 
     def __init__(
-        self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter, aside: Mask | None = None
+        self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter, holdout: Mask | None = None
     ) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
         self.waiting: WaitingLosses | None = None
-        self.excused = 0
+        self.skipped = 0
         self.elsewhere: Mask | None = None
         self.restored: RunState | None = None
         self._sharing_known = False
@@ -74,7 +74,7 @@ class OpenEpoch:
         """Whether all that was observed so far is of a state of all processes, which each of them has."""
         self._before = 0
         """Of these, the losses that count."""
-        self._policy, self._watched, self._meter, self._aside = policy, watched, meter, aside
+        self._policy, self._watched, self._meter, self._held_out = policy, watched, meter, holdout
 
     def rejoin(self, group: Group) -> None:
         """Learn what the other processes have observed, of a state that was restored or an epoch that was left."""
@@ -111,7 +111,7 @@ class OpenEpoch:
     def go_on(self) -> None:
         """Go on with what remains."""
         self.epoch = replace(self.epoch, remaining=read_only(self.epoch.remaining & ~self._seen()))
-        self.excused, self.restored, self._sharing_known = 0, None, False
+        self.skipped, self.restored, self._sharing_known = 0, None, False
 
     def _seen(self) -> Mask:
         """The samples that were observed, here or elsewhere, shape (samples,)."""
@@ -128,10 +128,10 @@ class OpenEpoch:
     def add(self, batches: Batches) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
         all_ids, which = batches.ids, None if self.epoch.which_count is None else self.epoch.which_count[batches.ids]
-        if self._aside is not None:
-            losses = batches.losses[self._aside[all_ids]]
-            self._meter.aside_trust += trust_in(losses)
-            self._meter.aside_seen += losses.size
+        if self._held_out is not None:
+            losses = batches.losses[self._held_out[all_ids]]
+            self._meter.held_out_trust += trust_in(losses)
+            self._meter.held_out_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
         quiet = waits or not ids.size
@@ -232,7 +232,7 @@ class OpenEpoch:
     def unseen(self, said: Delivery) -> int:
         """How many samples this process was given and has not observed; 0 where it follows from ``said.left_out``."""
         if self.restored is not None:
-            return max(0, (self.restored.unseen or 0) - self.restored.excused) if self.restored.processes > 1 else 0
+            return max(0, (self.restored.unseen or 0) - self.restored.skipped) if self.restored.processes > 1 else 0
         if said.given is None:
             return 0
         if self._needs_losses:
@@ -246,7 +246,7 @@ class OpenEpoch:
         more = int(np.count_nonzero(self.missing(self.tally) & ~said.given))
         return replace(said, left_out=said.left_out + more)
 
-    def said_by_all(self, said: Delivery, tally: Tally, met: Met, group: Group) -> Delivery:
+    def said_by_all(self, said: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
         """What the loaders of all processes say.
 
         Parameters
@@ -255,15 +255,15 @@ class OpenEpoch:
             By the loaders of this process.
         tally : Tally
             What was observed, in all processes.
-        met : Met
+        totals : GroupTotals
             The sums over all processes.
         group : Group
         """
-        if said.given is None and not met.unseen:
+        if said.given is None and not totals.unseen:
             return said
         absent = self.missing(tally)
         left_out = said.left_out + int(np.count_nonzero(absent))
-        if met.unseen <= met.excused:  # no process lacks a sample: what is absent none was given
+        if totals.unseen <= totals.skipped:  # no process lacks a sample: what is absent none was given
             return replace(said, left_out=left_out)
         # What one process lacks another may have seen, or lack too. So they tell each other which samples that is.
         lacking = Tally(absent.size)
@@ -271,7 +271,7 @@ class OpenEpoch:
             ids = np.flatnonzero(absent & said.given)
             lacking.add(ids, np.zeros(ids.size, dtype=np.bool_))
         group.merge(lacking, {})
-        delivered = None if said.delivered is None else int(met.delivered)
+        delivered = None if said.delivered is None else int(totals.delivered)
         return replace(said, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
 
     @property
@@ -282,9 +282,9 @@ class OpenEpoch:
     def is_complete(self, delivery: Delivery) -> bool:
         """Whether nothing is left to train on: all was observed, or where no losses are needed, delivered."""
         delivered = not self._needs_losses and delivery.ended is not None
-        return delivered or self._missed(self.tally) <= delivery.left_out + self.excused
+        return delivered or self._missed(self.tally) <= delivery.left_out + self.skipped
 
-    def check_complete(self, tally: Tally, delivery: Delivery, excused: int) -> None:
+    def check_complete(self, tally: Tally, delivery: Delivery, skipped: int) -> None:
         """Raise :class:`SkippedSamples` if kept samples were not observed.
 
         Parameters
@@ -293,10 +293,10 @@ class OpenEpoch:
             What was observed, in all processes.
         delivery : Delivery
             What the loaders say. Where the policy needs no losses and none came, what they delivered has to do.
-        excused : int
+        skipped : int
             Kept samples that need not be observed, in all processes.
         """
-        epoch, allowed = self.epoch, delivery.left_out + excused
+        epoch, allowed = self.epoch, delivery.left_out + skipped
         remaining = int(np.count_nonzero(epoch.remaining))
         undelivered = 0 if delivery.delivered is None else max(0, remaining - allowed - delivery.delivered)
         by_losses = self._policy.needs_losses or tally.observed
@@ -353,10 +353,10 @@ class OpenEpoch:
 
     def delivery_before(self, state: RunState) -> Delivery:
         """What the loaders had said when a state was saved that the epoch was restored from."""
-        said = Delivery(state.epoch, left_out=state.excused, ended=0.0 if state.complete else None)
+        said = Delivery(state.epoch, left_out=state.skipped, ended=0.0 if state.complete else None)
         if state.unseen is None:
             return said
         if state.processes == 1:  # of all: what else is missing nobody was given
             absent = int(np.count_nonzero(self.missing(self.tally)))
-            return replace(said, left_out=state.excused + max(0, absent - state.unseen))
+            return replace(said, left_out=state.skipped + max(0, absent - state.unseen))
         return replace(said, given=self.epoch.keep)

@@ -19,13 +19,13 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy, Weigher
 from prunedata.run.adapter import Adapter
-from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors, warn_of_no_figure
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.types import Arrays, Counts, Mask
+from prunedata.run.options import RunOptions, warn_of_falling, warn_of_no_factors, warn_of_no_figure
+from prunedata.types import Arrays, Counts, LeaveOut, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -47,10 +47,10 @@ class Pruner:
         When to prune.
     prune : int, float or str, optional
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
-        ``"20%"``. With ``policy="auto"`` the most, 45 % if nothing is said; with ``observe_only`` it may be left out.
+        ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
     policy : Policy or "auto"
         Which samples to prune. ``"auto"`` prunes nothing before the validation figure has turned, as
-        :meth:`validated` is given it or ``aside`` makes it. From there on every epoch leaves out the samples whose
+        :meth:`validated` is given it or ``holdout`` makes it. From there on every epoch leaves out the samples whose
         losses lay highest until then, as :func:`prunedata.advise` says, but never more than ``prune``. Where the figure
         does not turn, as with clean labels, it never prunes. See :attr:`advice`.
     store : path, URL or zarr store, optional
@@ -62,19 +62,17 @@ class Pruner:
     resume : bool
         Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error. The
         schedule may have more epochs than when the run began: it is lengthened.
-    observe_only : bool
-        Prune nothing, and keep all counts as ever: to see on a live run, without risk, what pruning would save.
+    leave_out : "delivery", "weight" or "nothing"
+        How pruned epochs leave samples out. By ``"delivery"`` they do not deliver them, and are shorter. By
+        ``"weight"`` every epoch delivers all samples, and those that are left out have the weight 0: what is trained
+        on is the mean over the others. Observe their losses as well: they leave no trace in counts, visits or
+        policies. So the run leaves out the same samples, and saves no visits. Use it where the length of an epoch
+        cannot change. ``"nothing"`` trains on everything and keeps counting, to see what pruning would save.
     classes : int, optional
         Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
         ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
-
-    by : "weight", optional
-        How samples are left out. By default they are not delivered, and a pruned epoch is shorter. By ``"weight"``
-        every epoch delivers all samples, and those that are left out count nothing: what is trained on is the mean
-        over the others. Their losses are to be observed, and leave no trace in counts, visits or policies. So the run
-        leaves out the same samples, and no visits are saved. For whatever cannot change the length of an epoch.
-    aside : float, optional
-        Keep that share of the samples aside, drawn by ``seed``: every epoch delivers them with the weight 0, so that
+    holdout : float, optional
+        Keep that share of the samples held out, drawn by ``seed``: every epoch delivers them with the weight 0, so that
         nothing is learnt from them, and their losses make the validation figure: the mean of ``exp(-loss / 4)``, which
         for cross-entropies is the fourth root of the label's probability. For runs that have no validation set. In a
         loop without an adapter train on the mean of :meth:`Epoch.factors` times the losses.
@@ -92,7 +90,7 @@ class Pruner:
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything, and nobody said ``observe_only``; with ``policy="auto"`` if two
+        If schedule and amount never prune anything, unless ``leave_out="nothing"``; with ``policy="auto"`` if two
         epochs have no validation figure. Also if ``prune`` is an integer that looks like a percentage.
 
     Examples
@@ -118,22 +116,21 @@ class Pruner:
         seed: int = 0,
         batch_size: int | None = None,
         resume: bool = False,
-        observe_only: bool = False,
+        leave_out: LeaveOut = "delivery",
         classes: int | None = None,
-        by: Literal["weight"] | None = None,
-        aside: float | None = None,
+        holdout: float | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
     ) -> None:
-        asked = Asked(samples, schedule, prune, policy, seed, batch_size, observe_only, classes, by, aside, without)
+        options = RunOptions(samples, schedule, prune, policy, seed, batch_size, leave_out, classes, holdout, without)
         self.samples, self.seed, self.batch_size, self.classes = (
-            asked.samples,
-            asked.seed,
-            asked.batch_size,
-            asked.classes,
+            options.samples,
+            options.seed,
+            options.batch_size,
+            options.classes,
         )
-        self.prune: int = asked.prune
-        self.observe_only, self.by, self.aside = asked.observe_only, asked.by, asked.aside
-        self._engine = Engine(asked)
+        self.prune: int = options.prune
+        self.leave_out, self.holdout = options.leave_out, options.holdout
+        self._engine = Engine(options)
         keep(self._engine, store, resume=resume)
         self._told_to_weigh = False
         """Whether it was said that a loop has to weigh its losses."""
@@ -173,8 +170,8 @@ class Pruner:
 
     @property
     def is_weighed(self) -> bool:
-        """Whether losses weigh other than 1 in some epoch: by ``by="weight"``, ``aside``, or a policy that weighs."""
-        return self.by == "weight" or self.aside is not None or isinstance(self.policy, Weigher)
+        """Whether losses weigh other than 1 in some epoch: by ``leave_out``, ``holdout``, or a policy that weighs."""
+        return self.leave_out == "weight" or self.holdout is not None or isinstance(self.policy, Weigher)
 
     @property
     def next_epoch(self) -> int:
@@ -194,12 +191,13 @@ class Pruner:
     @property
     def history(self) -> list[dict[str, Any]]:
         """A record of each finished epoch: ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of
-        training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``observe_only`` also
+        training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``leave_out="nothing"`` also
         ``would_prune``, the samples that would have been pruned. From the second on, pruned epochs have
         ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
         epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``; with
-        ``by="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``, as are those kept
-        ``aside``. ``validation``, and ``lower_is_better`` where it is, as :meth:`validated` was told.
+        ``leave_out="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``, as
+        are those held out, ``held_out``. ``validation``, and ``lower_is_better`` where it is, as :meth:`validated` was
+        told.
         """  # noqa: D205 (the keys are the summary)
         return self._engine.ledger.history
 
@@ -309,7 +307,7 @@ class Pruner:
         """Open the next epoch, or go on with the one that is open, and return it."""
         engine = self._engine
         if engine.lacks_figures:
-            warn_of_no_figure(held_out=self.aside is not None)
+            warn_of_no_figure(held_out=self.holdout is not None)
         return engine.begin()
 
     def observe(self, ids: Any, losses: Any) -> None:
@@ -345,8 +343,8 @@ class Pruner:
         Warns
         -----
         UnweighedWarning
-            Once, if losses of the epoch weigh other than 1, as with ``by="weight"`` or ``aside``, and neither the loop
-            has asked for :meth:`Epoch.factors` nor gone back from what an adapter's ``observe`` returned.
+            Once, if losses of the epoch weigh other than 1, as with ``leave_out="weight"`` or ``holdout``, and the loop
+            neither called :meth:`Epoch.factors` nor went back from what an adapter's ``observe`` returned.
         """
         engine = self._engine
         opened, trained = engine.opened, engine.is_recording  # else it was trained before the run was restored
@@ -400,13 +398,13 @@ class Pruner:
         """Whether the epoch that is open, or else the one that has just ended, has its validation figure."""
         return self._engine.is_validated
 
-    def excuse(self, samples: int) -> None:
+    def skip(self, samples: int) -> None:
         """Say how many more kept samples of the open epoch will not be observed, beside what an adapter leaves out.
 
         For the loop that drops a batch, because its losses are not finite or it isn't full. It adds up. An integer
         of any kind, at least 0.
         """
-        self._engine.excuse(integer("the samples to excuse", samples, 0))
+        self._engine.skip(integer("the samples to skip", samples, 0))
 
     @property
     def awaits_figure(self) -> bool:
@@ -414,7 +412,7 @@ class Pruner:
 
         For a run that goes on from a checkpoint that was saved between an epoch's last batch and :meth:`validated`:
         call it before the next epoch begins, and the run is as if it had never stopped. :meth:`epochs` yields an epoch
-        that is open once more for that. False in a run without figures, or one that keeps samples aside.
+        that is open once more for that. False in a run without figures, or one that holds samples out.
         """
         return self._engine.awaits_figure
 
@@ -431,8 +429,8 @@ class Pruner:
         Adapters are called in the order in which they were attached. If an epoch is open, the adapter's
         ``begin_epoch`` is called at once.
         """
-        option = 'by="weight"' if self.by == "weight" else "aside"
-        weighs = self.by == "weight" or self._engine.pruning.aside is not None
+        option = 'leave_out="weight"' if self.leave_out == "weight" else "holdout"
+        weighs = self.leave_out == "weight" or self._engine.pruning.held_out is not None
         if weighs and isinstance(adapter, Adapter) and not adapter.by_weight:
             raise PrunedataError(
                 f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "

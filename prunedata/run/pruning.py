@@ -14,7 +14,7 @@ from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.run.epoch import read_only
-from prunedata.types import Array, Arrays, Mask
+from prunedata.types import Array, Arrays, LeaveOut, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -36,27 +36,30 @@ class Pruning:
         Round the kept samples up to whole batches.
     auto : bool
         Prune nothing before advice has come, and then as advised.
-    observe_only : bool
-        Prune nothing at all, but know what would have been.
+    leave_out : "delivery", "weight" or "nothing"
+        How pruned epochs leave samples out; with "nothing" they do not, and it is known what would have been.
     """
 
     def __init__(
-        self, samples: int, schedule: Schedule, prune: int, batch_size: int | None, *, auto: bool, observe_only: bool
+        self, samples: int, schedule: Schedule, prune: int, batch_size: int | None, *, auto: bool, leave_out: LeaveOut
     ) -> None:
         self.given = self.schedule = schedule
-        self.auto, self.observe_only = auto, observe_only
+        self.auto, self.leave_out = auto, leave_out
         self.advice: Advice | None = None
         self._samples, self._prune, self._batch_size = samples, prune, batch_size
-        self.by_weight = False
-        """Whether what a pruned epoch leaves out is delivered all the same, with the weight 0."""
         self.included: Mask | None = None
         """The samples that epochs may deliver; None if none was left out for good. Read-only."""
-        self.aside: Mask | None = None
+        self.held_out: Mask | None = None
         """The samples that are delivered in every epoch and never trained on; None if there are none. Read-only."""
         self._trains: Mask | None = None
         """The samples that epochs may train on; None for all."""
-        if not (observe_only or auto):
+        if not (leave_out == "nothing" or auto):
             self._warn_if_idle()
+
+    @property
+    def by_weight(self) -> bool:
+        """Whether pruned epochs deliver all samples, and those that are left out with the weight 0."""
+        return self.leave_out == "weight"
 
     @property
     def num_pruned(self) -> int:
@@ -76,7 +79,7 @@ class Pruning:
 
     @property
     def delivered(self) -> int:
-        """How many samples an epoch that isn't pruned delivers: those kept aside, too."""
+        """How many samples an epoch that isn't pruned delivers: those held out, too."""
         return self._samples if self.included is None else int(np.count_nonzero(self.included))
 
     @property
@@ -89,7 +92,7 @@ class Pruning:
         if more is None or not more.any():
             return self.included
         included = read_only(~more if self.included is None else self.included & ~more)
-        rest = int(np.count_nonzero(included if self.aside is None else included & ~self.aside))
+        rest = int(np.count_nonzero(included if self.held_out is None else included & ~self.held_out))
         if rest <= self._prune:
             raise PrunedataError(
                 f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
@@ -97,24 +100,24 @@ class Pruning:
             )
         return included
 
-    def leave_out(self, more: Mask | None) -> None:
+    def exclude(self, more: Mask | None) -> None:
         """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
         self.included = self.included_without(more)
-        if self.aside is None:
+        if self.held_out is None:
             self._trains = self.included
         else:
-            self._trains = read_only(~self.aside if self.included is None else self.included & ~self.aside)
+            self._trains = read_only(~self.held_out if self.included is None else self.included & ~self.held_out)
 
-    def keep_aside(self, which: Mask) -> None:
+    def hold_out(self, which: Mask) -> None:
         """Deliver some samples in every epoch, and never train on them: before the first epoch."""
         rest = which.size - int(np.count_nonzero(which))
         if rest <= self._prune:
             raise PrunedataError(
                 f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
-                "kept aside: keep fewer aside, or prune less."
+                "held out: hold fewer out, or prune less."
             )
-        self.aside = read_only(which)
-        self.leave_out(None)
+        self.held_out = read_only(which)
+        self.exclude(None)
 
     @property
     def saved(self) -> Arrays:
@@ -133,7 +136,7 @@ class Pruning:
 
     def prunes(self, epoch: int) -> bool:
         """Whether epoch number ``epoch`` is pruned."""
-        return not self.observe_only and self.would_prune(epoch)
+        return self.leave_out != "nothing" and self.would_prune(epoch)
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` delivers."""

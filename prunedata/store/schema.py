@@ -137,13 +137,13 @@ RUN = {
 METER = {
     "seconds": SECONDS, "overhead": SECONDS,
     "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
-    **dict.fromkeys(("visits?", "figures?", "aside_trust?", "aside_seen?"), COUNT),
+    **dict.fromkeys(("visits?", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
     "figure_sum?": FIGURE, "lower_is_better?": FLAG,
 }  # fmt: skip
 RECORD = {
     "number": COUNT, "pruned": FLAG, "kept": COUNT, "observed": COUNT, "seconds": SECONDS, "overhead": SECONDS,
     "mean_loss": _maybe(_number(float(np.finfo(np.float64).max))), "validation?": FIGURE, "lower_is_better?": FLAG,
-    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "aside?", "high?"), COUNT), "*": _scalar,
+    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {
     "verdict": _one_of("watch", "prune", "don't prune"), "policy": _maybe(POLICY), "prune": COUNT,
@@ -165,7 +165,7 @@ def _one_of_true(name: str, value: Any) -> None:
 
 SHARED = {"size": _whole(1), "shuffle": FLAG, "rest": FLAG}
 STATE = {
-    "run": RUN, "schedule": _schedule, "epoch": COUNT, "open": FLAG, "complete": FLAG, "excused": COUNT,
+    "run": RUN, "schedule": _schedule, "epoch": COUNT, "open": FLAG, "complete": FLAG, "skipped": COUNT,
     "observed": COUNT, "meter": METER, "history": [RECORD], "advice": _maybe(ADVICE), "rank": COUNT,
     "processes": _whole(1), "left_out": COUNT, "unseen": _maybe(COUNT), "shared": _maybe(_shared),
 }  # fmt: skip
@@ -197,7 +197,7 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
     at_most = partial(integer, low=0)
     at_most("prune", run["prune"], high=samples - 1)
     at_most("the state's rank", state["rank"], high=state["processes"] - 1)
-    at_most("what the state's loaders leave out", state["left_out"], high=state["excused"])
+    at_most("what the state's loaders leave out", state["left_out"], high=state["skipped"])
     done = at_most("the state's epoch", state["epoch"], high=epochs - is_open)
     if Schedule.from_dict(run["schedule"]).epochs != epochs:
         given = Schedule.from_dict(run["schedule"]).epochs
@@ -206,7 +206,7 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
         raise PrunedataError(f"Expected a record of each of {done:,} finished epochs. Got {len(history):,}.")
     for number, record in enumerate(history):
         at_most("the number of the record of an epoch", record["number"], low=number, high=number)
-        for name in ("kept", "would_prune", "without", "by_weight", "aside"):
+        for name in ("kept", "would_prune", "without", "by_weight", "held_out"):
             at_most(f"{name} of epoch {number}", record.get(name, 0), high=samples)
     if arrays or done or is_open:
         _check_arrays(arrays, samples, open=is_open)

@@ -49,7 +49,7 @@ class RunState:
         Whether an epoch is open.
     complete : bool
         Whether nothing of the open epoch is left to train on.
-    excused : int
+    skipped : int
         Kept samples of the open epoch that need not be observed.
     observed : int
         Visits in the open epoch.
@@ -62,7 +62,7 @@ class RunState:
     rank, processes : int
         Which of how many processes the state is of, within an epoch that several train; each has a state of its own.
     left_out : int
-        How many of the excused samples the loaders of all these processes leave out.
+        How many of the skipped samples the loaders of all these processes leave out.
     unseen : int or None
         How many samples its loaders gave and the process did not observe, where only their sources know what they give.
     shared : dict or None
@@ -77,7 +77,7 @@ class RunState:
     epoch: int
     open: bool
     complete: bool
-    excused: int
+    skipped: int
     observed: int
     meter: dict[str, Any]
     history: list[dict[str, Any]]

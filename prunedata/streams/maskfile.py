@@ -172,7 +172,7 @@ class MaskPublisher(Adapter):
             raise LossError(
                 f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the stream "
                 "was not iterated: are batches of an earlier epoch kept, or is the source iterated that was given to "
-                "prune()? Go on from the last commit or checkpoint."
+                "wrap()? Go on from the last commit or checkpoint."
             )
         if twice and passes > 1:
             raise LossError(

@@ -113,7 +113,7 @@ def passes(
                 # As one who measures the data set meanwhile, and finds what is kept harder than what is pruned.
                 pruner.observe(np.arange(case.samples), epoch.keep.astype(np.float64))
         yield Pass(epoch, where, pruner, batches)
-        pruner.excuse(pruner.samples)
+        pruner.skip(pruner.samples)
         pruner.end_epoch()
 
 
@@ -129,7 +129,7 @@ def stopped(case: Case, workers: int, stop: tuple[int, int]) -> tuple[Ids, State
             if (epoch.number, len(batches)) == stop:
                 state = loader.state_dict() if hasattr(loader, "state_dict") else None
                 return Pass(epoch, where, pruner, batches).times, (pruner.state_dict(), state)
-        pruner.excuse(pruner.samples)
+        pruner.skip(pruner.samples)
         pruner.end_epoch()
     raise ValueError(f"Expected more than {stop[1]} batches in epoch {stop[0]}. Got fewer: make them smaller.")
 

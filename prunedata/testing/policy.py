@@ -207,7 +207,7 @@ def _epochs(trial: _Trial) -> Iterator[_Chosen]:
                 pruner = trial.resumed(pruner)
                 epoch = pruner.begin_epoch()
         epoch.apply_weights()  # nothing is trained here
-        pruner.excuse(pruner.samples)  # should the mask have changed, that is for the comparison to say
+        pruner.skip(pruner.samples)  # should the mask have changed, that is for the comparison to say
         pruner.end_epoch()
         yield _Chosen(epoch, pruner.arrays, describe(pruner.policy))
 

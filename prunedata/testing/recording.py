@@ -33,7 +33,7 @@ def check_records(case: Case) -> None:
 
 def _compare(alone: Pruner, pruner: Pruner, where: str) -> None:
     """End the epoch of both runs, and compare what they have recorded."""
-    alone.excuse(alone.samples)
+    alone.skip(alone.samples)
     alone.end_epoch()
     try:
         pruner.end_epoch()
@@ -62,7 +62,7 @@ def check_held_back(case: Case, workers: int, stop: tuple[int, int]) -> None:
             break
         for _ in batches:
             pass
-        pruner.excuse(pruner.samples)
+        pruner.skip(pruner.samples)
         pruner.end_epoch()
     seen = np.concatenate([numbers for _, numbers in islice(batches, stop[1])])
     state, again = pruner.state_dict(), case.pruner()

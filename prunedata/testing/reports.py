@@ -94,7 +94,7 @@ def check_reports(case: Case) -> None:
 
 
 def check_left_out(case: Case) -> None:
-    """Clause ``left out``: what the user's own settings leave out is no error, and nothing else is excused.
+    """Clause ``left out``: what the user's own settings leave out is no error, and nothing else is skipped.
 
     Needs ``case.drop_last``.
     """

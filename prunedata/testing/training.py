@@ -90,7 +90,7 @@ def _check_weighted_epoch(case: Case, weigh: Any, loader: Any, pruner: Pruner, w
         if not np.isclose(expected, got, rtol=1e-4):
             broken("weights", f"a loss of {expected:g} for the samples {shorten(ids)} in {where}", f"{got:g}")
     epoch.apply_weights()  # as was compared above
-    pruner.excuse(pruner.samples)
+    pruner.skip(pruner.samples)
     pruner.end_epoch()
     seen = np.flatnonzero(epoch.keep)
     wrong = seen[~np.isclose(pruner.arrays["loss"][seen], losses_of(seen, epoch.number))]
@@ -109,7 +109,7 @@ def _compared(case: Case, alone: Pruner, workers: int) -> Iterator[Pass]:
         wrong = np.flatnonzero(alone.counts != each.pruner.counts)
         if wrong.size:
             broken("parity", f"the core's counts after {each.where}", f"others for the samples {shorten(wrong)}")
-        alone.excuse(alone.samples)
+        alone.skip(alone.samples)
         alone.end_epoch()
         yield each
 

@@ -89,7 +89,7 @@ def test_the_kit_finds_ids_that_real_workers_count():
     from tests.adapters.helpers.torch_sources import Positions
 
     def make(pruner, workers):
-        stream = iterable.prune(Positions(SAMPLES), pruner, id="uid", then=parse)
+        stream = iterable.wrap(Positions(SAMPLES), pruner, id="uid", then=parse)
         return data.DataLoader(stream, batch_size=BATCH, num_workers=workers)
 
     CLAUSES["ids"](Case(make, SAMPLES, (0,)))

@@ -8,7 +8,7 @@ import pytest
 from absl import flags
 
 from prunedata import Pruner, Random, Schedule
-from prunedata.adapters.grain import prune
+from prunedata.adapters.grain import wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 
 SAMPLES, BATCH = 61, 6
@@ -61,7 +61,7 @@ def train(dataset, pruner, epochs=None):
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_order_is_the_pruners(shuffle):
     pruner, alone = start(), start()
-    dataset = prune(source(), pruner, in_batches, shuffle=shuffle)
+    dataset = wrap(source(), pruner, in_batches, shuffle=shuffle)
     for ids, _ in train(dataset, pruner):
         batches = list(alone.begin_epoch().batches(BATCH, shuffle=shuffle))
         assert ids == np.concatenate(batches).tolist()
@@ -73,10 +73,10 @@ def test_the_order_is_the_pruners(shuffle):
 @pytest.mark.slow
 def test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on():
     threads, processes = start(), start()
-    expected = train(prune(source(), threads, in_batches), threads)
-    assert train(prune(source(), processes, in_batches), processes, 1) == expected[:1]
+    expected = train(wrap(source(), threads, in_batches), threads)
+    assert train(wrap(source(), processes, in_batches), processes, 1) == expected[:1]
     epoch = processes.begin_epoch()
-    batches = iter(prune(source(), processes, in_processes))
+    batches = iter(wrap(source(), processes, in_processes))
     seen = [next(batches)[0] for _ in range(3)]
     for ids in seen:
         processes.observe(ids, np.cos(ids + epoch.number))
@@ -84,15 +84,15 @@ def test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on():
     state = processes.state_dict()
     resumed = start()
     resumed.load_state_dict(state)
-    rest = train(prune(source(), resumed, in_processes), resumed, 2)
+    rest = train(wrap(source(), resumed, in_processes), resumed, 2)
     assert np.concatenate(seen).tolist() + rest[0][0] == expected[1][0]
 
 
 def test_without_build_the_elements_come_one_by_one_and_go_on_as_grains():
     pruner = start()
-    assert len(train(prune(source(), pruner).batch(BATCH), pruner)) == 4
+    assert len(train(wrap(source(), pruner).batch(BATCH), pruner)) == 4
     pruner = start()
-    dataset = prune(source(), pruner)
+    dataset = wrap(source(), pruner)
     pruner.begin_epoch()
     number, sample = next(iter(dataset))
     assert number == sample["number"]
@@ -103,19 +103,19 @@ def test_pruned_samples_are_not_loaded():
     dataset = grain.MapDataset.source(list(range(SAMPLES))).map(lambda number: loaded.append(number) or number)
     for epoch in pruner.epochs():
         loaded.clear()
-        for ids, _ in prune(dataset, pruner, in_batches):
+        for ids, _ in wrap(dataset, pruner, in_batches):
             pruner.observe(ids, np.cos(ids))
         assert sorted(loaded) == np.flatnonzero(epoch.keep).tolist()
 
 
 def test_each_epoch_draws_other_random_numbers_and_a_resumed_one_the_same():
     pruner = start()
-    whole = train(prune(source(), pruner, in_batches), pruner)
+    whole = train(wrap(source(), pruner, in_batches), pruner)
     first, last = (dict(zip(*whole[epoch], strict=True)) for epoch in (0, 3))
     assert len({*first.values(), *last.values()}) == 2 * SAMPLES
 
     stopped = start()
-    dataset = prune(source(), stopped, in_batches)
+    dataset = wrap(source(), stopped, in_batches)
     train(dataset, stopped, 1)
     stopped.begin_epoch()
     batches = iter(dataset)
@@ -126,7 +126,7 @@ def test_each_epoch_draws_other_random_numbers_and_a_resumed_one_the_same():
     resumed = start()
     resumed.load_state_dict(stopped.state_dict())
     resumed.begin_epoch()
-    dataset = prune(source(), resumed, in_batches)
+    dataset = wrap(source(), resumed, in_batches)
     iter(dataset).set_state(state)
     again = [(ids.tolist(), batch["noise"].tolist()), *train(dataset, resumed)]
     assert again[0][0] + again[1][0] == whole[1][0]
@@ -136,7 +136,7 @@ def test_each_epoch_draws_other_random_numbers_and_a_resumed_one_the_same():
 
 def test_the_state_of_another_epoch_is_refused():
     pruner = start()
-    dataset = prune(source(), pruner, in_batches)
+    dataset = wrap(source(), pruner, in_batches)
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match="Expected a new iterator of epoch 2"):
         iter(dataset).set_state({"epoch": 2})
@@ -159,11 +159,11 @@ def test_what_moves_samples_is_refused():
     }
     for name, dataset in moving.items():
         with pytest.raises(PrunedataError, match=f"Got {name} in it"):
-            prune(dataset, start())
+            wrap(dataset, start())
     pruner = start()
     joined = grain.MapDataset.concatenate([plain[:20], grain.MapDataset.range(20, SAMPLES)])
     for epoch in pruner.epochs():
-        for ids, batch in prune(joined, pruner, in_batches):
+        for ids, batch in wrap(joined, pruner, in_batches):
             np.testing.assert_array_equal(ids, batch)
             pruner.observe(ids, np.cos(ids + epoch.number))
 
@@ -179,12 +179,12 @@ def test_what_moves_samples_is_refused():
 )
 def test_what_is_no_map_dataset_of_the_samples_is_refused(given, told):
     with pytest.raises(PrunedataError, match=told):
-        prune(given, start())
+        wrap(given, start())
 
 
 def test_none_is_no_sample():
     pruner = start()
-    dataset = prune(grain.MapDataset.range(SAMPLES).map(lambda number: number or None), pruner, in_batches)
+    dataset = wrap(grain.MapDataset.range(SAMPLES).map(lambda number: number or None), pruner, in_batches)
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match="Got None for 0"):
         list(dataset)
@@ -201,7 +201,7 @@ def test_none_is_no_sample():
 )
 def test_a_pipeline_that_cannot_be_right_is_refused(build, kind, told):
     pruner = start()
-    dataset = prune(source(), pruner, build)
+    dataset = wrap(source(), pruner, build)
     pruner.begin_epoch()
     with pytest.raises(kind, match=told):
         list(dataset)
@@ -210,7 +210,7 @@ def test_a_pipeline_that_cannot_be_right_is_refused(build, kind, told):
 @pytest.mark.parametrize("policy", [None, Random()])
 def test_samples_that_the_pipeline_loses_are_missed(policy):
     pruner = start(**({} if policy is None else {"policy": policy}))
-    dataset = prune(source(), pruner, lambda kept: kept.slice(slice(0, None, 2)).batch(BATCH))
+    dataset = wrap(source(), pruner, lambda kept: kept.slice(slice(0, None, 2)).batch(BATCH))
     pruner.begin_epoch()
     for ids, _ in dataset:
         if policy is None:
@@ -222,7 +222,7 @@ def test_samples_that_the_pipeline_loses_are_missed(policy):
 @pytest.mark.parametrize("batch", [in_batches, lambda kept: kept.to_iter_dataset().batch(BATCH, drop_remainder=True)])
 def test_a_loop_that_is_left_early_is_missed(batch):
     pruner = start(policy=Random())
-    dataset = prune(source(), pruner, batch)
+    dataset = wrap(source(), pruner, batch)
     pruner.begin_epoch()
     next(iter(dataset))
     with pytest.raises(SkippedSamples, match="did not deliver 55"):
@@ -234,7 +234,7 @@ def test_a_loop_that_is_left_early_is_missed(batch):
 
 def test_another_dataset_that_is_iterated_instead_is_noticed():
     pruner = start(policy=Random())
-    prune(source(), pruner, in_batches)
+    wrap(source(), pruner, in_batches)
     pruner.begin_epoch()
     for _ in source().batch(BATCH):
         pass
@@ -244,7 +244,7 @@ def test_another_dataset_that_is_iterated_instead_is_noticed():
 
 def test_processes_behind_prune_are_refused():
     pruner = start()
-    dataset = prune(source(), pruner, in_batches)
+    dataset = wrap(source(), pruner, in_batches)
     pruner.begin_epoch()
     options = grain.MultiprocessingOptions(num_workers=2)
     with pytest.raises(PrunedataError, match=r"Expected mp_prefetch\(\) in build="):
@@ -253,15 +253,15 @@ def test_processes_behind_prune_are_refused():
 
 def test_outside_of_an_epoch_there_is_nothing_to_iterate():
     with pytest.raises(NotInEpoch):
-        iter(prune(source(), start()))
+        iter(wrap(source(), start()))
 
 
 # -- left out by weight
 
 
 def test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out():
-    run, shorter = start(by="weight"), start()
-    dataset = prune(source(), run, in_batches)
+    run, shorter = start(leave_out="weight"), start()
+    dataset = wrap(source(), run, in_batches)
     for epoch in run.epochs():
         apart, came = shorter.begin_epoch(), []
         counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
@@ -280,13 +280,13 @@ def test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out():
 
 
 def test_by_weight_an_epoch_that_was_left_gives_what_was_not_observed():
-    run, whole = start(by="weight"), start(by="weight")
-    expected = train_by_weight(prune(source(), whole, in_batches), whole)
-    dataset = prune(source(), run, in_batches)
+    run, whole = start(leave_out="weight"), start(leave_out="weight")
+    expected = train_by_weight(wrap(source(), whole, in_batches), whole)
+    dataset = wrap(source(), run, in_batches)
     first = train_by_weight(dataset, run, stop=15)  # an epoch has 11 batches
-    later = start(by="weight")
+    later = start(leave_out="weight")
     later.load_state_dict(run.state_dict())
-    assert first + train_by_weight(prune(source(), later, in_batches), later) == expected
+    assert first + train_by_weight(wrap(source(), later, in_batches), later) == expected
     assert later.counts.tolist() == whole.counts.tolist()
 
 

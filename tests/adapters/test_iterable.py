@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.iterable import Stream, prune
+from prunedata.adapters.iterable import Stream, wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.helpers.torch import flat, losses_of
 from tests.common.marks import WORKERS
@@ -85,7 +85,7 @@ def masks(pruner):
 def test_kept_samples_are_dealt_to_ranks_in_turn(raw, deal, workers):
     """Batch after batch, what the ranks get is what one process gets, but for the tails of the workers."""
     pruner = start(prune=40)
-    stream = prune(raw, pruner, id="uid", then=decode, deal=deal)
+    stream = wrap(raw, pruner, id="uid", then=decode, deal=deal)
 
     def batches(rank, ranks):
         stream.place = rank, ranks
@@ -105,7 +105,7 @@ def test_kept_samples_are_dealt_to_ranks_in_turn(raw, deal, workers):
 @pytest.mark.parametrize("raw", [Again(), list(Again())], ids=["object", "list"])
 def test_a_plain_loop(raw):
     pruner = start()
-    stream = prune(raw, pruner, id="uid", then=lambda item: int(item["text"]))
+    stream = wrap(raw, pruner, id="uid", then=lambda item: int(item["text"]))
     for epoch, mask in zip(pruner.epochs(), masks(start()), strict=True):
         found = list(stream)
         assert all(number == sample for number, sample in found)
@@ -134,21 +134,21 @@ def test_the_mask_changes():
 @pytest.mark.parametrize("raw", [Raw(), list(Again())], ids=["IterableDataset", "list"])
 def test_a_data_loader_gives_the_kept_samples_once_each(options, raw):
     pruner = start()
-    loader = DataLoader(prune(raw, pruner, id="uid", then=decode), batch_size=8, **options)
+    loader = DataLoader(wrap(raw, pruner, id="uid", then=decode), batch_size=8, **options)
     train(loader, pruner)
     assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
 
 
 def test_masks_are_those_of_a_run_without_a_loader():
     expected, pruner = masks(start()), start()
-    kept = train(DataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=103), pruner)
+    kept = train(DataLoader(wrap(Raw(), pruner, id="uid", then=decode), batch_size=103), pruner)
     assert [sorted(flat(batches)) for batches in kept] == [np.flatnonzero(mask).tolist() for mask in expected]
 
 
 def test_pruned_samples_are_never_decoded():
     for epoch in (pruner := start()).epochs():
         kept = set(np.flatnonzero(epoch.keep).tolist())
-        stream = prune(Raw(), pruner, id=lambda item: item["uid"], then=partial(refuse_to_decode, unless=kept))
+        stream = wrap(Raw(), pruner, id=lambda item: item["uid"], then=partial(refuse_to_decode, unless=kept))
         ids = [number for number, _ in stream]
         assert set(ids) == kept
         pruner.observe(ids, losses_of(ids, epoch.number))
@@ -156,7 +156,7 @@ def test_pruned_samples_are_never_decoded():
 
 def test_a_worker_whose_samples_are_all_pruned_gives_none():
     pruner = Pruner(SAMPLES, CHANGING, prune=SAMPLES - 1, seed=5)
-    kept = train(DataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=8, num_workers=2), pruner)
+    kept = train(DataLoader(wrap(Raw(), pruner, id="uid", then=decode), batch_size=8, num_workers=2), pruner)
     assert [len(batches) for batches in kept] == [14, 1, 14, 1, 14]
 
 
@@ -168,17 +168,17 @@ def test_a_worker_whose_samples_are_all_pruned_gives_none():
 def test_a_stateful_data_loader_goes_on_in_the_middle_of_an_epoch(workers, persistent, stop):
     options = {"batch_size": 8, "num_workers": workers, "persistent_workers": persistent}
     whole = start()
-    expected = train(StatefulDataLoader(prune(Raw(), whole, id="uid", then=decode), **options), whole)
+    expected = train(StatefulDataLoader(wrap(Raw(), whole, id="uid", then=decode), **options), whole)
 
     first = start()
-    loader = StatefulDataLoader(prune(Raw(), first, id="uid", then=decode), **options)
+    loader = StatefulDataLoader(wrap(Raw(), first, id="uid", then=decode), **options)
     seen = stop_at(loader, first, *stop)
     states = first.state_dict(), loader.state_dict()
     del loader
 
     second = start()
     second.load_state_dict(states[0])
-    loader = StatefulDataLoader(prune(Raw(), second, id="uid", then=decode), **options)
+    loader = StatefulDataLoader(wrap(Raw(), second, id="uid", then=decode), **options)
     loader.load_state_dict(states[1])
     rest = []
     for epoch in second.epochs():
@@ -209,19 +209,19 @@ def stop_at(loader, pruner, epochs, batches):
 def test_a_plain_loop_or_loader_goes_on_with_what_remains(workers):
     first = start()
     seen = stop_at(
-        DataLoader(prune(Raw(), first, id="uid", then=decode), batch_size=8, num_workers=workers), first, 1, 4
+        DataLoader(wrap(Raw(), first, id="uid", then=decode), batch_size=8, num_workers=workers), first, 1, 4
     )
     second = start()
     second.load_state_dict(first.state_dict())
     epoch = next(second.epochs())
-    rest = list(DataLoader(prune(Raw(), second, id="uid", then=decode), batch_size=8, num_workers=workers))
+    rest = list(DataLoader(wrap(Raw(), second, id="uid", then=decode), batch_size=8, num_workers=workers))
     found = flat(seen) + [number for ids, _ in rest for number in ids.tolist()]
     assert sorted(found) == np.flatnonzero(epoch.keep).tolist()
 
 
 def test_a_state_asked_for_before_any_epoch_does_not_start_one():
     pruner = start()
-    loader = StatefulDataLoader(prune(Raw(), pruner, id="uid", then=decode), batch_size=8)
+    loader = StatefulDataLoader(wrap(Raw(), pruner, id="uid", then=decode), batch_size=8)
     loader.state_dict()
     assert pruner.next_epoch == 0
     train(loader, pruner)
@@ -230,10 +230,10 @@ def test_a_state_asked_for_before_any_epoch_does_not_start_one():
 
 def test_a_loader_restored_without_its_pruner_is_refused():
     first = start()
-    loader = StatefulDataLoader(prune(Raw(), first, id="uid", then=decode), batch_size=8)
+    loader = StatefulDataLoader(wrap(Raw(), first, id="uid", then=decode), batch_size=8)
     stop_at(loader, first, 1, 2)
     second = start()
-    later = StatefulDataLoader(prune(Raw(), second, id="uid", then=decode), batch_size=8)
+    later = StatefulDataLoader(wrap(Raw(), second, id="uid", then=decode), batch_size=8)
     later.load_state_dict(loader.state_dict())
     second.begin_epoch()
     with pytest.raises(PrunedataError, match=r"call pruner\.load_state_dict"):
@@ -255,7 +255,7 @@ def first_of(pair):
 
 def test_a_position_as_id_is_noticed_at_the_end_of_the_first_epoch():
     pruner = start()
-    loader = DataLoader(prune(Positions(), pruner, id=first_of), batch_size=8, num_workers=2)
+    loader = DataLoader(wrap(Positions(), pruner, id=first_of), batch_size=8, num_workers=2)
     epochs = pruner.epochs()
     next(epochs)
     for ids, _ in loader:
@@ -266,7 +266,7 @@ def test_a_position_as_id_is_noticed_at_the_end_of_the_first_epoch():
 
 def test_an_endless_source_is_told_with_the_first_sample_too_many():
     pruner = start()
-    stream = prune(Forever(), pruner, id=int)
+    stream = wrap(Forever(), pruner, id=int)
     pruner.begin_epoch()
     with pytest.raises(LossError, match=r"at most 103 raw samples in a pass, as the Pruner\. Got more: .*never end"):
         list(stream)
@@ -284,7 +284,7 @@ class Forever:
 )
 def test_a_missing_column_is_named(item, has):
     pruner = start()
-    stream = prune([item], pruner, id="uid")
+    stream = wrap([item], pruner, id="uid")
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match=f"Expected raw samples with 'uid', as id= says. Got {has}: name the key"):
         list(stream)
@@ -295,23 +295,23 @@ def test_a_missing_column_is_named(item, has):
 )
 def test_an_iterator_is_refused(raw):
     with pytest.raises(PrunedataError, match=r"passed over in every epoch\. Got the iterator"):
-        prune(raw, start(), id="uid")
+        wrap(raw, start(), id="uid")
 
 
 def test_what_cannot_be_iterated_is_refused():
     with pytest.raises(PrunedataError, match=r"Expected an iterable\. Got int"):
-        prune(3, start(), id="uid")
+        wrap(3, start(), id="uid")
 
 
 def test_an_id_that_is_no_key_and_no_function_is_refused():
     with pytest.raises(PrunedataError, match=r"Got 0: for tuples, give id=lambda sample: sample\[0\]"):
-        prune([(0, "a")], start(), id=0)
+        wrap([(0, "a")], start(), id=0)
 
 
 @pytest.mark.parametrize("uid", [-1, SAMPLES, 1.0, "1", None, torch.tensor(0.5), np.arange(2)], ids=repr)
 def test_bad_ids_are_refused(uid):
     pruner = start()
-    stream = prune([{"uid": uid}], pruner, id="uid")
+    stream = wrap([{"uid": uid}], pruner, id="uid")
     pruner.begin_epoch()
     with pytest.raises(LossError, match=r"Expected (an int as the id|ids from 0 to 102)"):
         list(stream)
@@ -320,7 +320,7 @@ def test_bad_ids_are_refused(uid):
 @pytest.mark.parametrize("uid", [7, np.int32(7), np.uint8(7), torch.tensor(7), torch.tensor([7])[0]], ids=repr)
 def test_ids_of_any_integer_type_are_plain_ints(uid):
     pruner = start()
-    stream = prune([{"uid": uid}], pruner, id="uid")
+    stream = wrap([{"uid": uid}], pruner, id="uid")
     pruner.begin_epoch()
     ((number, _),) = stream
     assert type(number) is int
@@ -330,8 +330,8 @@ def test_ids_of_any_integer_type_are_plain_ints(uid):
 def test_outside_of_an_epoch_nothing_is_given():
     pruner = start()
     with pytest.raises(NotInEpoch):
-        next(iter(prune(Raw(), pruner, id="uid")))
-    assert isinstance(prune(Raw(), pruner, id="uid"), (Stream, IterableDataset))
+        next(iter(wrap(Raw(), pruner, id="uid")))
+    assert isinstance(wrap(Raw(), pruner, id="uid"), (Stream, IterableDataset))
 
 
 def test_it_needs_no_torch():
@@ -339,9 +339,9 @@ def test_it_needs_no_torch():
 import sys, warnings
 warnings.simplefilter("ignore")
 from prunedata import Pruner, Schedule
-from prunedata.adapters.iterable import Stream, prune
+from prunedata.adapters.iterable import Stream, wrap
 pruner = Pruner(6, Schedule(2, 2, 1, 1, 1), prune=2)
-stream = prune(range(6), pruner, id=int)
+stream = wrap(range(6), pruner, id=int)
 assert type(stream) is Stream and "torch" not in sys.modules
 for epoch in pruner.epochs():
     for number, sample in stream:
@@ -355,7 +355,7 @@ print(*[record["observed"] for record in pruner.history])
 @WORKERS
 def test_workers_that_live_on_find_the_mask_though_a_cleaner_removes_its_folder(workers):
     pruner = Pruner(SAMPLES, CHANGING, prune=0.3)
-    stream = prune(Raw(), pruner, id="uid")
+    stream = wrap(Raw(), pruner, id="uid")
     loader = DataLoader(stream, batch_size=8, num_workers=workers, persistent_workers=workers > 0)
     for epoch in pruner.epochs():
         for ids, _ in loader:

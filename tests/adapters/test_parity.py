@@ -35,10 +35,10 @@ def by_hand(name, workers, pruner, folder):
 def by_torch(pruner):
     """The loop of the README: the ids are off, and the loader observes."""
     torch = pytest.importorskip("torch")
-    from prunedata.adapters.torch import prune
+    from prunedata.adapters.torch import wrap
     from tests.adapters.helpers.torch import Items
 
-    loader = prune(torch.utils.data.DataLoader(Items(SAMPLES), batch_size=SAMPLES, shuffle=True), pruner)
+    loader = wrap(torch.utils.data.DataLoader(Items(SAMPLES), batch_size=SAMPLES, shuffle=True), pruner)
     for epoch in pruner.epochs():
         ((_, numbers),) = loader
         loader.observe(torch.from_numpy(losses_of(numbers, epoch.number)))
@@ -48,7 +48,7 @@ def by_torch(pruner):
 def by_keras(pruner):
     """``fit`` has the loop: the model's loss says what is observed, and the run's visits what was delivered."""
     keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
-    from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+    from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 
     class Model(PruneMixin, keras.Model):
         def __init__(self):
@@ -74,7 +74,7 @@ def by_keras(pruner):
             new, self.visits = pruner.visits - self.visits, pruner.visits
             self.passes.append((self.opened, np.repeat(np.arange(SAMPLES), new)))
 
-    dataset = prune(tf.data.Dataset.range(SAMPLES), pruner)
+    dataset = wrap(tf.data.Dataset.range(SAMPLES), pruner)
     dataset = dataset.map(lambda number, sample: (number, (tf.ones(1), sample))).shuffle(SAMPLES).batch(SAMPLES)
     model, watch = Model(), Watch()
     model.compile("sgd", loss=model.loss_of)

@@ -22,7 +22,7 @@ def plain_core(pruner, size, drop):
 
 def of_iterable(pruner, size, drop):
     iterable = pytest.importorskip("prunedata.adapters.iterable")
-    return Batches(iterable.prune(raw_records(), pruner, id="uid"), size)
+    return Batches(iterable.wrap(raw_records(), pruner, id="uid"), size)
 
 
 def of_grain(pruner, size, drop):
@@ -40,10 +40,10 @@ def index(tmp_path_factory):
 
 
 def of_webdataset(pruner, size, drop, *, index):
-    from prunedata.adapters.webdataset import prune
+    from prunedata.adapters.webdataset import wrap
     from tests.adapters.helpers.shards import dataset
 
-    pairs = prune(dataset(index, shardshuffle=False, detshuffle=False), pruner, index)
+    pairs = wrap(dataset(index, shardshuffle=False, detshuffle=False), pruner, index)
     return pairs.decode().to_tuple("uid").map_tuple(int).batched(size)
 
 

@@ -30,26 +30,26 @@ def index(tmp_path_factory):
 
 def of_torch(pruner, index, workers):
     data = torch.utils.data.TensorDataset(torch.arange(SAMPLES))
-    return adapter.prune(DataLoader(data, batch_size=8, num_workers=workers), pruner, with_ids=True)
+    return adapter.wrap(DataLoader(data, batch_size=8, num_workers=workers), pruner, with_ids=True)
 
 
 def of_iterable(pruner, index, workers):
-    stream = iterable.prune([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
+    stream = iterable.wrap([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
     return DataLoader(stream, batch_size=8, num_workers=workers)
 
 
 def of_stream_in_torch(pruner, index, workers):
-    stream = iterable.prune([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
-    return adapter.prune(DataLoader(stream, batch_size=8, num_workers=workers), pruner, with_ids=True)
+    stream = iterable.wrap([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
+    return adapter.wrap(DataLoader(stream, batch_size=8, num_workers=workers), pruner, with_ids=True)
 
 
 def of_webdataset(pruner, index, workers):
-    pruned = webdataset.prune(dataset(index), pruner, index).to_tuple("uid", "cls").map_tuple(int, int)
+    pruned = webdataset.wrap(dataset(index), pruner, index).to_tuple("uid", "cls").map_tuple(int, int)
     return DataLoader(pruned, batch_size=8, num_workers=workers)
 
 
 def of_tensorflow(pruner, index, workers):
-    pairs = tensorflow.prune(tf.data.Dataset.range(SAMPLES), pruner)
+    pairs = tensorflow.wrap(tf.data.Dataset.range(SAMPLES), pruner)
     return pairs.map(lambda number, item: (number, item), num_parallel_calls=workers or None).batch(8)
 
 

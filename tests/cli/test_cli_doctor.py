@@ -116,7 +116,7 @@ def test_workers_and_an_order_without_shuffling(say, script):
     ("name", "what", "told"),
     [
         ("dropped", "prune", "refused: Expected at least one batch of 2000 samples"),
-        ("stream", "prune", "wrap it by prunedata.adapters.iterable.prune"),
+        ("stream", "prune", "wrap it by prunedata.adapters.iterable.wrap"),
         ("broken", "first batch", "KeyError: 'no image there'"),
         ("data", "prune", "wrap the loader, not its dataset"),
     ],

@@ -10,11 +10,11 @@ import pytest
 
 from prunedata import Random
 from prunedata.findings.inspection import inspect
-from prunedata.policies.selection import draw_aside
+from prunedata.policies.selection import draw_holdout
 from prunedata.reporting.facts import facts_of
 from prunedata.store.reading import read_run
 from tests.reporting.runs import KINDS, SAMPLES, WRONG
-from tests.run.test_aside import losses, start
+from tests.run.test_holdout import losses, start
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
 
@@ -32,7 +32,7 @@ UNSEEN = {
     "held_out_before_its_first_figure",
 }
 """Kinds of runs whose finished epochs have observed nothing."""
-ASIDE = {one for one in KINDS if one.startswith("held_out")}
+HELD_OUT = {one for one in KINDS if one.startswith("held_out")}
 CLEANED = {one for one in KINDS if "left_out_for_good" in one}
 
 
@@ -48,8 +48,8 @@ def kind(request, tmp_path, monkeypatch):
 def searched_in(kind):
     """Which samples a run of this kind may train on."""
     found = np.ones(SAMPLES, bool)
-    if kind in ASIDE:
-        found &= ~draw_aside(SAMPLES, 0.2, 0)
+    if kind in HELD_OUT:
+        found &= ~draw_holdout(SAMPLES, 0.2, 0)
     if kind in CLEANED:
         found[WRONG[:5]] = False
     return found
@@ -57,8 +57,8 @@ def searched_in(kind):
 
 def test_no_command_fails_and_what_they_say_agrees(say, kind):
     searched, about, counted = searched_in(kind), inspect("run.zarr"), kind not in UNSEEN
-    held_out = int((draw_aside(SAMPLES, 0.2, 0) & ~np.isin(np.arange(SAMPLES), WRONG[:5] * (kind in CLEANED))).sum())
-    held_out *= kind in ASIDE
+    held_out = int((draw_holdout(SAMPLES, 0.2, 0) & ~np.isin(np.arange(SAMPLES), WRONG[:5] * (kind in CLEANED))).sum())
+    held_out *= kind in HELD_OUT
     assert (about["held_out"], about["without"]) == (held_out, 5 * (kind in CLEANED))
     assert SAMPLES - about["held_out"] - about["without"] == searched.sum()
     assert sum(about["counts_histogram"].values()) == searched.sum()
@@ -98,12 +98,12 @@ def test_no_command_fails_and_what_they_say_agrees(say, kind):
 def test_a_page_and_a_card_say_what_the_records_say(kind, live, tmp_path):
     run = KINDS[kind](tmp_path / "run.zarr")
     found, searched = facts_of(run if live else tmp_path / "run.zarr"), searched_in(kind)
-    trained = [one["kept"] - one.get("by_weight", 0) - one.get("aside", 0) for one in run.history]
+    trained = [one["kept"] - one.get("by_weight", 0) - one.get("held_out", 0) for one in run.history]
     assert found.kept.tolist() == trained
     assert found.pruned.tolist() == [one < searched.sum() for one in trained]
     assert found.pruned.tolist() == [one["pruned"] for one in run.history]
     assert found.saved["pruned_epochs"] == found.pruned.sum()
-    assert found.shortened.any() == (found.pruned.any() and run.by is None)
+    assert found.shortened.any() == (found.pruned.any() and run.leave_out == "delivery")
     if found.pruned.any():
         assert {searched.sum() - found.left_out} == set(found.kept[found.pruned])
     assert sum(found.counts.values()) == sum(found.times_left_out.values()) == found.trainable == searched.sum()
@@ -113,19 +113,19 @@ def test_a_page_and_a_card_say_what_the_records_say(kind, live, tmp_path):
     assert run._repr_html_().count(f"{found.total}")
     assert found.advice[0] is not None
     told = " ".join(found.advice[0].evidence)
-    assert "validated" not in told or run.aside is None
+    assert "validated" not in told or run.holdout is None
     assert read_run(tmp_path / "run.zarr").state.samples == SAMPLES
 
 
 def test_doubted_labels_are_those_of_samples_that_are_trained_on(tmp_path):
     """Held-out samples have no visits, and so would look like the mean of all."""
-    run = start(observe_only=True, policy=Random(), without=np.arange(50), prune=0.2, store=tmp_path / "run.zarr")
+    run = start(leave_out="nothing", policy=Random(), without=np.arange(50), prune=0.2, store=tmp_path / "run.zarr")
     for epoch in run.epochs():
         epoch.apply_weights()
         for ids in epoch.batches(32):
             run.observe(ids, losses(ids, epoch.number, 6))
     live, stored = run.advice, facts_of(tmp_path / "run.zarr").advice[0]
-    trained_on = int((~draw_aside(200, 0.2, 0) & (np.arange(200) >= 50)).sum())
+    trained_on = int((~draw_holdout(200, 0.2, 0) & (np.arange(200) >= 50)).sum())
     assert live.verdict == stored.verdict == "prune"
     assert f"of {trained_on} labels are doubted" in " ".join(stored.evidence)
     assert (stored.prune, stored.saving_percent) == (live.prune, live.saving_percent)

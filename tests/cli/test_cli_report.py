@@ -34,7 +34,7 @@ number = 7
 def store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    KINDS["observe_only"](tmp_path / "run.zarr")
+    KINDS["watches_only"](tmp_path / "run.zarr")
     yield "run.zarr"
     for name in [one for one in sys.modules if one.startswith("texts_of_")]:
         del sys.modules[name]

@@ -32,7 +32,7 @@ def watch(place, wrong=range(0, SAMPLES, 4), epochs=EPOCHS, samples=SAMPLES, tur
 
     If a `turn` is given, so are validation figures, which fall from there on; with 0 they rise to the end.
     """
-    pruner = Pruner(samples, SCHEDULE, prune=30, store=place, observe_only=True, **options)
+    pruner = Pruner(samples, SCHEDULE, prune=30, store=place, leave_out="nothing", **options)
     ids = np.arange(samples)
     for number in range(epochs):
         pruner.begin_epoch()

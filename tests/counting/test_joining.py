@@ -89,7 +89,7 @@ def test_if_a_sample_comes_again_anywhere_all_visits_count(order, repeats):
     whole = make()
     whole.load_state_dict([states[rank] for rank in order])
     whole.begin_epoch()
-    whole.excuse(SAMPLES)
+    whole.skip(SAMPLES)
     whole.end_epoch()
     expected = np.bincount(np.concatenate(shares), minlength=SAMPLES)
     assert whole.visits.tolist() == (expected if repeats else np.minimum(expected, 1)).tolist()
@@ -116,7 +116,7 @@ def test_policies_keep_what_each_process_had_seen():
     whole.end_epoch()
     assert len(whole.arrays) == 2
     for rank, run in enumerate(runs):
-        run.excuse(SAMPLES)
+        run.skip(SAMPLES)
         run.end_epoch()
         for name, array in whole.arrays.items():
             assert np.array_equal(array[rank::3], run.arrays[name][rank::3])
@@ -130,9 +130,9 @@ def test_where_every_visit_counts_sums_of_losses_add_up():
     given = [np.array([0, 1, 0, 2]), np.array([0, 3, 4])]
     whole = make()
     whole.load_state_dict([part(rank, 2, ids, losses).state_dict() for rank, ids in enumerate(given)])
-    whole.excuse(SAMPLES)
+    whole.skip(SAMPLES)
     whole.begin_epoch()
-    whole.excuse(SAMPLES)
+    whole.skip(SAMPLES)
     whole.end_epoch()
     excess = [losses[ids] - losses[ids].mean() for ids in given]
     expected = (excess[0][0] + excess[0][2] + excess[1][0]) / 3
@@ -212,16 +212,16 @@ class Loader(Adapter):
         self.delivery.end()
 
 
-@pytest.mark.parametrize(("excused", "enough"), [((2, 4), True), ((6, 0), True), ((5, 0), False), ((3, 2), False)])
-def test_what_each_process_excused_counts_for_all(excused, enough):
+@pytest.mark.parametrize(("skipped", "enough"), [((2, 4), True), ((6, 0), True), ((5, 0), False), ((3, 2), False)])
+def test_what_each_process_excused_counts_for_all(skipped, enough):
     """8 samples are missing, of which the loaders leave out 2."""
     states = []
-    for rank, number in enumerate(excused):
+    for rank, number in enumerate(skipped):
         run = make(rank, 2)
         run.attach(Loader())
         run.begin_epoch()
         run.observe(np.arange(rank, 16, 2), np.arange(8.0))
-        run.excuse(number)
+        run.skip(number)
         states.append(run.state_dict())
     whole = make()
     whole.load_state_dict(states)
@@ -375,7 +375,7 @@ class TestRefused:
         later = make(0, 2)
         later.load_state_dict([states[0], states[1]])
         later.begin_epoch()
-        later.excuse(SAMPLES)
+        later.skip(SAMPLES)
         later.end_epoch()
         later.begin_epoch()
         with pytest.raises(PrunedataError, match=r"differ in epoch 0 and 1, counts, .*visits"):

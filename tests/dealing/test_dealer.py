@@ -22,7 +22,7 @@ from prunedata import (
     UnweighedWarning,
     Wait,
 )
-from prunedata.adapters.iterable import prune as prune_iterable
+from prunedata.adapters.iterable import wrap as prune_iterable
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 
@@ -99,7 +99,7 @@ def test_weights_come_with_the_deal():
 
 
 def test_by_weight_all_samples_are_dealt_and_the_deal_says_which_count():
-    pruner, plain, weightless = start(by="weight"), start(by="weight"), 0
+    pruner, plain, weightless = start(leave_out="weight"), start(leave_out="weight"), 0
     dealer = dealing(pruner=pruner)
     for deal in dealer.deals("one"):
         losses, counted = losses_of(deal.ids, deal.epoch), pruner.current.which_count
@@ -133,7 +133,7 @@ def test_losses_of_any_kind(kind):
         (np.ones((8, 1)), r"Got shape \(8, 1\)"),
         (1.0, r"Got shape \(\)"),
         (["x"] * 8, "Got shape"),
-        (np.array([1.0] * 7 + [np.nan]), r"Expected finite losses.*Got \[nan\] for the samples.*excuse the deal"),
+        (np.array([1.0] * 7 + [np.nan]), r"Expected finite losses.*Got \[nan\] for the samples.*skip the deal"),
         (np.array([1.0] * 7 + [np.inf]), r"Got \[inf\]"),
         (np.full(8, 1.7e308), "Got a sum too large"),
         (np.ma.masked_array(np.ones(8), mask=[True] + [False] * 7), "Got a masked array"),
@@ -155,7 +155,7 @@ def test_a_report_counts_once():
     counts = dealer.pruner.counts
     again = dealer.observe(deal.ticket, np.arange(8.0))
     assert (again.recorded, again.why) == (False, "it was reported before")
-    assert not dealer.excuse(deal)
+    assert not dealer.skip(deal)
     assert np.array_equal(dealer.pruner.counts, counts)
     assert dealer.outstanding == {"two": other.ids.size}
 
@@ -204,10 +204,10 @@ def test_a_run_that_is_done_deals_nothing():
     assert list(dealer.deals("two")) == []
 
 
-def test_excused_batches_are_not_dealt_again_and_the_epoch_ends():
+def test_skipped_batches_are_not_dealt_again_and_the_epoch_ends():
     dealer = dealing(batch_size=25)
     bad, good = dealer.deal("one"), dealer.deal("one")
-    assert dealer.excuse(bad).why == "excused"
+    assert dealer.skip(bad).why == "skipped"
     state = dealer.state_dict()
     dealer.observe(good, np.ones(25))
     assert dealer.pruner.history[0]["observed"] == 25
@@ -347,7 +347,7 @@ def test_what_is_no_ticket_is_refused(ticket):
         (lambda: dealing().load_state_dict({}), "Expected what a dealer's state_dict"),
         (lambda: dealing().load_state_dict(start().state_dict()), "Expected what a dealer's state_dict"),
         (lambda: dealing().load_state_dict(dealing(9).state_dict()), "batch_size=8. Got one with batch_size=9"),
-        (lambda: dealing().load_state_dict(dealing().state_dict() | {"excused": 3}), "Expected excused batches"),
+        (lambda: dealing().load_state_dict(dealing().state_dict() | {"skipped": 3}), "Expected skipped batches"),
         (lambda: dealing().load_state_dict(dealing().state_dict() | {"staleness": 3}), "Expected the staleness"),
         (lambda: dealing().load_state_dict(dealing(pruner=start(seed=4)).state_dict()), "the stored run has 4"),
     ],

@@ -14,11 +14,11 @@ VALUES = [
     [[10**400, 1]], [[0, 10**400]], [[0, 9]], [[math.nan, 1]], {"a": 1}, np.array([1, 2, 3]), object(), MISSING,
 ]  # fmt: skip
 PLACES = [
-    ("format",), ("batch_size",), ("run",), ("excused",), ("excused", 0), ("excused", 0, 1),
+    ("format",), ("batch_size",), ("run",), ("skipped",), ("skipped", 0), ("skipped", 0, 1),
     ("staleness",), ("staleness", "counts"), ("staleness", "counts", 0), ("staleness", "counts", 0, 0),
     ("staleness", "newest"),
 ]  # fmt: skip
-LISTS = {("excused",), ("staleness", "counts")}
+LISTS = {("skipped",), ("staleness", "counts")}
 """Where an empty list says that there is nothing."""
 
 
@@ -32,7 +32,7 @@ def state():
     for number in range(9):
         deal = dealer.deal("one")
         if number == 8:
-            dealer.excuse(deal)
+            dealer.skip(deal)
         else:
             dealer.observe(deal, np.cos(deal.ids), version=number, newest=number + 1)
     return dealer.state_dict()

@@ -20,7 +20,7 @@ class Model:
 
     def __init__(self, plain, batch_size):
         self.plain, self.batch_size = plain, batch_size
-        self.visited, self.excused, self.out = [], set(), {}  # out: ticket -> (number, worker, since)
+        self.visited, self.skipped, self.out = [], set(), {}  # out: ticket -> (number, worker, since)
         self.returned, self.fresh, self.batches = [], [], None
 
     @property
@@ -33,7 +33,7 @@ class Model:
         self.plain.begin()
         order = epoch_order(np.array(self.plain.keep), seed=self.plain.seed, epoch=self.plain.number)
         self.batches = [ids.tolist() for ids in cut_batches(order, self.batch_size)]
-        seen = self.excused | {k for k, ids in enumerate(self.batches) if self.plain.new_visits[ids[0]]}
+        seen = self.skipped | {k for k, ids in enumerate(self.batches) if self.plain.new_visits[ids[0]]}
         self.fresh = [k for k in range(len(self.batches)) if k not in seen]
 
     def done(self):
@@ -50,11 +50,11 @@ class Model:
     def end_if_done(self):
         if self.batches is not None and self.done():
             kept = [x for x, keep in enumerate(self.plain.keep) if keep]
-            excused = [x for k in self.excused for x in self.batches[k]]
-            assert sorted([x for x in kept if self.plain.new_visits[x]] + excused) == kept
+            skipped = [x for k in self.skipped for x in self.batches[k]]
+            assert sorted([x for x in kept if self.plain.new_visits[x]] + skipped) == kept
             assert max(self.plain.new_visits.values(), default=0) <= 1
             self.plain.end()
-            self.batches, self.excused = None, set()
+            self.batches, self.skipped = None, set()
 
 
 class Dealing(RuleBasedStateMachine):
@@ -85,7 +85,7 @@ class Dealing(RuleBasedStateMachine):
             model.open()
             if not model.done():
                 break
-            model.end_if_done()  # an epoch that was restored when all but the excused had been seen
+            model.end_if_done()  # an epoch that was restored when all but the skipped had been seen
         answer = self.dealer.deal(worker)
         if model.finished:
             assert answer is None
@@ -128,12 +128,12 @@ class Dealing(RuleBasedStateMachine):
 
     @precondition(lambda self: self.tickets)
     @rule(data=st.data())
-    def excuse(self, data):
+    def skip(self, data):
         ticket = data.draw(st.sampled_from(self.tickets))
-        receipt = self.dealer.excuse(ticket)
+        receipt = self.dealer.skip(ticket)
         assert bool(receipt) == (ticket in self.model.out)
         if receipt:
-            self.model.excused.add(self.model.settle(ticket))
+            self.model.skipped.add(self.model.settle(ticket))
             self.model.end_if_done()
 
     @rule(worker=WORKERS)

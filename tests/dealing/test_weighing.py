@@ -9,8 +9,8 @@ from prunedata import Dealer, LossRanked, Pruner, Schedule, UnweighedWarning
 
 SAMPLES = 50
 RUNS = {
-    "held out": {"aside": 0.2},
-    "left out by weight": {"by": "weight"},
+    "held out": {"holdout": 0.2},
+    "left out by weight": {"leave_out": "weight"},
     "weighed": {"policy": LossRanked()},
 }
 
@@ -52,7 +52,7 @@ def test_a_run_without_weights_needs_no_reading():
 
 
 def test_to_show_a_deal_is_not_to_read_its_weights():
-    dealer = Dealer(start(aside=0.2), 8)
+    dealer = Dealer(start(holdout=0.2), 8)
     deal = dealer.deal("one")
     assert "weighted" in repr(deal)
     assert not deal.was_read
@@ -61,7 +61,7 @@ def test_to_show_a_deal_is_not_to_read_its_weights():
 
 
 def test_what_travels_back_is_the_deal_without_its_arrays():
-    dealer = Dealer(start(aside=0.2), 8)
+    dealer = Dealer(start(holdout=0.2), 8)
     deal = dealer.deal("one")
     light = deal.without_arrays()
     assert not light.ids.size

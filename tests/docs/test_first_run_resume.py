@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.findings.inspection import inspect
 from tests.docs.test_pages import blocks
 
@@ -46,7 +46,7 @@ def program(monkeypatch, tmp_path):
             "Pruner": Pruner,
             "DataLoader": torch.utils.data.DataLoader,
             "F": torch.nn.functional,
-            "prune": prune,
+            "prune": wrap,
             "torch": torch,
             "train_set": data,
             "schedule": Schedule.steady(epochs=EPOCHS),

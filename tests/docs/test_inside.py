@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/extend/inside.md").read_text()
@@ -34,8 +34,8 @@ def called(what):
 
 
 def test_a_loss_goes_the_way_that_the_page_tells():
-    pruner = Pruner(64, Schedule(1, 1, 1, 1, 0), prune=0, observe_only=True)
-    loader = prune(DataLoader(TensorDataset(torch.arange(64)), batch_size=8), pruner)
+    pruner = Pruner(64, Schedule(1, 1, 1, 1, 0), prune=0, leave_out="nothing")
+    loader = wrap(DataLoader(TensorDataset(torch.arange(64)), batch_size=8), pruner)
 
     def train():
         for _ in pruner.epochs():

@@ -131,7 +131,7 @@ def test_what_is_no_record_of_an_epoch_is_refused(change):
     ("records", "told"),
     [
         ([], "No epoch has ended"),
-        ([{"number": 0, "kept": 9, "observed": 9, "aside": 2}], "losses of the samples that are held out"),
+        ([{"number": 0, "kept": 9, "observed": 9, "held_out": 2}], "losses of the samples that are held out"),
     ],
 )
 def test_where_a_figure_would_be_refused_it_asks_for_none(records, told):

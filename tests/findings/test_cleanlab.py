@@ -7,7 +7,7 @@ import pytest
 
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
-from prunedata.policies.selection import draw_aside
+from prunedata.policies.selection import draw_holdout
 
 SAMPLES = 60
 ISSUE = "training_dynamics"
@@ -22,7 +22,7 @@ def Datalab():
 
 def watched(classes=None, epochs=8, store=None):
     schedule = Schedule(8, 8, 2, 2, 1)
-    pruner = Pruner(SAMPLES, schedule, prune=15, observe_only=True, classes=classes, store=store)
+    pruner = Pruner(SAMPLES, schedule, prune=15, leave_out="nothing", classes=classes, store=store)
     ids = np.arange(SAMPLES)
     for number in range(epochs):
         pruner.begin_epoch()
@@ -79,13 +79,13 @@ def test_a_run_that_says_nothing_is_an_error(Datalab, tmp_path):
 
 def test_samples_that_are_not_searched_have_no_score_and_are_no_issue(Datalab, tmp_path, capsys):
     pruner = Pruner(
-        SAMPLES, Schedule.steady(8), observe_only=True, aside=0.2, without=[0, 5], store=tmp_path / "run.zarr"
+        SAMPLES, Schedule.steady(8), leave_out="nothing", holdout=0.2, without=[0, 5], store=tmp_path / "run.zarr"
     )
     for epoch in pruner.epochs():
         epoch.apply_weights()
         ids = np.flatnonzero(epoch.remaining)
         pruner.observe(ids, np.where(ids % 5 == 0, 4.0, 2.5 / (1 + epoch.number)))
-    searched = ~draw_aside(SAMPLES, 0.2, 0)
+    searched = ~draw_holdout(SAMPLES, 0.2, 0)
     searched[[0, 5]] = False
     for run in (pruner, tmp_path / "run.zarr"):
         lab = lab_of(Datalab)

@@ -148,7 +148,7 @@ def test_whoever_says_that_more_is_better_is_believed_though_the_first_epoch_was
     history = [{"number": at, "validation": figure} for at, figure in enumerate(curve)]
     assert find_turn(history).turned is None
     assert find_turn(history).only_falls
-    for told in ({"lower_is_better": False}, {"aside": 100}):
+    for told in ({"lower_is_better": False}, {"held_out": 100}):
         assert find_turn([record | told for record in history]).turned == 4
     lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
     assert find_turn(lower).turned == 4
@@ -191,7 +191,7 @@ def test_a_figure_counts_upwards():
     assert figure_of({"validation": 0.5, "lower_is_better": True}) == -0.5
 
 
-# -- the figure of samples that are kept aside
+# -- the figure of samples that are held out
 
 
 @given(st.lists(st.floats(-5, 1e4), min_size=1, max_size=40), st.randoms())
@@ -206,7 +206,7 @@ def test_trust_is_the_sum_of_roots_in_whatever_order(losses, random):
 
 
 def test_trust_falls_where_the_network_errs_more_though_it_grows_surer():
-    """Of 300 samples aside 60 % are right at the best, then 45 %, while it gets from 35 to 81 % sure."""
+    """Of 300 samples held out 60 % are right at the best, then 45 %, while it gets from 35 to 81 % sure."""
     right = [min(0.3 + 0.06 * epoch, 0.6) - 0.01 * max(0, epoch - 8) for epoch in range(24)]
     figures: dict[str, list[float]] = {"trust": [], "believed": []}
     for epoch, share in enumerate(right):

@@ -34,7 +34,7 @@ def train(pruner, stop=None, observe=True, turn=None):
             if observe:
                 pruner.observe(ids, np.where(np.isin(ids, WRONG), 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)))
         if not observe:
-            pruner.excuse(epoch.kept)
+            pruner.skip(epoch.kept)
         if turn is not None:
             pruner.validated(0.5 + 0.02 * min(epoch.number, 2 * turn - epoch.number))
         if epoch.number + 1 == stop:
@@ -55,8 +55,8 @@ def random_without_losses(place):
     return train(steady(place, policy=Random()), observe=False)
 
 
-def observe_only(place):
-    return train(steady(place, observe_only=True, classes=10))
+def watches_only(place):
+    return train(steady(place, leave_out="nothing", classes=10))
 
 
 def finished(place):
@@ -94,31 +94,31 @@ def one_of_two_ranks(place):
 
 
 def by_weight(place):
-    return train(steady(place, by="weight", batch_size=16))
+    return train(steady(place, leave_out="weight", batch_size=16))
 
 
 def left_out_for_good(place):
     return train(steady(place, without=WRONG[:5], batch_size=16))
 
 
-def left_out_for_good_by_weight_and_watched(place):
-    return train(steady(place, without=WRONG[:5], observe_only=True, by="weight"))
+def left_out_for_good_by_weight(place):
+    return train(steady(place, without=WRONG[:5], leave_out="weight"))
 
 
 def held_out(place):
-    return train(steady(place, policy="auto", aside=0.2))
+    return train(steady(place, policy="auto", holdout=0.2))
 
 
 def held_out_and_left_out_for_good(place):
-    return train(steady(place, aside=0.2, without=WRONG[:5]), stop=20)
+    return train(steady(place, holdout=0.2, without=WRONG[:5]), stop=20)
 
 
 def held_out_before_its_first_figure(place):
-    return steady(place, policy="auto", aside=0.2)
+    return steady(place, policy="auto", holdout=0.2)
 
 
 def weighed(place):
-    return train(steady(place, policy=LossRanked(), by="weight"))
+    return train(steady(place, policy=LossRanked(), leave_out="weight"))
 
 
 def auto(place):
@@ -138,15 +138,15 @@ def all_pruned_but_one(place):
 
 
 def one_epoch(place):
-    return train(Pruner(SAMPLES, Schedule(1, 1, 1, 1, 1), prune=0.5, store=place, observe_only=True))
+    return train(Pruner(SAMPLES, Schedule(1, 1, 1, 1, 1), prune=0.5, store=place, leave_out="nothing"))
 
 
 KINDS = {
     one.__name__: one
     for one in (
-        never_begun, random_without_losses, observe_only, finished, unfinished, within_an_epoch, auto,
+        never_begun, random_without_losses, watches_only, finished, unfinished, within_an_epoch, auto,
         auto_before_advice, never_pruned, all_pruned_but_one, one_epoch, stopped_in_its_first_epoch, one_of_two_ranks,
-        by_weight, left_out_for_good, left_out_for_good_by_weight_and_watched, held_out, held_out_and_left_out_for_good,
+        by_weight, left_out_for_good, left_out_for_good_by_weight, held_out, held_out_and_left_out_for_good,
         held_out_before_its_first_figure, weighed,
     )
 }  # fmt: skip

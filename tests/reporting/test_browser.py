@@ -56,7 +56,7 @@ def pages(tmp_path_factory):
     """A page of each kind of run, with pictures where it makes sense, and one of two runs."""
     folder = tmp_path_factory.mktemp("pages")
     made = {}
-    for kind in ("never_begun", "random_without_losses", "observe_only", "unfinished", "finished"):
+    for kind in ("never_begun", "random_without_losses", "watches_only", "unfinished", "finished"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("warnings.warn", lambda *_, **__: None)
             KINDS[kind](folder / f"{kind}.zarr")

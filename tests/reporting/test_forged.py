@@ -18,9 +18,11 @@ from tests.reporting.runs import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
 
-FORGED = ("observe_only", "finished", "auto", "by_weight", "held_out_and_left_out_for_good", "random_without_losses")
+FORGED = ("watches_only", "finished", "auto", "by_weight", "held_out_and_left_out_for_good", "random_without_losses")
 NUMBERS = st.sampled_from([0, -1, 0.0, 1e-320, 2.0**64, -(2.0**64), 1e100, 1e160, 1e308, -1e308, 10**30]) | st.floats()
-RECORD = st.sampled_from(["seconds", "overhead", "mean_loss", "validation", "agreement", "kept", "observed", "aside"])
+RECORD = st.sampled_from(
+    ["seconds", "overhead", "mean_loss", "validation", "agreement", "kept", "observed", "held_out"]
+)
 CHANGES = st.lists(st.tuples(st.integers(0, 23), RECORD, NUMBERS), max_size=4)
 ADVICE = st.dictionaries(
     st.sampled_from(["verdict", "prune", "schedule", "evidence", "lost", "turned", "shorter", "saving_percent"]),

@@ -15,7 +15,7 @@ from prunedata.findings.table import suspect_table
 from prunedata.reporting.facts import facts_of
 from prunedata.store.reading import read_run
 from tests.reporting.reading import read
-from tests.reporting.runs import HOSTILE, KINDS, SAMPLES, Sheet, finished, observe_only, train, unfinished
+from tests.reporting.runs import HOSTILE, KINDS, SAMPLES, Sheet, finished, train, unfinished, watches_only
 from tests.store.stored_runs import contents
 
 ANCHORS = ["verdict", "suspects", "overview", "schedule", "time", "counts", "agreement", "left-out", "epochs", "cite"]
@@ -23,10 +23,9 @@ NOTHING_PRUNED = {"agreement", "left-out"}
 LEFT_OUT = {
     "never_begun": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
     "random_without_losses": {"suspects", "counts"},
-    "observe_only": {"schedule"} | NOTHING_PRUNED,
+    "watches_only": {"schedule"} | NOTHING_PRUNED,
     "one_epoch": {"schedule"} | NOTHING_PRUNED,
     "stopped_in_its_first_epoch": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
-    "left_out_for_good_by_weight_and_watched": {"schedule"} | NOTHING_PRUNED,
     "held_out": NOTHING_PRUNED,
     "held_out_before_its_first_figure": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
     "one_of_two_ranks": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
@@ -96,7 +95,7 @@ def test_every_kind_of_run_has_a_page(kind, tmp_path):
             "random_without_losses",
             ["Finished", "No losses were observed, so which samples were left out is not recorded"],
         ),
-        ("observe_only", ["90 samples, nothing pruned.", "visits it would save\n16.7 %", "report RUN --review"]),
+        ("watches_only", ["90 samples, nothing pruned.", "visits it would save\n16.7 %", "report RUN --review"]),
         ("finished", ["20 epochs of 24 are pruned.", "By the batches left out, pruning should save", "agreement with"]),
         ("unfinished", ["14 of 30 epochs are done.", "Pale: still ahead", "planned in all"]),
         ("within_an_epoch", ["Epoch 7 of 24 is open; 7 are done."]),
@@ -138,7 +137,7 @@ def test_what_is_still_ahead_is_planned(tmp_path):
 
 
 def test_the_suspects_are_shown_with_their_classes(tmp_path):
-    pruner = observe_only(tmp_path / "run.zarr")
+    pruner = watches_only(tmp_path / "run.zarr")
     sheet = Sheet()
     sheet.classes = [f"class {number}" for number in range(len(HOSTILE))]
     page = check(prunedata.report(pruner, dataset=sheet, top=5).html)
@@ -151,7 +150,7 @@ def test_the_suspects_are_shown_with_their_classes(tmp_path):
 
 @pytest.mark.parametrize("texts", [False, True])
 def test_hostile_names_stay_text(texts, tmp_path):
-    pruner = observe_only(tmp_path / "<script>alert(1)</script>.zarr")
+    pruner = watches_only(tmp_path / "<script>alert(1)</script>.zarr")
     html = prunedata.report(
         tmp_path / "<script>alert(1)</script>.zarr", dataset=Sheet(texts=texts), compare=pruner, top=30
     ).html
@@ -162,7 +161,7 @@ def test_hostile_names_stay_text(texts, tmp_path):
 
 def test_hostile_labels_from_a_file(tmp_path):
     labels = np.array(HOSTILE[:-1] * 9)[:SAMPLES]
-    page = check(prunedata.report(observe_only(tmp_path / "run.zarr"), labels=labels).html)
+    page = check(prunedata.report(watches_only(tmp_path / "run.zarr"), labels=labels).html)
     assert HOSTILE[0] in page.text
 
 
@@ -255,7 +254,7 @@ def test_a_history_of_an_earlier_version(tmp_path):
 
 
 def test_a_run_that_only_watches_is_not_called_by_a_policy(tmp_path):
-    observe_only(tmp_path / "run.zarr")
+    watches_only(tmp_path / "run.zarr")
     finished(tmp_path / "other.zarr")
     assert "DroppingCount" not in read(prunedata.report(tmp_path / "run.zarr").html).text
     both = read(prunedata.report(tmp_path / "run.zarr", compare=tmp_path / "other.zarr").html).text
@@ -264,7 +263,7 @@ def test_a_run_that_only_watches_is_not_called_by_a_policy(tmp_path):
 
 
 def test_it_is_written_and_shows_itself(tmp_path):
-    found = prunedata.report(observe_only(tmp_path / "run.zarr"), tmp_path / "report.html")
+    found = prunedata.report(watches_only(tmp_path / "run.zarr"), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == found.html
     assert found.save(tmp_path / "again.html").read_bytes() == found.html.encode("utf-8")
     framed = read(found._repr_html_())
@@ -275,7 +274,7 @@ def test_it_is_written_and_shows_itself(tmp_path):
 
 def test_progress_is_told(tmp_path):
     told = []
-    prunedata.report(observe_only(tmp_path / "run.zarr"), progress=lambda share, what: told.append((share, what)))
+    prunedata.report(watches_only(tmp_path / "run.zarr"), progress=lambda share, what: told.append((share, what)))
     shares = [share for share, _ in told]
     assert shares == sorted(shares)
     assert shares[0] == 0
@@ -295,7 +294,7 @@ def test_progress_is_told(tmp_path):
 )
 def test_what_is_refused(options, message, tmp_path):
     with pytest.raises(PrunedataError, match=message):
-        prunedata.report(observe_only(tmp_path / "run.zarr"), **options)
+        prunedata.report(watches_only(tmp_path / "run.zarr"), **options)
 
 
 def test_no_run_there(tmp_path):
@@ -313,7 +312,7 @@ def test_no_run_there(tmp_path):
     ],
 )
 def test_a_page_tells_no_more_of_an_address_than_its_end(location, name, monkeypatch, tmp_path):
-    observe_only(tmp_path / "run.zarr")
+    watches_only(tmp_path / "run.zarr")
     found = read_run(tmp_path / "run.zarr")
     monkeypatch.setattr(searched, "read_run", lambda _: found)
     assert facts_of(location).name == name
@@ -321,7 +320,7 @@ def test_a_page_tells_no_more_of_an_address_than_its_end(location, name, monkeyp
 
 def test_a_zarr_store_has_no_name():
     store = zarr.storage.MemoryStore()
-    observe_only(store)
+    watches_only(store)
     assert "Run\nFinished" in check(prunedata.report(store).html).text
 
 

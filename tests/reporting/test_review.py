@@ -10,7 +10,7 @@ import prunedata
 from prunedata import PrunedataError
 from prunedata.findings.table import suspect_table
 from tests.reporting.reading import read
-from tests.reporting.runs import HOSTILE, KINDS, Sheet, never_begun, observe_only
+from tests.reporting.runs import HOSTILE, KINDS, Sheet, never_begun, watches_only
 
 
 def known(html):
@@ -27,7 +27,7 @@ ROWS = Rows((np.array([at, at / 2]), at % 3) for at in range(90))
 
 @pytest.mark.parametrize("texts", [False, True])
 def test_hostile_names_end_no_element(texts, tmp_path):
-    html = prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=Sheet(texts=texts), review=True, top=30).html
+    html = prunedata.report(watches_only(tmp_path / "run.zarr"), dataset=Sheet(texts=texts), review=True, top=30).html
     page = read(html)
     assert [name for name, _ in page.elements].count("script") == 2
     assert html.count("</script>") == 2
@@ -42,7 +42,7 @@ def test_hostile_names_end_no_element(texts, tmp_path):
 
 
 def test_rows_have_their_names(tmp_path):
-    found = known(prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=ROWS, review=True, top=3).html)
+    found = known(prunedata.report(watches_only(tmp_path / "run.zarr"), dataset=ROWS, review=True, top=3).html)
     second = int(suspect_table(tmp_path / "run.zarr", top=3)["id"][1])
     assert found["items"][1]["row"] == [["age", str(second)], ["height", str(second / 2)]]
     assert found["items"][1]["was"] == str(second % 3)
@@ -51,7 +51,7 @@ def test_rows_have_their_names(tmp_path):
 
 def test_labels_that_are_given_are_those_that_will_be_corrected(tmp_path):
     names = np.array(["cat", "dog", "hen"])[(np.arange(90) + 1) % 3]
-    run = observe_only(tmp_path / "run.zarr")
+    run = watches_only(tmp_path / "run.zarr")
     found = known(prunedata.report(run, dataset=ROWS, review=True, labels=names).html)
     assert found["items"][0]["was"] == found["items"][0]["label"] == "dog"
     assert [value for value, _ in found["classes"]] == ["cat", "dog", "hen"]
@@ -62,18 +62,18 @@ def test_labels_that_are_given_are_those_that_will_be_corrected(tmp_path):
 
 def test_a_data_set_that_lists_no_labels(tmp_path):
     pairs = [(f"text {at}", "yes" if at % 2 else "no") for at in range(90)]
-    found = known(prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=pairs, review=True, top=6).html)
+    found = known(prunedata.report(watches_only(tmp_path / "run.zarr"), dataset=pairs, review=True, top=6).html)
     assert found["classes"] == [["no", "no"], ["yes", "yes"]]
     assert found["items"][0]["text"].startswith("text ")
 
 
 def test_in_a_notebook_its_script_may_run_and_nothing_else(tmp_path):
-    found = prunedata.report(observe_only(tmp_path / "run.zarr"), dataset=Sheet(), review=True, top=2)
+    found = prunedata.report(watches_only(tmp_path / "run.zarr"), dataset=Sheet(), review=True, top=2)
     assert read(found._repr_html_()).all("iframe")[0]["sandbox"] == "allow-scripts allow-downloads"
 
 
 def test_what_is_refused(tmp_path):
-    run = observe_only(tmp_path / "run.zarr")
+    run = watches_only(tmp_path / "run.zarr")
     with pytest.raises(PrunedataError, match="Expected one run and its data set to be reviewed"):
         prunedata.report(run, review=True)
     with pytest.raises(PrunedataError, match="Got two runs"):
@@ -84,7 +84,7 @@ def test_what_is_refused(tmp_path):
 
 def test_the_command(say, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    KINDS["observe_only"]("run.zarr")
+    KINDS["watches_only"]("run.zarr")
     (tmp_path / "rows_to_review.py").write_text("rows = [(f'text {at}', at % 2) for at in range(90)]", encoding="utf-8")
     status, out, err = say("report run.zarr --review --dataset rows_to_review.py:rows --top 5")
     assert (status, err) == (0, "")

@@ -10,7 +10,7 @@ import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
 from tests.reporting.browser import in_a_browser
-from tests.reporting.runs import HOSTILE, SAMPLES, Sheet, observe_only
+from tests.reporting.runs import HOSTILE, SAMPLES, Sheet, watches_only
 
 pytestmark = in_a_browser
 
@@ -30,8 +30,8 @@ class Texts(list):
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("review")
-    few = observe_only(folder / "run.zarr")
-    many = Pruner(MANY, Schedule.steady(12), prune=0.2, observe_only=True, classes=5)
+    few = watches_only(folder / "run.zarr")
+    many = Pruner(MANY, Schedule.steady(12), prune=0.2, leave_out="nothing", classes=5)
     for epoch in many.epochs():
         many.observe(np.flatnonzero(epoch.keep), np.linspace(4, 1, MANY))
     made = {}

@@ -139,7 +139,7 @@ def test_a_run_is_saved_whose_adapters_count_in_numbers_of_numpy():
     loader.delivery = Delivery(0, delivered=np.int64(18), left_out=np.int64(2))
     run.observe(IDS[:18], np.ones(18))
     again.load_state_dict(run.state_dict())
-    assert again.state_dict()["state"]["excused"] == 2
+    assert again.state_dict()["state"]["skipped"] == 2
     run.end_epoch()
 
 

@@ -206,7 +206,7 @@ def test_the_store_says_why_and_inspect_shows_it(tmp_path, capsys):
 
 
 def test_watching_only_it_says_what_it_would_have_done():
-    run = run_with(observe_only=True)
+    run = run_with(leave_out="nothing")
     assert run.advice.verdict == "prune"
     assert not any(record["pruned"] for record in run.history)
     would = [record["would_prune"] for record in run.history]
@@ -215,7 +215,7 @@ def test_watching_only_it_says_what_it_would_have_done():
 
 def test_how_much_may_be_left_open_where_nothing_depends_on_it():
     assert Pruner(SAMPLES, SCHEDULE, policy="auto").prune == Pruner(SAMPLES, SCHEDULE, policy="auto", prune=0.45).prune
-    assert Pruner(SAMPLES, SCHEDULE, observe_only=True).prune == 0
+    assert Pruner(SAMPLES, SCHEDULE, leave_out="nothing").prune == 0
     with pytest.raises(PrunedataError, match=r"Expected prune, how much .* Got none: only runs with policy"):
         Pruner(SAMPLES, SCHEDULE)
 

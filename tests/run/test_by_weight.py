@@ -21,7 +21,7 @@ FREE = ("seconds", "overhead", "kept", "by_weight")
 
 
 def start(samples=60, **options):
-    return Pruner(samples, SCHEDULE, **{"prune": 20, "seed": 3, "by": "weight", **options})
+    return Pruner(samples, SCHEDULE, **{"prune": 20, "seed": 3, "leave_out": "weight", **options})
 
 
 def batches_of(epoch, which, size=8):
@@ -68,7 +68,7 @@ def test_the_run_knows_and_leaves_out_what_it_does_by_leaving_out(
     without = np.arange(samples) < min(3, samples - prune - 1) if some_without else None
     options = {"prune": prune, "policy": policy, "seed": seed, "batch_size": batch_size, "classes": 3}
     options["without"] = without
-    shorter, run = (pruner(samples, schedule, by=by, **options) for by in (None, "weight"))
+    shorter, run = (pruner(samples, schedule, leave_out=leave_out, **options) for leave_out in ("delivery", "weight"))
     for one, other in zip(train(shorter, feed), train(run, feed), strict=True):
         trained = other.keep if other.which_count is None else other.which_count
         np.testing.assert_array_equal(trained, one.keep)
@@ -142,7 +142,10 @@ def test_it_goes_on_within_an_epoch(tmp_path, policy, through):
 
 def test_advice_is_that_of_leaving_out():
     wrong = np.arange(300) < 100
-    runs = [Pruner(300, Schedule.steady(60), prune=0.3, policy="auto", by=by) for by in (None, "weight")]
+    runs = [
+        Pruner(300, Schedule.steady(60), prune=0.3, policy="auto", leave_out=leave_out)
+        for leave_out in ("delivery", "weight")
+    ]
     for run in runs:
         for epoch in run.epochs():
             ids = np.flatnonzero(epoch.keep)
@@ -159,22 +162,22 @@ def test_advice_is_that_of_leaving_out():
 
 def test_a_run_never_changes_its_way_unasked_and_the_store_says_it(tmp_path, capsys):
     list(train(start(store=tmp_path)))
-    assert inspect(tmp_path)["by"] == "weight"
+    assert inspect(tmp_path)["leave_out"] == "weight"
     assert main(["inspect", str(tmp_path)]) == 0
     assert "nothing in 6 epochs; 80 visits had no weight" in capsys.readouterr().out
     facts = facts_of(tmp_path)
     assert (facts.kept.tolist(), facts.visits_saved_in_all) == ([60, 40, 40] * 2, 0)
-    with pytest.raises(ForeignStore, match="by: the stored run has"):
-        start(store=tmp_path, resume=True, by=None)
-    assert "by" not in start(by=None).standing()
-    assert start().standing()["by"] == "weight"
-    for wrong in ("weights", 1, True):
-        with pytest.raises(PrunedataError, match="Expected by to be 'weight', or None"):
-            start(by=wrong)
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
+        start(store=tmp_path, resume=True, leave_out="delivery")
+    assert "leave_out" not in start(leave_out="delivery").standing()
+    assert start().standing()["leave_out"] == "weight"
+    for wrong in ("weights", 1, True, None):
+        with pytest.raises(PrunedataError, match="Expected leave_out to be 'delivery' or 'weight' or 'nothing'"):
+            start(leave_out=wrong)
 
 
 def test_nothing_of_it_is_there_where_nothing_is_left_out():
-    for options in ({"observe_only": True}, {"prune": 0}):
+    for options in ({"leave_out": "nothing"}, {"prune": 0}):
         with pytest.warns(NeverPrunesWarning) if "prune" in options else pytest.MonkeyPatch.context():
             run = start(**options)
         for epoch in train(run):
@@ -192,7 +195,7 @@ def test_an_adapter_that_cannot_is_refused():
     with pytest.raises(PrunedataError, match=r"can leave samples out by weight\. Got Cannot"):
         start().attach(Cannot())
     start().attach(Can())
-    start(by=None).attach(Cannot())
+    start(leave_out="delivery").attach(Cannot())
 
 
 def test_a_dealer_deals_what_the_mean_is_over():

@@ -289,7 +289,7 @@ def test_who_has_not_been_stopped_is_told_nothing():
 
 
 def test_held_out_samples_make_the_figure_so_that_none_is_awaited():
-    run = start(aside=0.2)
+    run = start(holdout=0.2)
     epoch = run.begin_epoch()
     for ids in epoch.batches(BATCH):
         epoch.factors(ids)

@@ -118,7 +118,7 @@ LEFT_AT_THE_END = """
 import numpy as np
 from prunedata import Pruner, Schedule
 
-run = Pruner(8, Schedule(4, 4, 1, 1, 1), prune=2, observe_only=True)
+run = Pruner(8, Schedule(4, 4, 1, 1, 1), prune=2, leave_out="nothing")
 epochs = run.epochs()
 ids, = next(epochs).batches(8)
 run.observe(ids, np.ones(8))

@@ -261,7 +261,7 @@ class TestSteady:
 
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("anneal", [0, 1, 0.2])
-    @pytest.mark.parametrize("more", [{}, {"policy": "auto"}, {"observe_only": True}])
+    @pytest.mark.parametrize("more", [{}, {"policy": "auto"}, {"leave_out": "nothing"}])
     def test_a_finished_run_is_lengthened_as_its_warning_says(self, tmp_path, way, anneal, more):
         run = start(Schedule.steady(6, anneal=anneal), tmp_path, **more)
         train(run)

@@ -110,11 +110,11 @@ def test_a_schedule_that_never_prunes_says_which_number_is_to_blame(schedule, to
 
 
 @pytest.mark.parametrize("samples", [np.int64(3), np.uint8(3), np.array(3)])
-def test_integers_of_any_kind_can_be_excused(samples):
+def test_integers_of_any_kind_can_be_skipped(samples):
     run = Pruner(100, SCHEDULE, prune=0.25)
     run.begin_epoch()
     run.observe(IDS[3:], np.ones(97))
-    run.excuse(samples)
+    run.skip(samples)
     state = run.state_dict()
     run.end_epoch()
     other = Pruner(100, SCHEDULE, prune=0.25)
@@ -126,8 +126,8 @@ def test_integers_of_any_kind_can_be_excused(samples):
 def test_nothing_else_can_be(samples):
     run = Pruner(100, SCHEDULE, prune=0.25)
     run.begin_epoch()
-    with pytest.raises(PrunedataError, match="Expected the samples to excuse to be"):
-        run.excuse(samples)
+    with pytest.raises(PrunedataError, match="Expected the samples to skip to be"):
+        run.skip(samples)
 
 
 class TestAPolicyThatFails:

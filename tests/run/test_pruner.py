@@ -191,7 +191,7 @@ def test_what_a_loader_was_excused_from_stays_excused_after_a_stop(policy):
     run = pruner(20, SCHEDULE, prune=5, policy=policy)
     run.begin_epoch()
     run.observe(np.arange(16), np.arange(16.0))
-    run.excuse(4)
+    run.skip(4)
     delivered(run, 16).end()
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5, policy=policy))
     assert next(other.epochs()).number == 1
@@ -209,7 +209,7 @@ def test_an_excuse_does_not_outlive_an_epoch_that_was_left_early():
     run = pruner(20, SCHEDULE, prune=5)
     run.begin_epoch()
     run.observe(np.arange(8), np.arange(8.0))
-    run.excuse(4)
+    run.skip(4)
     delivered(run, 8)
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
     epoch = next(other.epochs())
@@ -238,7 +238,7 @@ def arguments():
         ("batch_size", None),
         ("schedule", Schedule(6, window=3, start=1, block=1, pruned_per_block=1, anneal=1)),
         ("policy", LossRanked()),
-        ("observe_only", True),
+        ("leave_out", "nothing"),
         ("classes", 10),
     ],
 )
@@ -286,7 +286,7 @@ SPOILED = {
     **{f"no {' '.join(p)}": without(p) for p in [("format",), ("state",), ("arrays",)]},
     **{
         f"no {key}": without(("state", key))
-        for key in ("run", "schedule", "epoch", "open", "complete", "excused", "observed", "meter", "history")
+        for key in ("run", "schedule", "epoch", "open", "complete", "skipped", "observed", "meter", "history")
     },
     **{f"no {name}": without(("arrays", name)) for name in ("counts", "hits", "visits", "tally")},
     **{

@@ -114,7 +114,7 @@ def stop_and_compare(through, folder, schedule, policy, samples, size, stops, se
     prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples))
     options = {
         "batch_size": data.draw(st.none() | st.just(size)),
-        "observe_only": data.draw(st.sampled_from([False, False, True])),
+        "leave_out": data.draw(st.sampled_from(["delivery", "delivery", "nothing"])),
         "classes": data.draw(st.none() | st.just(2)),
     }
 

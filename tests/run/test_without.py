@@ -85,7 +85,7 @@ def test_what_is_neither_is_refused(wrong):
 def test_batch_size_and_observe_only():
     pruner = start(batch_size=16)
     assert [epoch.kept for epoch in train(pruner)] == [90, 80, 80, 90, 80, 80]
-    pruner = start(observe_only=True)
+    pruner = start(leave_out="nothing")
     assert [epoch.kept for epoch in train(pruner)] == [90] * 6
     assert [record["would_prune"] for record in pruner.history] == [0, 20, 20, 0, 20, 20]
 
@@ -163,7 +163,7 @@ def test_a_damaged_mask_is_refused():
 
 def test_what_was_cleaned_is_no_suspect_and_not_pruned_most(tmp_path):
     place = tmp_path / "run.zarr"
-    options = {"prune": 5, "store": place, "classes": 10, "observe_only": True}
+    options = {"prune": 5, "store": place, "classes": 10, "leave_out": "nothing"}
     pruner = Pruner(SAMPLES, Schedule(6, 6, 3, 1, 1), **options)
     for epoch in pruner.epochs():
         ids = np.flatnonzero(epoch.keep)
@@ -202,11 +202,11 @@ def test_advice_is_of_the_samples_that_are_left():
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 def test_a_loader_never_delivers_them(workers):
     torch = pytest.importorskip("torch")
-    from prunedata.adapters.torch import prune
+    from prunedata.adapters.torch import wrap
 
     pruner = start()
     data = torch.utils.data.DataLoader(torch.arange(SAMPLES), batch_size=8, shuffle=True, num_workers=workers)
-    loader = prune(data, pruner)
+    loader = wrap(data, pruner)
     for epoch in pruner.epochs():
         assert len(loader) == -(-epoch.kept // 8)
         for batch in loader:

@@ -28,7 +28,7 @@ FIELDS = [
     *(
         ("state", name)
         for name in (
-            "run", "schedule", "epoch", "open", "complete", "excused", "observed", "meter", "history", "advice",
+            "run", "schedule", "epoch", "open", "complete", "skipped", "observed", "meter", "history", "advice",
             "processes",
         )
     ),
@@ -44,7 +44,7 @@ FIELDS = [
 
 TAKEN = {
     ("format",), ("arrays", 3), ("state", "meter", "loss_sum"), ("state", "schedule", "window"),
-    *(("state", name) for name in ("open", "complete", "excused", "observed", "advice", "processes")),
+    *(("state", name) for name in ("open", "complete", "skipped", "observed", "advice", "processes")),
 }  # fmt: skip
 """What may be otherwise, for some values: True is 1, and a window may be of any length."""
 
@@ -88,7 +88,7 @@ def test_each_field_with_each_kind_of_value(saved, field):
             assert len(str(error)) < 3000  # noqa: PT017 (some are taken)
             assert str(error).isprintable()  # noqa: PT017
             assert standing(other) == before
-        else:  # it says something that can be: another count of excused samples, or nothing of what has a default
+        else:  # it says something that can be: another count of skipped samples, or nothing of what has a default
             assert field in TAKEN, value
 
 

@@ -73,7 +73,7 @@ FIELDS = [
     ("arrays", "counts"),
     *(("arrays", "counts", name) for name in ("shape", "dtype", "crc32")),
     ("state",),
-    *(("state", name) for name in ("run", "schedule", "epoch", "open", "complete", "excused", "observed", "meter")),
+    *(("state", name) for name in ("run", "schedule", "epoch", "open", "complete", "skipped", "observed", "meter")),
     ("state", "history"),
     ("state", "history", 2),
     *(

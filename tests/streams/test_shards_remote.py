@@ -39,7 +39,7 @@ def open_by_fsspec(url, mode, bufsize, **options):
 
 
 def test_shards_on_s3(client, tmp_path, monkeypatch):
-    from prunedata.adapters.webdataset import prune
+    from prunedata.adapters.webdataset import wrap
 
     for path in write_shards(tmp_path, [5, 4]):
         client.upload_file(path, "data", path.rpartition("/")[2])
@@ -51,7 +51,7 @@ def test_shards_on_s3(client, tmp_path, monkeypatch):
     index.check()
     monkeypatch.setitem(wds.gopen_schemes, "s3", open_by_fsspec)
     pruner = Pruner(9, Schedule(2, 2, 1, 1, 1), prune=4)
-    pruned = prune(wds.WebDataset(index.urls, shardshuffle=False), pruner, index)
+    pruned = wrap(wds.WebDataset(index.urls, shardshuffle=False), pruner, index)
     for epoch in pruner.epochs():
         pairs = list(pruned)
         assert [number for number, _ in pairs] == [int(sample["uid"]) for _, sample in pairs]

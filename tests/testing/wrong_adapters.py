@@ -158,7 +158,7 @@ class Excuses(Right):
     """It tells the pruner that whatever is missing was meant to be."""
 
     def __iter__(self):
-        self.pruner.excuse(self.pruner.samples)
+        self.pruner.skip(self.pruner.samples)
         yield from super().__iter__()
 
 
@@ -366,7 +366,7 @@ class OwnSeed(Right):
     def __init__(self, pruner, workers):
         super().__init__(pruner, workers)
         engine = pruner._engine
-        engine.asked = replace(engine.asked, seed=engine.asked.seed + 1)
+        engine.options = replace(engine.options, seed=engine.options.seed + 1)
 
 
 WRONG = {

@@ -26,7 +26,7 @@ class OwnOrder(SampledOrder):
 
     Of several ranks each gets a share: filter, cut into global batches, and deal each of them to the ranks. All ranks
     have as many batches. A DistributedSampler says which rank this is; without one a trainer that deals by itself
-    may. What becomes of a last global batch that isn't full, ``uneven`` says, see :func:`prune`.
+    may. What becomes of a last global batch that isn't full, ``uneven`` says, see :func:`wrap`.
     """
 
     resumable = gives_all = once = True

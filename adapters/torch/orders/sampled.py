@@ -79,7 +79,7 @@ class SampledOrder(Order):
         self.run.lead()
         epoch = self.pruner.current
         if self._begun is not epoch:
-            refuse_sharing(self.world, weighs=self.pruner.by == "weight" or self.pruner.aside is not None)
+            refuse_sharing(self.world, weighs=self.pruner.leave_out == "weight" or self.pruner.holdout is not None)
             self.begin(epoch)
             if self.run.group_size() > self.world:
                 self._came = np.zeros(self.pruner.samples, dtype=np.bool_)

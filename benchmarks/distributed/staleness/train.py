@@ -75,7 +75,7 @@ def train_stale(run: StaleRun, task: StaleTask, ended: Callable[[], object] = la
         prune=run.prune,
         policy=policy or RunningLoss(),
         seed=run.seed,
-        observe_only=not policy,
+        leave_out="delivery" if policy else "nothing",
     )
     dealer = Dealer(pruner, run.subject.batch_size)
     server = NewestWeights(run, task)

@@ -160,7 +160,7 @@ class Training:
             prune=self.prune or 0,
             policy=_policy(self.policy),
             seed=self.seed,
-            observe_only=not self.prune,
+            leave_out="delivery" if self.prune else "nothing",
             classes=classes,
         )
 

@@ -60,15 +60,15 @@ def _setups(loops: tuple[str, ...]) -> list[Weighed]:
     base = {"samples": 22, "batch": 8, "epochs": 8, "policy": "auto", "prune": 8}
     found = []
     for loop in loops:
-        ways: list[str | None] = ["weight"] if loop.endswith("by weight") else [None, "weight"]
+        ways = ["weight"] if loop.endswith("by weight") else ["delivery", "weight"]
         if loop == "trainer":
-            ways = [None]
-        for by in ways:
-            found.append(Weighed(loop=loop, by=by, figure="within", **base))  # type: ignore[arg-type]
+            ways = ["delivery"]
+        for leave_out in ways:
+            found.append(Weighed(loop=loop, leave_out=leave_out, figure="within", **base))  # type: ignore[arg-type]
             if loop in IN_LOOPS:
-                found.append(Weighed(loop=loop, by=by, figure="within", calls=True, **base))  # type: ignore[arg-type]
-                found.append(Weighed(loop=loop, by=by, figure="after", calls=True, **base))  # type: ignore[arg-type]
-            found.append(Weighed(loop=loop, by=by, aside=0.2, **base))  # type: ignore[arg-type]
+                found.append(Weighed(loop=loop, leave_out=leave_out, figure="within", calls=True, **base))  # type: ignore[arg-type]
+                found.append(Weighed(loop=loop, leave_out=leave_out, figure="after", calls=True, **base))  # type: ignore[arg-type]
+            found.append(Weighed(loop=loop, leave_out=leave_out, holdout=0.2, **base))  # type: ignore[arg-type]
     return found
 
 

@@ -23,7 +23,7 @@ class Sequences(Attack):
     """A case is one sequence of calls; what is looked at after each of them has to be as in the plain run."""
 
     name = "sequences"
-    about = "calls in a random order (begin, observe, excuse, break, end, commit, load, resume), beside plain loops"
+    about = "calls in a random order (begin, observe, skip, break, end, commit, load, resume), beside plain loops"
     many, few = 3000, 30
 
     def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
@@ -57,7 +57,7 @@ class _Play:
         )
         self.prune, self.seed = chance.randint(0, samples - 1), chance.randrange(1000)
         self.plain = PlainRun(samples, self.given, self.policy, samples - self.prune, self.seed)
-        self.excused, self.rewound, self.left = 0, False, chance.randint(10, 60)
+        self.skipped, self.rewound, self.left = 0, False, chance.randint(10, 60)
         self.ready = False
         """Whether the open epoch was gone on with in this process."""
         self.committed = self._standing()
@@ -99,10 +99,10 @@ class _Play:
         assert run.visits.tolist() == [plain.visits[x] for x in every]
 
     def _standing(self) -> tuple[Any, ...]:
-        return copy.deepcopy((self.plain, self.excused, self.rewound))
+        return copy.deepcopy((self.plain, self.skipped, self.rewound))
 
     def _return_to(self, standing: tuple[Any, ...]) -> None:
-        self.plain, self.excused, self.rewound = copy.deepcopy(standing)
+        self.plain, self.skipped, self.rewound = copy.deepcopy(standing)
         self.ready = False
 
     # -- what may be called, each with what has to come of it
@@ -113,7 +113,7 @@ class _Play:
             return
         epoch = self.run.begin_epoch()
         self.plain.begin()
-        self.excused, self.ready = 0, True
+        self.skipped, self.ready = 0, True
         assert epoch.keep.tolist() == self.plain.keep
         assert np.flatnonzero(epoch.remaining).tolist() == self.plain.missing()
 
@@ -139,19 +139,19 @@ class _Play:
             self.run.observe(np.array(missing), np.array(found))
             self.plain.observe(missing, found)
 
-    def _excuse(self) -> None:
+    def _skip(self) -> None:
         number = self.chance.randint(0, 4)
         if not self.plain.open:
-            _raises(NotInEpoch, self.run.excuse, number)
+            _raises(NotInEpoch, self.run.skip, number)
             return
-        self.run.excuse(number)
-        self.excused += number
+        self.run.skip(number)
+        self.skipped += number
 
     def _end(self) -> None:
         plain = self.plain
         if not plain.open:
             _raises(NotInEpoch, self.run.end_epoch)
-        elif len(plain.missing()) > self.excused and (self.policy.needs_losses or plain.new_visits.total()):
+        elif len(plain.missing()) > self.skipped and (self.policy.needs_losses or plain.new_visits.total()):
             _raises(SkippedSamples, self.run.end_epoch)
         else:
             self.run.end_epoch()
@@ -160,16 +160,16 @@ class _Play:
 
     def _ended(self) -> None:
         self.plain.end()
-        self.excused, self.ready = 0, False
+        self.skipped, self.ready = 0, False
 
     def _loop_and_break(self) -> None:
         """An epoch that was seen whole ends in memory, and the next loop commits it."""
-        if self.plain.open and len(self.plain.missing()) <= self.excused:
+        if self.plain.open and len(self.plain.missing()) <= self.skipped:
             self._ended()
             self.committed = self._standing()
         for epoch in self.run.epochs():
             self.plain.begin()
-            self.excused, self.ready = 0, True
+            self.skipped, self.ready = 0, True
             assert epoch.keep.tolist() == self.plain.keep
             if self.chance.random() < 0.6:
                 self._observe_all()
@@ -211,7 +211,7 @@ class _Play:
 
 
 _OFTEN: tuple[Callable[[_Play], Any], ...] = (
-    _Play._begin, _Play._observe, _Play._observe_all, _Play._excuse, _Play._end, _Play._loop_and_break, _Play._commit,
+    _Play._begin, _Play._observe, _Play._observe_all, _Play._skip, _Play._end, _Play._loop_and_break, _Play._commit,
     _Play._save, _Play._load, _Play._rewindow,
 )  # fmt: skip
 _ACTS = (*_OFTEN, *_OFTEN, _Play._begin, _Play._observe_all, _Play._end, _Play._resume, _Play._lengthen)

@@ -106,7 +106,7 @@ def _plan(
     for epoch in range(epochs):
         passes = _halves(chance) if halves else _passes(chance, loaders, may_forget, shared)
         if chance.random() < 0.1 and epoch < epochs - 1:
-            passes = (*passes[:-1], Pass(passes[-1].loader, forget=passes[-1].forget, excuse=True, then="rest"))
+            passes = (*passes[:-1], Pass(passes[-1].loader, forget=passes[-1].forget, skip=True, then="rest"))
         plan.append(passes)
     return tuple(plan)
 
@@ -136,7 +136,7 @@ def _passes(chance: random.Random, loaders: tuple[Loaded, ...], may_forget: bool
     if may_forget and loaders[at].with_ids and chance.random() < 0.4:
         forget = _some(chance)
         if chance.random() < 0.5:
-            return (*passes, Pass(at, forget=forget, excuse=True))
+            return (*passes, Pass(at, forget=forget, skip=True))
         return (*passes, Pass(at, forget=forget, then="end"), Pass(at))
     return (*passes, Pass(at))
 

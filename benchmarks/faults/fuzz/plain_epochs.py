@@ -47,7 +47,7 @@ class PlainEpochs:
             self.by_rank: dict[int, Counter[int]] = {}
             """Visits of each rank, by its number."""
         self.remaining = keep - self.observed
-        self.excused, self.unfinished = 0, False
+        self.skipped, self.unfinished = 0, False
         self.promised = self.came = 0
         """Samples that loaders with an order of the library's own have, and those of them that were trained on."""
         self.would, self.delivered = set[int](), set[int]()
@@ -122,15 +122,15 @@ class PlainEpochs:
     def refused(self, message: str) -> None:
         """The epoch did not end."""
         missed = self._missed()
-        told = f"where {missed} were left and {self.excused} excused"
+        told = f"where {missed} were left and {self.skipped} skipped"
         nothing = not (self.observed or self.promised or self.would)  # an epoch that would train on nothing
-        good = missed > self.excused or self.unfinished or nothing
+        good = missed > self.skipped or self.unfinished or nothing
         check(good, f"epoch {self.number} refused to end ({message}), {told}")
 
     def finish(self) -> None:
         """The epoch has ended: compare next."""
         missed = self._missed()
-        check(missed <= self.excused, f"epoch {self.number} ended without a word, where {missed} were left")
+        check(missed <= self.skipped, f"epoch {self.number} ended without a word, where {missed} were left")
         self._unite()
         if self.number % self.setup.window == 0:
             self.counts = [0] * self.setup.samples

@@ -11,7 +11,7 @@ from benchmarks.faults.fuzz.loops import Calls, Epochs, one_ahead
 from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup
 from benchmarks.faults.fuzz.sources import loader_of, losses_of, turn
 from prunedata import DroppingCount, PrunedataError, Pruner, Random, RunningLoss, Schedule, SkippedSamples
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 __all__ = ["Entry", "Place", "on_rank", "play"]
 
@@ -80,7 +80,7 @@ class _Player:
         for one in self.setup.loaders:
             uneven: Any = one.uneven
             loader, source = loader_of(one, self.setup, self.pruner, self.rank, self.ranks)
-            self.loaders.append((prune(loader, self.pruner, with_ids=one.with_ids, uneven=uneven), source))
+            self.loaders.append((wrap(loader, self.pruner, with_ids=one.with_ids, uneven=uneven), source))
 
     def load(self, states: list[Any]) -> None:
         own = self.setup.states == "own" and len(states) > self.rank
@@ -203,10 +203,10 @@ class _Player:
         ids = data.tolist()
         seen = {"ids": ids, "given": None if given is None else given.tolist(), "observed": False}
         if step in one.forget or not self.setup.observes:
-            excused = step in one.forget and one.excuse
-            if excused:
-                self.pruner.excuse(len(ids))
-            return seen | {"excused": excused}
+            skipped = step in one.forget and one.skip
+            if skipped:
+                self.pruner.skip(len(ids))
+            return seen | {"skipped": skipped}
         losses = losses_of(self.setup, ids, number, step + 17 * at)
         total = loader.observe(losses) if given is None else loader.observe(losses, given)
         total.backward()

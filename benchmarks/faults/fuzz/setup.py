@@ -58,7 +58,7 @@ class Pass:
     stop: int | None = None
     fetched: bool = False
     forget: tuple[int, ...] = ()
-    excuse: bool = False
+    skip: bool = False
     then: str = "next"
 
 
@@ -81,7 +81,7 @@ class Setup:
     dtype: str = "float32"
     losses: str = "plain"
     late: bool = False
-    """Whether ``prune()`` is called within the loop over the epochs."""
+    """Whether ``wrap()`` is called within the loop over the epochs."""
     loop: str = "epochs"
     states: str = "all"
     worlds: tuple[int, ...] = (1,)

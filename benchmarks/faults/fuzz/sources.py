@@ -158,7 +158,7 @@ def _stream(loader: Loaded, setup: Setup, pruner: Any, rank: int, ranks: int) ->
     raw: Iterable[int] = list(range(setup.samples))
     if loader.order != "list stream":
         raw = Raw(setup.samples, rank, ranks) if loader.order == "shared stream" else Raw(setup.samples)
-    stream: Any = iterable.prune(raw, pruner, id=int, deal=loader.order == "dealt stream")
+    stream: Any = iterable.wrap(raw, pruner, id=int, deal=loader.order == "dealt stream")
     return DataLoader(stream, batch_size=loader.batch, drop_last=loader.drop_last)
 
 

@@ -69,8 +69,8 @@ class Step:
             if ids and len(parts) == len(group):
                 self._check_value(list(parts.values()), losses)
         for part in self.parts:
-            if part is not None and part.get("excused"):
-                known.excused += len(part["ids"])
+            if part is not None and part.get("skipped"):
+                known.skipped += len(part["ids"])
 
     def _real_of(self, rank: int, values: list[Any]) -> list[Any]:
         return [value for value, real in zip(values, self.real[rank], strict=True) if real]

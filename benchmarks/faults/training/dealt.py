@@ -101,7 +101,7 @@ class DealtRun:
 
         actor: Any = ray.remote(DealtWorker).options(num_cpus=0).remote()
         self.names += 1
-        # Asked before it trains, and read when it is to be killed: actors take seconds to start.
+        # RunOptions before it trains, and read when it is to be killed: actors take seconds to start.
         self.workers[self.names] = actor, actor.pid.remote(), actor.train.remote(self.dealer, self.names)
 
     def kill(self, name: int) -> None:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.faults.child import Say
 from benchmarks.faults.training.in_numpy import BATCH, CLASSES, FEATURES, SAMPLES, SEED, data, finish, new_pruner
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 __all__ = ["train"]
 
@@ -87,7 +87,7 @@ def train(folder: Path, say: Say) -> None:
     dataset = TensorDataset(torch.tensor(images), torch.tensor(labels), torch.arange(SAMPLES))
     training = _Training(folder, say)
     inner = DataLoader(dataset, batch_size=BATCH, shuffle=True)
-    loader = prune(inner, training.pruner)
+    loader = wrap(inner, training.pruner)
     say("ready")
     training.resume()
     training.run(loader)

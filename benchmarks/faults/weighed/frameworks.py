@@ -25,10 +25,10 @@ class TensorLoop(Loop):
     def make(self) -> None:
         import tensorflow as tf  # noqa: PLC0415
 
-        from prunedata.adapters.tensorflow import prune  # noqa: PLC0415
+        from prunedata.adapters.tensorflow import wrap  # noqa: PLC0415
 
         data = tf.data.Dataset.range(self.setup.samples)
-        self.data: Any = prune(data, self.pruner).batch(self.setup.batch)
+        self.data: Any = wrap(data, self.pruner).batch(self.setup.batch)
 
     def batches(self, epoch: Any) -> Iterator[Any]:
         for ids, _ in self.data:
@@ -41,10 +41,10 @@ class GrainLoop(Loop):
     def make(self) -> None:
         import grain  # noqa: PLC0415
 
-        from prunedata.adapters.grain import prune  # noqa: PLC0415
+        from prunedata.adapters.grain import wrap  # noqa: PLC0415
 
         source: Any = grain.MapDataset.source(list(range(self.setup.samples)))
-        self.data = prune(source, self.pruner, lambda kept: kept.batch(self.setup.batch))
+        self.data = wrap(source, self.pruner, lambda kept: kept.batch(self.setup.batch))
 
     def batches(self, epoch: Any) -> Iterator[Any]:
         for ids, _ in self.data:
@@ -218,9 +218,9 @@ class TrainerByWeight(InTrainer):
     def trainer(self) -> Any:
         import transformers  # noqa: PLC0415
 
-        from prunedata.adapters.huggingface import prune  # noqa: PLC0415
+        from prunedata.adapters.huggingface import wrap  # noqa: PLC0415
 
-        return prune(transformers.Trainer(**self.arguments()), self.pruner)
+        return wrap(transformers.Trainer(**self.arguments()), self.pruner)
 
 
 class InLightning(Fitted):
@@ -231,7 +231,7 @@ class InLightning(Fitted):
 
         import lightning  # noqa: PLC0415
 
-        from prunedata.adapters.lightning import DataPruning, observe, prune  # noqa: PLC0415
+        from prunedata.adapters.lightning import DataPruning, observe, wrap  # noqa: PLC0415
 
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
         loop, setup = self, self.setup
@@ -271,7 +271,7 @@ class InLightning(Fitted):
         )  # fmt: skip
         validation = DataLoader(Items(2)) if setup.figure else None
         came = None if self.came_from is None else str(Path(self.came_from.name) / "last.ckpt")
-        trainer.fit(Module(), prune(loader, self.pruner), validation, ckpt_path=came)
+        trainer.fit(Module(), wrap(loader, self.pruner), validation, ckpt_path=came)
 
 
 class InKeras(Fitted):
@@ -282,7 +282,7 @@ class InKeras(Fitted):
         import keras  # noqa: PLC0415
         import tensorflow as tf  # noqa: PLC0415
 
-        from prunedata.adapters.keras import PruneCallback, PruneMixin, prune  # noqa: PLC0415
+        from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap  # noqa: PLC0415
 
         loop, setup = self, self.setup
 
@@ -302,7 +302,7 @@ class InKeras(Fitted):
                 self.last, self.velocity, loop.micro = weight, velocity, []
 
         features, _ = data_of(setup)
-        data = prune(tf.data.Dataset.from_tensor_slices((features, np.arange(setup.samples))), self.pruner)
+        data = wrap(tf.data.Dataset.from_tensor_slices((features, np.arange(setup.samples))), self.pruner)
 
         def labelled(number: Any, sample: Any) -> Any:
             labels = tf.numpy_function(lambda at: self.labels_of([int(at)]).numpy()[0], [number], tf.int64)

@@ -15,7 +15,7 @@ from benchmarks.faults.fuzz.sources import Items
 from benchmarks.faults.weighed.plain import MOMENTUM, RATE
 from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of, held_back
 from prunedata import DroppingCount, EasyPruning, LossRanked, Pruner, Random, RunningLoss, Schedule
-from prunedata.adapters.torch import prune, watch
+from prunedata.adapters.torch import watch, wrap
 from prunedata.dealing.deal import Deal
 from prunedata.dealing.dealer import Dealer
 
@@ -64,7 +64,7 @@ def pruner_of(setup: Weighed, **options: Any) -> Pruner:
     """The run of a setup: every epoch from the second on is pruned."""
     schedule = Schedule(setup.epochs, window=setup.epochs, start=1, block=1, pruned_per_block=1)
     without = held_back(setup) if setup.without else None
-    named = {"by": setup.by, "aside": setup.aside, "without": without, "seed": setup.seed, **options}
+    named = {"leave_out": setup.leave_out, "holdout": setup.holdout, "without": without, "seed": setup.seed, **options}
     return Pruner(setup.samples, schedule, prune=setup.prune, policy=POLICIES[setup.policy](), **named)
 
 
@@ -281,7 +281,7 @@ class LoaderLoop(Loop):
     kind: Any = DataLoader
 
     def make(self) -> None:
-        self.loader = prune(self.user_loader(), self.pruner, **self.options | self.on_ranks)
+        self.loader = wrap(self.user_loader(), self.pruner, **self.options | self.on_ranks)
 
     @property
     def on_ranks(self) -> dict[str, Any]:
@@ -377,7 +377,7 @@ class Streamed(LoaderLoop):
                 return iter(self.ids)
 
         raw = Share(range(self.rank, self.setup.samples, self.ranks))
-        stream: Any = iterable.prune(raw, self.pruner, id=int)
+        stream: Any = iterable.wrap(raw, self.pruner, id=int)
         return DataLoader(stream, self.setup.batch, drop_last=self.setup.drop_last)
 
 
@@ -407,7 +407,7 @@ class Accelerated(LoaderLoop):
         from accelerate import Accelerator, DataLoaderConfiguration  # noqa: PLC0415
 
         self.accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(even_batches=True))
-        self.loader = prune(self.user_loader(), self.pruner)
+        self.loader = wrap(self.user_loader(), self.pruner)
         self.prepared = self.accelerator.prepare(self.loader) if self.ranks == 1 else self.loader
 
     def batches(self, epoch: Any) -> Iterator[Any]:
@@ -423,7 +423,7 @@ class IterableLoop(Loop):
     def make(self) -> None:
         from prunedata.adapters import iterable  # noqa: PLC0415
 
-        self.stream = iterable.prune(list(range(self.setup.samples)), self.pruner, id=int)
+        self.stream = iterable.wrap(list(range(self.setup.samples)), self.pruner, id=int)
 
     def batches(self, epoch: Any) -> Iterator[Any]:
         waiting: list[int] = []
@@ -445,7 +445,7 @@ class Tarred(Loop):
 
         import webdataset as wds  # noqa: PLC0415
 
-        from prunedata.adapters.webdataset import prune as prune_shards  # noqa: PLC0415
+        from prunedata.adapters.webdataset import wrap as prune_shards  # noqa: PLC0415
         from prunedata.streams.shards import ShardIndex  # noqa: PLC0415
 
         self.folder = tempfile.TemporaryDirectory(prefix="prunedata-shards-")

@@ -46,8 +46,8 @@ class Weighed:
     accumulate: int = 1
     policy: str = "count"
     prune: int = 6
-    by: str | None = None
-    aside: float | None = None
+    leave_out: str = "delivery"
+    holdout: float | None = None
     without: int = 0
     figure: str = ""
     calls: bool = False
@@ -60,7 +60,7 @@ class Weighed:
     @property
     def is_weighed(self) -> bool:
         """Whether losses of delivered samples weigh other than 1."""
-        return bool(self.by or self.aside or self.policy == "ranked")
+        return bool(self.leave_out == "weight" or self.holdout or self.policy == "ranked")
 
 
 def held_back(setup: Weighed) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -84,8 +84,10 @@ def draw(chance: random.Random, loops: dict[str, float], most_ranks: int = 1) ->
     """Return a setup with one of some loops, each as often as its number says."""
     samples = chance.randint(12, 48)
     loop = chance.choices(list(loops), list(loops.values()))[0]
-    aside = chance.choice([None, 0.1, 0.3])
-    by = "weight" if loop.endswith("by weight") or (chance.random() < 0.5 and loop not in SHORTENS) else None
+    holdout = chance.choice([None, 0.1, 0.3])
+    leave_out = (
+        "weight" if loop.endswith("by weight") or (chance.random() < 0.5 and loop not in SHORTENS) else "delivery"
+    )
     prune = chance.randint(1, samples // 3)
     return Weighed(
         loop=loop,
@@ -96,10 +98,10 @@ def draw(chance: random.Random, loops: dict[str, float], most_ranks: int = 1) ->
         accumulate=1 if loop in JOINS else chance.choice([1, 1, 2, 3]),
         policy=chance.choice(["count", "running", "random", "ranked", "easy"]),
         prune=prune,
-        by=by,
-        aside=aside,
+        leave_out=leave_out,
+        holdout=holdout,
         without=chance.choice([0, 0, chance.randint(1, samples // 6)]),
-        figure="" if aside else chance.choice(["", "within", "after"]),
+        figure="" if holdout else chance.choice(["", "within", "after"]),
         calls=chance.random() < 0.5,
         worlds=(chance.randint(2, most_ranks),) if most_ranks > 1 else (1,),
         # Ranks with batches of their own come to a moment at different places of the run.
@@ -116,11 +118,22 @@ def shown(setup: Weighed) -> str:
 
 def simpler(setup: Weighed) -> Iterator[Weighed]:
     """Yield setups that are simpler in one thing."""
-    for name in ("stops", "accumulate", "without", "policy", "figure", "calls", "drop_last", "aside", "batch", "seed"):
+    for name in (
+        "stops",
+        "accumulate",
+        "without",
+        "policy",
+        "figure",
+        "calls",
+        "drop_last",
+        "holdout",
+        "batch",
+        "seed",
+    ):
         if getattr(setup, name) != getattr(Weighed(), name):
             yield replace(setup, **{name: getattr(Weighed(), name)})
-    if setup.by and not setup.loop.endswith("by weight"):
-        yield replace(setup, by=None)
+    if setup.leave_out == "weight" and not setup.loop.endswith("by weight"):
+        yield replace(setup, leave_out="delivery")
     if setup.epochs > 2:
         yield replace(setup, epochs=setup.epochs - 1)
     if setup.samples > 14:

@@ -15,7 +15,7 @@ SHOWN = ("turn", "turn-decay", "regular-elr", "regular-elr-decay", "turn-elr-dec
 FALL, BELOW_BEST, BELOW_END = 1.0, 0.5, 0.3
 """In points: how far regular training falls from its best length, and how far below it a run told nothing may end."""
 VARIED = (
-    "turn", "turn-accuracy", "turn-500", "turn-100", "turn-aside", "regular-step", "turn-step", "regular-constant",
+    "turn", "turn-accuracy", "turn-500", "turn-100", "turn-holdout", "regular-step", "turn-step", "regular-constant",
     "turn-constant", "regular-warm", "turn-warm",
 )  # fmt: skip
 """Those told by fewer labels, or by none, and those with other learning rates."""
@@ -54,8 +54,8 @@ def held(results: Mapping[str, Sequence[Facts]], arm: str = "turn") -> str:
 
 def varied(results: Mapping[str, Sequence[Facts]]) -> str:
     """Return the table of other figures and rates, of the subjects that were run so."""
-    some = {subject: runs for subject, runs in results.items() if any(run["arm"] == "turn-aside" for run in runs)}
-    told = "\n".join(held(some, arm) for arm in ("turn-accuracy", "turn-aside"))
+    some = {subject: runs for subject, runs in results.items() if any(run["arm"] == "turn-holdout" for run in runs)}
+    told = "\n".join(held(some, arm) for arm in ("turn-accuracy", "turn-holdout"))
     return f"{_table(some, VARIED)}\n{told}\n"
 
 

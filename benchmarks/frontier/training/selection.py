@@ -1,7 +1,7 @@
 """What each epoch of a run is trained on: all samples, what a Pruner keeps, or what SeTa's window does."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from benchmarks.frontier.training.policies import policy_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from prunedata import Pruner, Schedule
 from prunedata.run.order import cut_batches, epoch_order
+from prunedata.types import LeaveOut
 
 __all__ = ["Batches", "ByPruner", "ByWindow", "Selection", "Unpruned", "selection_of"]
 
@@ -111,7 +112,7 @@ class ByWindow:
         """Nothing goes by it."""
 
 
-def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weight"] | None = None) -> Selection:
+def selection_of(plan: Plan, task: HeadTask, batch_size: int, leave_out: LeaveOut = "delivery") -> Selection:
     """Return the selection of a run; ``by`` is the Pruner's."""
     samples, policy = len(task.train), ARMS[plan.arm].policy
     if not policy:
@@ -129,7 +130,7 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, by: Literal["weigh
         policy="auto" if auto else policy_of(policy, task.wrong),
         seed=plan.seed,
         batch_size=batch_size,
-        by=by,
-        aside=ARMS[plan.arm].aside or None,
+        leave_out=leave_out,
+        holdout=ARMS[plan.arm].holdout or None,
     )
     return ByPruner(pruner, batch_size)

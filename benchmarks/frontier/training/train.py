@@ -99,14 +99,14 @@ def train(
     aim = objective or objective_of(arm.objective, arm.smoothing, len(task.train), task.classes, share, plan.start)
     decayed = replace(settings, weight_decay=settings.weight_decay * arm.decay)
     figure_of = task.held_out.first(arm.figure_of) if arm.figure_of else task.held_out
-    if arm.aside and isinstance(selection, ByPruner):
+    if arm.holdout and isinstance(selection, ByPruner):
         aim = Counting(selection.pruner)
     steps = fit(network, task.train, selection, plan.epochs, decayed, aim, SIGNALS[arm.signal], RATES[arm.rates])
     for visits in steps:
         left_out = selection.left_out
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         validation = right(network, task.held_out)
-        if arm.policy and not arm.aside:
+        if arm.policy and not arm.holdout:
             selection.validated(trust(network, figure_of) if arm.figure == "trust" else validation)
         yield Epoch(visits, right(network, task.test), validation, wrong)
 
@@ -115,7 +115,7 @@ def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple
     """Begin to train on all samples: return the Pruner that watches, the network, and what :func:`fit` yields."""
     torch.manual_seed(seed)
     schedule = Schedule(epochs, epochs, epochs - 1, 1, 1)
-    pruner = Pruner(len(task.train), schedule, prune=0.2, seed=seed, classes=task.classes, observe_only=True)
+    pruner = Pruner(len(task.train), schedule, prune=0.2, seed=seed, classes=task.classes, leave_out="nothing")
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
     return pruner, network, fit(network, task.train, ByPruner(pruner, settings.batch_size), epochs, settings)
 

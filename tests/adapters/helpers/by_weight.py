@@ -13,7 +13,7 @@ POLICIES = {"counts": DroppingCount(), "running": RunningLoss(), "weighs": LossR
 
 
 def run_of(policy="running", **options):
-    return make_pruner(policy=POLICIES[policy], by="weight", classes=3, **options)
+    return make_pruner(policy=POLICIES[policy], leave_out="weight", classes=3, **options)
 
 
 def plain_loss(epoch, losses, ids):
@@ -43,7 +43,7 @@ def plain(run, batches_of, accumulate=1, *, once=False):
             if number % accumulate == 0 or number == len(batches):
                 optimizer.step()
                 optimizer.zero_grad()
-        run.excuse(epoch.kept - len(np.unique(np.concatenate(batches))))
+        run.skip(epoch.kept - len(np.unique(np.concatenate(batches))))
     return found(model, run)
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 from prunedata import Pruner
-from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 
 SAMPLES = 203
 KEPT = [203, 143, 203, 143, 203]
@@ -50,7 +50,7 @@ def cross_entropy(**options: Any) -> Any:
 
 
 def data(pruner: Pruner, arrays: Any = (IMAGES, DIGITS), **options: Any) -> tf.data.Dataset:
-    return prune(tf.data.Dataset.from_tensor_slices(arrays), pruner).batch(BATCH, **options)
+    return wrap(tf.data.Dataset.from_tensor_slices(arrays), pruner).batch(BATCH, **options)
 
 
 def fit(model: Any, pruner: Pruner, dataset: Any = None, **options: Any) -> Any:

@@ -79,17 +79,17 @@ def core(pruner, workers, size):
 
 
 def plain_python(pruner, workers, size):
-    return Batches(iterable.prune(raw_records(), pruner, id="uid", then=parse), size)
+    return Batches(iterable.wrap(raw_records(), pruner, id="uid", then=parse), size)
 
 
 def torch_loader(dataset, pruner, workers, size, *, stateful=False, **options):
     """A DataLoader, pruned if there is a pruner."""
     data = pytest.importorskip("torch.utils.data")
     kind = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader if stateful else data.DataLoader
-    from prunedata.adapters.torch import prune
+    from prunedata.adapters.torch import wrap
 
     loader = kind(dataset, batch_size=size, num_workers=workers, persistent_workers=stateful and workers > 0, **options)
-    return loader if pruner is None else prune(loader, pruner, with_ids=True)
+    return loader if pruner is None else wrap(loader, pruner, with_ids=True)
 
 
 def torch_map(pruner, workers, size, **options):
@@ -118,7 +118,7 @@ def torch_stream(pruner, workers, size, **options):
     records = Records(raw_records())
     if pruner is None:
         return torch_loader(records.map(parse), None, workers, size)
-    return torch_loader(iterable.prune(records, pruner, id="uid", then=parse), pruner, workers, size, **options)
+    return torch_loader(iterable.wrap(records, pruner, id="uid", then=parse), pruner, workers, size, **options)
 
 
 def hf_map(pruner, workers, size):
@@ -170,27 +170,27 @@ def hf_stream(pruner, workers, size, *, generated):
         raw = datasets.Dataset.from_list(raw_records()).to_iterable_dataset(num_shards=4)
     if pruner is None:
         return torch_loader(raw.map(hf_parse, remove_columns=["uid", "text"]), None, workers, size)
-    return torch_loader(iterable.prune(raw, pruner, id="uid", then=hf_parse), pruner, workers, size)
+    return torch_loader(iterable.wrap(raw, pruner, id="uid", then=hf_parse), pruner, workers, size)
 
 
 def web_dataset(pruner, workers, size, *, index):
     wds = pytest.importorskip("webdataset")
-    from prunedata.adapters.webdataset import prune
+    from prunedata.adapters.webdataset import wrap
 
     stream = wds.WebDataset(index.urls, shardshuffle=10, detshuffle=True, seed=1)
-    stream = stream if pruner is None else prune(stream, pruner, index)
+    stream = stream if pruner is None else wrap(stream, pruner, index)
     stream = stream.shuffle(20, seed=1).decode().to_tuple("cls", "uid").map_tuple(int, int)
     return torch_loader(stream, pruner, workers, size)
 
 
 def tf_data(pruner, workers, size):
     tf = pytest.importorskip("tensorflow")
-    from prunedata.adapters.tensorflow import prune
+    from prunedata.adapters.tensorflow import wrap
 
     dataset = tf.data.Dataset.from_tensor_slices([str(number) for number in range(SAMPLES)])
     if pruner is None:
         return dataset.map(tf_parse).batch(size)
-    dataset = prune(dataset, pruner).map(lambda number, text: (number, tf_parse(text)))
+    dataset = wrap(dataset, pruner).map(lambda number, text: (number, tf_parse(text)))
     return dataset.shuffle(20, seed=1).batch(size).prefetch(1)
 
 
@@ -202,12 +202,12 @@ def tf_parse(text):
 
 def grain_map(pruner, workers, size, *, drop_last=False):
     grain = pytest.importorskip("grain")
-    from prunedata.adapters.grain import prune
+    from prunedata.adapters.grain import wrap
 
     dataset = grain.MapDataset.source([str(number) for number in range(SAMPLES)]).map(grain_parse)
     if pruner is None:
         return dataset.batch(size)
-    return prune(dataset, pruner, lambda kept: kept.batch(size, drop_remainder=drop_last))
+    return wrap(dataset, pruner, lambda kept: kept.batch(size, drop_remainder=drop_last))
 
 
 def grain_parse(text):

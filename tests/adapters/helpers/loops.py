@@ -19,12 +19,12 @@ class Weighing(DroppingCount):
 
 
 RUNS = {
-    "held out": {"aside": 0.25},
-    "left out by weight": {"by": "weight"},
-    "held out and left out by weight": {"by": "weight", "aside": 0.25},
-    "left out for good": {"by": "weight", "without": np.arange(SAMPLES) % 5 == 0},
+    "held out": {"holdout": 0.25},
+    "left out by weight": {"leave_out": "weight"},
+    "held out and left out by weight": {"leave_out": "weight", "holdout": 0.25},
+    "left out for good": {"leave_out": "weight", "without": np.arange(SAMPLES) % 5 == 0},
     "weighed": {"policy": Weighing()},
-    "weighed and held out": {"aside": 0.25, "policy": Weighing()},
+    "weighed and held out": {"holdout": 0.25, "policy": Weighing()},
 }
 MODES = {"batches of one": {"size": 1}, "without a remainder": {"drop": True}, "resumed": {"stop": 14}}
 
@@ -86,7 +86,7 @@ def over_epochs(make, pruner, loop, size, drop, stop):
             if len(loop.batches) == stop:
                 return
         if drop:
-            pruner.excuse(int(epoch.remaining.sum()) % size)
+            pruner.skip(int(epoch.remaining.sum()) % size)
 
 
 def over_deals(_, run, *, poison=0, weigh=True, size=BATCH, stop=None):

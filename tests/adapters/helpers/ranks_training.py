@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import DroppingCount, RunningLoss
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import Items, make_pruner
 
 __all__ = ["GLOBAL", "POLICIES", "Trained", "losses_of", "model_of", "ready", "sampler_of", "weights_of"]
@@ -56,7 +56,7 @@ class Trained:
         self.model = ready(self.plain, world, sharded)
         self.pruner = make_pruner(policy=POLICIES[policy]())
         loader = kind(Items(), batch_size=GLOBAL // world, sampler=sampler_of(rank, world), **options)
-        self.loader = prune(loader, self.pruner)
+        self.loader = wrap(loader, self.pruner)
         self.log, self.counts = {}, []
 
     def go(self, stop=None, after_step=None):

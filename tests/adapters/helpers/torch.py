@@ -70,7 +70,7 @@ def train(
             loader.observe(losses)
             told.observe(ids, losses.numpy())
             epochs[-1].append(ids.tolist())
-        told.excuse(epoch.kept)
+        told.skip(epoch.kept)
         told.end_epoch()
     assert np.array_equal(pruner.counts, told.counts)
     assert np.array_equal(pruner.visits, told.visits)

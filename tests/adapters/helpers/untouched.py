@@ -23,7 +23,7 @@ def layers():
 def watching(samples=SAMPLES):
     """A run that observes all and prunes nothing."""
     schedule = Schedule(EPOCHS, window=EPOCHS, start=1, block=1, pruned_per_block=1)
-    return Pruner(samples, schedule, prune=0.3, observe_only=True)
+    return Pruner(samples, schedule, prune=0.3, leave_out="nothing")
 
 
 class Own(Sampler):

@@ -8,7 +8,7 @@ from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 
 from prunedata import LossError, PrunedataError, Pruner, Random, Schedule
-from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.heads import FAR, ignored_labels
 from prunedata.adapters.huggingface.losses import losses_and_counts
 from tests.adapters.huggingface.stock import ENCODER, LENGTH, SIZES, WORDS
@@ -131,7 +131,7 @@ def trainer_of(name, run, folder, accumulate):
         optim="sgd", learning_rate=RATE, lr_scheduler_type="constant", max_grad_norm=0.0, seed=1, use_cpu=True,
         report_to=[], disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
     )  # fmt: skip
-    return prune(Trainer(model=model_of(name), args=arguments, train_dataset=Rows(rows_of(name))), run)
+    return wrap(Trainer(model=model_of(name), args=arguments, train_dataset=Rows(rows_of(name))), run)
 
 
 def poison(batch, out, name):
@@ -168,7 +168,9 @@ def steps_of(trainer, run, name, *, poisons):
 
 
 @pytest.mark.parametrize("accumulate", [1, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("left_out", [{"aside": 0.3}, {"by": "weight", "aside": 0.2}], ids=["aside", "by weight"])
+@pytest.mark.parametrize(
+    "left_out", [{"holdout": 0.3}, {"leave_out": "weight", "holdout": 0.2}], ids=["holdout", "by weight"]
+)
 @pytest.mark.parametrize("name", HEADS)
 def test_it_trains_as_a_plain_loop_over_what_counts(name, left_out, accumulate, tmp_path):
     trainer = trainer_of(name, run := run_of(**left_out), tmp_path, accumulate)
@@ -193,7 +195,9 @@ def test_it_trains_as_a_plain_loop_over_what_counts(name, left_out, accumulate, 
     assert all(0 < record["validation"] < 1 for record in run.history)
 
 
-@pytest.mark.parametrize("left_out", [{"aside": 0.3}, {"by": "weight", "aside": 0.2}], ids=["aside", "by weight"])
+@pytest.mark.parametrize(
+    "left_out", [{"holdout": 0.3}, {"leave_out": "weight", "holdout": 0.2}], ids=["holdout", "by weight"]
+)
 @pytest.mark.parametrize("name", HEADS)
 def test_poisoned_labels_leave_no_trace(name, left_out, tmp_path):
     found = []

@@ -21,7 +21,7 @@ from transformers import (
 from prunedata import DroppingCount, LossError, LossRanked, PrunedataError
 from prunedata.adapters.huggingface.agreement import shift_by_own_loss
 from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, build, pruner_of
 
 WORDS, RATE = 11, 0.02
@@ -188,7 +188,7 @@ def loop(model, dataset, pruner, accumulate):
     """A loop of one's own: SGD on weighted losses, a step for each `accumulate` batches."""
     shifted = shifts_labels(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    loader = prune(DataLoader(dataset, batch_size=8, shuffle=True), pruner, with_ids=True)
+    loader = wrap(DataLoader(dataset, batch_size=8, shuffle=True), pruner, with_ids=True)
     for epoch in pruner.epochs():
         batches = list(loader)
         for first in range(0, len(batches), accumulate):

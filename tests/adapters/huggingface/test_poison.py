@@ -8,20 +8,20 @@ from torch.utils.data import Dataset, IterableDataset
 from transformers import Trainer, TrainingArguments
 
 from prunedata import DroppingCount, LossRanked, Pruner, Random, Schedule
-from prunedata.adapters.huggingface import PruneTrainerMixin, prune
+from prunedata.adapters.huggingface import PruneTrainerMixin, wrap
 from tests.adapters.huggingface.by_weight import test_sft
 from tests.adapters.huggingface.test_sft import WORDS, questions
 
 SAMPLES, EPOCHS = 50, 3
 SCHEDULE = Schedule(EPOCHS, window=EPOCHS, start=1, block=2, pruned_per_block=1)
 LEFT_OUT = {
-    "held out": {"aside": 0.3},
-    "by weight": {"by": "weight", "policy": Random()},
-    "for good": {"by": "weight", "without": np.arange(0, SAMPLES, 3)},
-    "for good, never pruned": {"by": "weight", "policy": "auto", "without": np.arange(0, SAMPLES, 3)},
-    "held out by weight": {"by": "weight", "aside": 0.2, "without": np.arange(0, SAMPLES, 7)},
-    "weighed": {"aside": 0.2, "policy": LossRanked()},
-    "weighed by weight": {"by": "weight", "aside": 0.2, "policy": LossRanked()},
+    "held out": {"holdout": 0.3},
+    "by weight": {"leave_out": "weight", "policy": Random()},
+    "for good": {"leave_out": "weight", "without": np.arange(0, SAMPLES, 3)},
+    "for good, never pruned": {"leave_out": "weight", "policy": "auto", "without": np.arange(0, SAMPLES, 3)},
+    "held out by weight": {"leave_out": "weight", "holdout": 0.2, "without": np.arange(0, SAMPLES, 7)},
+    "weighed": {"holdout": 0.2, "policy": LossRanked()},
+    "weighed by weight": {"leave_out": "weight", "holdout": 0.2, "policy": LossRanked()},
 }
 MODES = {
     "plain": {},
@@ -112,7 +112,7 @@ def trainer_of(folder, run, dataset, *, own=False, mixes=False, **options):
     if mixes:
         return (MixedOwn if own else Mixed)(model=Net(), args=arguments, train_dataset=dataset, pruner=run)
     trainer = (Own if own else Trainer)(model=Net(), args=arguments, train_dataset=dataset)
-    return prune(trainer, run, **({"sample_losses": margin} if own else {}))
+    return wrap(trainer, run, **({"sample_losses": margin} if own else {}))
 
 
 def flat(trainer):
@@ -136,7 +136,7 @@ def holds(folder, what, mode, **options):
     assert torch.equal(clean, poisoned)
     assert run.visits.tolist() == other.visits.tolist()
     assert run.counts.tolist() == other.counts.tolist()
-    if run.aside is not None:  # their losses were looked at, and say that labels are wrong
+    if run.holdout is not None:  # their losses were looked at, and say that labels are wrong
         assert all(
             record["validation"] > poison["validation"]
             for record, poison in zip(run.history, other.history, strict=True)
@@ -156,7 +156,7 @@ def cases():
     for what, options in LEFT_OUT.items():
         for mode in MODES:
             for loss in ("stock",) if what.startswith("weighed") else ("stock", "smoothed", "own"):
-                for mixes in (False,) if "by" in options else (True, False):
+                for mixes in (False,) if "leave_out" in options else (True, False):
                     quick = (what, mode) in QUICK and not (loss == "smoothed" and not mixes)
                     name = f"{what}-{mode}-{loss}-{'mixin' if mixes else 'prune'}"
                     yield pytest.param(what, mode, loss, mixes, id=name, marks=[] if quick else pytest.mark.slow)
@@ -187,7 +187,7 @@ def test_poisoned_labels_in_a_stream_leave_no_trace(what, tmp_path):
             disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
             learning_rate=0.02,
         )  # fmt: skip
-        trainer = prune(Trainer(model=Net(), args=arguments, train_dataset=stream), run, id="uid")
+        trainer = wrap(Trainer(model=Net(), args=arguments, train_dataset=stream), run, id="uid")
         trainer.train()
         assert bool(stream.poisoned) == poisons
         found.append((flat(trainer), run.visits.tolist()))
@@ -243,7 +243,7 @@ def test_poisoned_answers_leave_no_trace(what, name, tmp_path):
     for poisons in (False, True):
         run = run_of(what)
         dataset = questions()[0].select(range(SAMPLES))
-        trainer = prune(test_sft.build(tmp_path / str(poisons), dataset, **SFT[name]), run)
+        trainer = wrap(test_sft.build(tmp_path / str(poisons), dataset, **SFT[name]), run)
         poisoned = poison(trainer, run) if poisons else [1]
         trainer.train()
         assert sum(poisoned) > 0
@@ -251,5 +251,5 @@ def test_poisoned_answers_leave_no_trace(what, name, tmp_path):
     (clean, visits, figures), (other, same, others) = found
     assert torch.equal(clean, other)
     assert visits == same
-    if run.aside is not None:
+    if run.holdout is not None:
         assert all(figure != wrong for figure, wrong in zip(figures, others, strict=True))

@@ -9,7 +9,7 @@ from transformers import Trainer, TrainerCallback
 
 from prunedata import LossError, LossRanked, PrunedataError, SkippedSamples
 from prunedata.adapters.huggingface import PruneTrainerMixin
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.huggingface.trainers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
 
 ARGUMENTS = {
@@ -84,7 +84,7 @@ class Unwarned(Trainer):
         self.pruner = pruner
 
     def get_train_dataloader(self):
-        loader = prune(DataLoader(Rows(), batch_size=8, shuffle=True, collate_fn=collate), self.pruner)
+        loader = wrap(DataLoader(Rows(), batch_size=8, shuffle=True, collate_fn=collate), self.pruner)
         return self.accelerator.prepare(loader) if self.args.dataloader_drop_last else loader
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface import wrap
 from tests.adapters.huggingface.trainers import PrunedTrainer, Unpruned, build, pruner_of
 
 
@@ -50,10 +50,10 @@ def test_without_a_metric_nothing_is_handed_over(tmp_path):
     assert np.isfinite([record["mean_loss"] for record in pruner.history]).all()
 
 
-@pytest.mark.parametrize("by", [None, "weight"])
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
 @pytest.mark.parametrize("accumulate", [1, 4])
 @pytest.mark.filterwarnings("error::prunedata.NeverPrunesWarning")
-def test_a_run_that_goes_on_from_an_epochs_last_step_has_the_epochs_figure(accumulate, by, tmp_path):
+def test_a_run_that_goes_on_from_an_epochs_last_step_has_the_epochs_figure(accumulate, leave_out, tmp_path):
     """Evaluations draw random numbers, as the dropout after them does."""
     options = {
         "eval_strategy": "epoch", "metric_for_best_model": "loss", "greater_is_better": False, "save_strategy": "steps",
@@ -61,11 +61,11 @@ def test_a_run_that_goes_on_from_an_epochs_last_step_has_the_epochs_figure(accum
     }  # fmt: skip
 
     def trained(name, resume=None):
-        pruner = pruner_of(epochs=4, by=by)
-        kind = PrunedTrainer if by is None else Unpruned
+        pruner = pruner_of(epochs=4, leave_out=leave_out)
+        kind = PrunedTrainer if leave_out == "delivery" else Unpruned
         trainer, _ = build(pruner, tmp_path / name, trainer=kind, **options)
-        if by == "weight":
-            prune(trainer, pruner)
+        if leave_out == "weight":
+            wrap(trainer, pruner)
         trainer.train(resume_from_checkpoint=resume)
         return torch.cat([each.detach().flatten() for each in trainer.model.parameters()]), pruner.history, trainer
 

@@ -24,7 +24,7 @@ BOTH = [
 # Keras makes one step at a time on torch, and takes long over each if JAX compiles nothing.
 FIT = {
     "torch": [f"{BY_HAND}[{{'jit_compile': False}}]", *BOTH],
-    "jax": [f"{BY_HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_excused[4]", *BOTH],
+    "jax": [f"{BY_HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_skipped[4]", *BOTH],
 }
 ASKS = "a_step_of_ones_own_is_warned_unless_it_asks_for_factors"
 BY_WEIGHT = {

@@ -17,7 +17,7 @@ LEFT_OUT = [0, 60, 0, 60, 0]
 
 def by_hand(weights=None, reduction="sum_over_batch_size", **options):
     """The same run without Keras: the mean over what counts, written down once more."""
-    pruner, kernel, bias = make_pruner(SAMPLES, by="weight", **options), np.zeros((64, 10)), np.zeros(10)
+    pruner, kernel, bias = make_pruner(SAMPLES, leave_out="weight", **options), np.zeros((64, 10)), np.zeros(10)
     for epoch in pruner.epochs():
         for ids in epoch.batches(BATCH, shuffle=False):
             guess = np.exp(IMAGES[ids] @ kernel + bias)
@@ -51,7 +51,7 @@ def assert_same_run(pruner, model, expected):
 @pytest.mark.parametrize("weigh", [False, True], ids=["plain", "weighs"])
 def test_a_fit_is_the_run_that_a_loop_by_hand_is(options, weigh):
     policy = {"policy": Weighing()} if weigh else {}
-    model, pruner = make_model(**options), make_pruner(SAMPLES, by="weight", **policy)
+    model, pruner = make_model(**options), make_pruner(SAMPLES, leave_out="weight", **policy)
     fit(model, pruner)
     assert_same_run(pruner, model, by_hand(**policy))
 
@@ -62,7 +62,7 @@ def test_sample_weights_are_honoured(reduction):
     model = Model(inputs, keras.layers.Dense(10, kernel_initializer="zeros")(inputs))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
     model.compile(keras.optimizers.SGD(0.5), loss, jit_compile=False)
-    pruner, own = make_pruner(SAMPLES, by="weight"), WEIGHTS + 0.5
+    pruner, own = make_pruner(SAMPLES, leave_out="weight"), WEIGHTS + 0.5
     fit(model, pruner, data(pruner, (IMAGES, DIGITS, own)))
     assert_same_run(pruner, model, by_hand(own, reduction))
 
@@ -75,11 +75,11 @@ class Unaware(Own):
 
 
 def test_a_step_of_ones_own_is_warned_unless_it_asks_for_factors():
-    model, pruner = make_model(Own, metrics=None), make_pruner(SAMPLES, by="weight")
+    model, pruner = make_model(Own, metrics=None), make_pruner(SAMPLES, leave_out="weight")
     fit(model, pruner)
     assert_same_run(pruner, model, by_hand())
     with pytest.warns(UnweighedWarning, match="60 delivered samples"):
-        fit(make_model(Unaware, metrics=None), make_pruner(SAMPLES, by="weight"))
+        fit(make_model(Unaware, metrics=None), make_pruner(SAMPLES, leave_out="weight"))
 
 
 class Stop(keras.callbacks.Callback):
@@ -93,10 +93,10 @@ class Stop(keras.callbacks.Callback):
 
 
 def test_a_run_goes_on_in_the_middle_of_an_epoch():
-    model, first = make_model(), make_pruner(SAMPLES, by="weight")
+    model, first = make_model(), make_pruner(SAMPLES, leave_out="weight")
     fit(model, first, callbacks=[Stop(10)])  # an epoch has 7 batches
     assert first.next_epoch == 1
-    pruner = make_pruner(SAMPLES, by="weight")
+    pruner = make_pruner(SAMPLES, leave_out="weight")
     pruner.load_state_dict(first.state_dict())
     fit(model, pruner)
     assert_same_run(pruner, model, by_hand())

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from prunedata import Pruner
-from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 from prunedata.adapters.keras import model as adapter
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.policies.dropping_count import DroppingCount
@@ -213,7 +213,7 @@ def test_a_state_saved_before_the_epoch_was_ended(reference):
 
 
 @pytest.mark.parametrize("steps", [1, 4])
-def test_a_remainder_that_the_user_drops_is_excused(steps):
+def test_a_remainder_that_the_user_drops_is_skipped(steps):
     model, pruner = make_model(steps_per_execution=steps), make_pruner(SAMPLES)
     fit(model, pruner, data(pruner, drop_remainder=True))
     assert [record["observed"] for record in pruner.history] == [kept // BATCH * BATCH for kept in KEPT]
@@ -221,7 +221,7 @@ def test_a_remainder_that_the_user_drops_is_excused(steps):
 
 def test_a_remainder_that_is_all_there_is_cannot_be_dropped():
     pruner = make_pruner(SAMPLES)
-    dataset = prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).batch(150, drop_remainder=True)
+    dataset = wrap(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).batch(150, drop_remainder=True)
     with pytest.raises(PrunedataError, match=r"at least one batch of 150 .*Got 143 samples in epoch 1"):
         fit(make_model(), pruner, dataset)
 

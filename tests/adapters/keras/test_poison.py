@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from prunedata import DroppingCount, Pruner, Schedule
-from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 
 # Keras's own, wherever it copies weights.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -28,12 +28,12 @@ class Weighing(DroppingCount):
 
 
 RUNS = {
-    "held out": {"aside": 0.25},
-    "left out by weight": {"by": "weight"},
-    "held out and left out by weight": {"by": "weight", "aside": 0.25},
-    "left out for good": {"by": "weight", "without": np.arange(SAMPLES) % 5 == 0},
-    "weighed": {"by": "weight", "policy": Weighing()},
-    "weighed and held out": {"aside": 0.25, "policy": Weighing()},
+    "held out": {"holdout": 0.25},
+    "left out by weight": {"leave_out": "weight"},
+    "held out and left out by weight": {"leave_out": "weight", "holdout": 0.25},
+    "left out for good": {"leave_out": "weight", "without": np.arange(SAMPLES) % 5 == 0},
+    "weighed": {"leave_out": "weight", "policy": Weighing()},
+    "weighed and held out": {"holdout": 0.25, "policy": Weighing()},
 }
 
 
@@ -109,7 +109,7 @@ def fit(make, run, *, by=0, batch=BATCH, drop=False, own=False, stop=0, **option
             y = keras.tree.map_structure(lambda part: tf.gather(part, number), poison.labels)
             return number, (inputs, y, tf.gather(OWN, number)) if own else (inputs, y)
 
-        dataset = prune(tf.data.Dataset.from_tensor_slices(INPUTS), pruner).map(given)
+        dataset = wrap(tf.data.Dataset.from_tensor_slices(INPUTS), pruner).map(given)
         callbacks = [PruneCallback(pruner), poison]
         dataset = dataset.batch(batch, drop_remainder=drop)
         model.fit(dataset, epochs=3, initial_epoch=pruner.next_epoch, callbacks=callbacks, verbose=0)

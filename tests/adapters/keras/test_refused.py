@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata.adapters.keras import PruneCallback, PruneMixin, prune
+from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError
 from tests.adapters.helpers.keras import (
     DIGITS,
@@ -20,11 +20,11 @@ from tests.adapters.helpers.tensorflow import make_pruner
 
 
 def drop_ids(pruner):
-    return prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).map(lambda number, pair: pair).batch(8)
+    return wrap(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner).map(lambda number, pair: pair).batch(8)
 
 
 def unbatched(pruner):
-    return prune(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner)
+    return wrap(tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)), pruner)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata.adapters.keras import prune
+from prunedata.adapters.keras import wrap
 from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, Sequence, cross_entropy, fit
 from tests.adapters.helpers.tensorflow import make_pruner
 
@@ -62,10 +62,10 @@ def test_a_fit(name: str) -> None:
     ours, theirs, pruner = (
         made(Sequence, **options),
         made(keras.Sequential, **options),
-        make_pruner(SAMPLES, observe_only=True),
+        make_pruner(SAMPLES, leave_out="nothing"),
     )
     keras.utils.set_random_seed(4)
-    watched = batched(prune(arrays, pruner), *shaped)
+    watched = batched(wrap(arrays, pruner), *shaped)
     ours_told = fit(ours, pruner, watched, epochs=3, validation_data=(IMAGES, DIGITS)).history
     keras.utils.set_random_seed(4)
     plain = batched(arrays, *shaped)

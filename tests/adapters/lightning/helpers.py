@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.lightning import DataPruning, observe, prune
+from prunedata.adapters.lightning import DataPruning, observe, wrap
 from prunedata.run.pruning import Pruning
 
 BATCH = 4
@@ -49,7 +49,7 @@ def data(samples=48):
 
 def loader_of(pruner, *, with_ids=False, kind=DataLoader, **options):
     options = {"batch_size": BATCH, "shuffle": True, **options}
-    return prune(kind(data(pruner.samples), **options), pruner, with_ids=with_ids)
+    return wrap(kind(data(pruner.samples), **options), pruner, with_ids=with_ids)
 
 
 class Net(pl.LightningModule):

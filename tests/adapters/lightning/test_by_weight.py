@@ -12,8 +12,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.lightning import observe, prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.lightning import observe, wrap
 from tests.adapters.helpers.by_weight import found, plain, run_of
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, sampler_of
@@ -58,7 +58,7 @@ def close(got, expected):
 @pytest.mark.parametrize(("workers", "accumulate"), [(0, 1), (2, 3)])
 def test_it_trains_as_a_plain_weighted_loop(policy, workers, accumulate):
     run = run_of(policy)
-    loader = prune(DataLoader(Items(), BATCH, shuffle=True, num_workers=workers), run)
+    loader = wrap(DataLoader(Items(), BATCH, shuffle=True, num_workers=workers), run)
     net = fit(run, loader, accumulate_grad_batches=accumulate)
     expected = plain(run_of(policy), lambda epoch: epoch.batches(BATCH), accumulate)
     close(found(net.model, run), expected)
@@ -72,7 +72,7 @@ def test_it_trains_as_a_plain_weighted_loop(policy, workers, accumulate):
 def test_it_goes_on_from_any_batch_of_an_epoch(tmp_path, kind, workers, step):
     def again(checkpoint=None):
         run = run_of("counts")
-        loader = prune(kind(Items(), BATCH, shuffle=True, num_workers=workers), run)
+        loader = wrap(kind(Items(), BATCH, shuffle=True, num_workers=workers), run)
         saver = ModelCheckpoint(tmp_path, filename="{step}", save_top_k=-1, every_n_train_steps=1)
         net = fit(run, loader, saver, checkpoint=checkpoint)
         return found(net.model, run), net
@@ -89,7 +89,7 @@ def test_a_stream_delivers_everything(workers):
     run = run_of("running")
     raw = [{"n": number} for number in range(SAMPLES)]
     stream = prune_stream(raw, run, id="n", then=lambda one: (0, one["n"]))
-    loader = prune(DataLoader(stream, BATCH, num_workers=workers), run, with_ids=True)
+    loader = wrap(DataLoader(stream, BATCH, num_workers=workers), run, with_ids=True)
 
     net = fit(run, loader, with_ids=True)
     assert np.bincount(net.came).tolist() == [5] * SAMPLES
@@ -105,7 +105,7 @@ def work(rank, folder):
     with group(rank, folder):
         for uneven, options in ((None, {"shuffle": True}), ("weights", {"sampler": sampler_of(rank, WORLD)})):
             run = run_of("counts")
-            loader = prune(DataLoader(Items(), GLOBAL // WORLD, **options), run, uneven=uneven)
+            loader = wrap(DataLoader(Items(), GLOBAL // WORLD, **options), run, uneven=uneven)
             net = fit(run, loader, strategy="ddp", devices=WORLD, use_distributed_sampler=False)
             told[uneven or "pad"] = found(net.model, run)
     (folder / f"{rank}.json").write_text(json.dumps(told))

@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import PrunedataError, Pruner, Schedule
-from prunedata.adapters.lightning import DataPruning, observe, prune
+from prunedata.adapters.lightning import DataPruning, observe, wrap
 from tests.adapters.lightning.helpers import QUIET, data, pruner_of
 
 pytestmark = QUIET
@@ -46,7 +46,7 @@ def fit(folder, moment, checkpoint=None, **options):
         max_epochs=len(RISING), callbacks=[DataPruning(pruner, monitor="val_acc"), saver], accelerator="cpu",
         logger=False, enable_progress_bar=False, enable_model_summary=False, **options,
     )  # fmt: skip
-    loader = prune(DataLoader(data(), batch_size=8, shuffle=True), pruner)
+    loader = wrap(DataLoader(data(), batch_size=8, shuffle=True), pruner)
     trainer.fit(net, loader, DataLoader(data(), batch_size=48), ckpt_path=checkpoint)
     return {
         "figures": [record.get("validation") for record in pruner.history],
@@ -105,7 +105,7 @@ def test_a_loss_is_known_to_be_better_when_lower(mode, lower):
         max_epochs=12, callbacks=[DataPruning(pruner, monitor="val_loss", mode=mode)], accelerator="cpu",
         logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
     )  # fmt: skip
-    loader = prune(DataLoader(clean, batch_size=24, shuffle=True), pruner)
+    loader = wrap(DataLoader(clean, batch_size=24, shuffle=True), pruner)
     trainer.fit(Learning(), loader, DataLoader(clean, batch_size=240))
     assert [record["kept"] for record in pruner.history] == [240] * 12
     assert all(record["lower_is_better"] is lower for record in pruner.history)

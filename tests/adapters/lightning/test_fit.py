@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from prunedata import LossRanked, Pruner, Schedule
 from prunedata.adapters import iterable
-from prunedata.adapters.lightning import DataPruning, observe, prune
+from prunedata.adapters.lightning import DataPruning, observe, wrap
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, flat, loader_of, pruner_of, trainer_of, validation
 from tests.common.marks import WORKERS
@@ -123,8 +123,8 @@ def test_a_stream_is_fetched_one_batch_ahead():
     pruner, net = pruner_of(lengths), Net(schedule=False, with_ids=True)
     masks = kept_by(pruner)
     records = [{"uid": number, "sample": data()[number]} for number in range(48)]
-    stream = iterable.prune(records, pruner, id="uid", then=lambda record: record["sample"])
-    loader = prune(DataLoader(stream, batch_size=BATCH), pruner, with_ids=True)
+    stream = iterable.wrap(records, pruner, id="uid", then=lambda record: record["sample"])
+    loader = wrap(DataLoader(stream, batch_size=BATCH), pruner, with_ids=True)
     trainer_of(pruner).fit(net, loader, validation())
     assert net.lengths == lengths
     for epoch, batches in net.epochs.items():

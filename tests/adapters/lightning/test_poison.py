@@ -7,8 +7,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.lightning import observe, prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.lightning import observe, wrap
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items
 from tests.adapters.lightning.helpers import QUIET, trainer_of
 from tests.adapters.torch.poison import KINDS, Learner, run_of
@@ -44,10 +44,10 @@ class Poisoned(pl.LightningModule):
 
 def loader_of(run, *, stream=False, source=DataLoader, **options):
     if not stream:
-        return prune(source(Items(), BATCH, shuffle=True, **options), run)
+        return wrap(source(Items(), BATCH, shuffle=True, **options), run)
     raw = [{"n": number} for number in range(SAMPLES)]
     raw = prune_stream(raw, run, id="n", then=lambda one: (0, one["n"]))
-    return prune(DataLoader(raw, BATCH, **options), run, with_ids=True)
+    return wrap(DataLoader(raw, BATCH, **options), run, with_ids=True)
 
 
 def fit(kind, folder, *, poisoned, stop=None, accumulate=1, stream=False, **options):

@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, SequentialSampler
 
 from prunedata import NotInEpoch, PrunedataError
-from prunedata.adapters.lightning import prune
+from prunedata.adapters.lightning import wrap
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, loader_of, pruner_of, trainer_of, validation
 from tests.common.marks import WORKERS
@@ -185,7 +185,7 @@ def test_two_processes_need_a_loader_that_they_share_evenly(monkeypatch):
 
     pruner = pruner_of(LENGTHS)
     trainer = trainer_of(pruner)
-    own = prune(DataLoader(data(), batch_size=BATCH, sampler=type("Own", (SequentialSampler,), {})(data())), pruner)
+    own = wrap(DataLoader(data(), batch_size=BATCH, sampler=type("Own", (SequentialSampler,), {})(data())), pruner)
     trainer.fit_loop._combined_loader = type("Combined", (), {"iterables": own})()
     monkeypatch.setattr(pl.Trainer, "world_size", 2)
     with pytest.raises(PrunedataError, match="Expected a loader that 2 processes can share evenly"):

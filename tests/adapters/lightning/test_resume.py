@@ -62,7 +62,7 @@ def test_a_run_that_stands_elsewhere_than_lightning_is_refused(tmp_path):
     pruner, _ = fit(tmp_path, "epoch")
     behind = pruner_of(LENGTHS)
     behind.begin_epoch()
-    behind.excuse(behind.samples)
+    behind.skip(behind.samples)
     behind.end_epoch()
     with pytest.raises(PrunedataError, match=r"Expected epoch 1, .* Got epoch 0 .* fit\(ckpt_path="):
         fit(tmp_path, "epoch", pruner=behind)

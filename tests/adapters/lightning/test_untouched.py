@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import OneCycleLR, StepLR
 
-from prunedata.adapters.lightning import DataPruning, observe, prune
+from prunedata.adapters.lightning import DataPruning, observe, wrap
 from tests.adapters.helpers.untouched import EPOCHS, Own, assert_same, layers, loader, watching
 from tests.adapters.lightning.helpers import QUIET
 
@@ -56,7 +56,7 @@ def fit(batches, callbacks, interval, **options):
 def test_a_fit(given, interval, options):
     made = [loader(**({"sampler": Own()} if "own" in given else given)) for _ in range(2)]
     pruner = watching()
-    ours = fit(prune(made[1], pruner), [DataPruning(pruner)], interval, **options)
+    ours = fit(wrap(made[1], pruner), [DataPruning(pruner)], interval, **options)
     theirs = fit(made[0], [], interval, **options)
     assert [record["observed"] for record in pruner.history] == [45] * EPOCHS
     assert ours.validated == theirs.validated

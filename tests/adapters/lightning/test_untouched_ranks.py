@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata.adapters.lightning import DataPruning, prune
+from prunedata.adapters.lightning import DataPruning, wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.untouched import EPOCHS, data, loader, watching
 from tests.adapters.lightning import helpers
@@ -32,7 +32,7 @@ def trained(name, *, pruned):
     samples, interval, options = CASES[name]
     sampler = DistributedSampler(data(samples), shuffle=False)
     batches, pruner = loader(samples=samples, sampler=sampler, batch_size=4), watching(samples)
-    batches, callbacks = (prune(batches, pruner), [DataPruning(pruner)]) if pruned else (batches, [])
+    batches, callbacks = (wrap(batches, pruner), [DataPruning(pruner)]) if pruned else (batches, [])
     net = fit(batches, callbacks, interval, strategy="ddp", devices=WORLD, **options)
     return net.state_dict(), net.validated, [record["observed"] for record in pruner.history]
 
@@ -40,7 +40,7 @@ def trained(name, *, pruned):
 def keeps_the_order(rank, *, pruned):
     """Whether a loader with shuffle=False gives a process its share in the order of the data, in each epoch."""
     batches, pruner, net = DataLoader(helpers.data(44), batch_size=4), watching(44), helpers.Net(schedule=False)
-    batches, callbacks = (prune(batches, pruner), [DataPruning(pruner)]) if pruned else (batches, [])
+    batches, callbacks = (wrap(batches, pruner), [DataPruning(pruner)]) if pruned else (batches, [])
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     options = {"accelerator": "cpu", "strategy": "ddp", "devices": WORLD, "enable_checkpointing": False}
     pl.Trainer(max_epochs=EPOCHS, callbacks=callbacks, **quiet, **options).fit(net, batches)

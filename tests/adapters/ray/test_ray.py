@@ -88,20 +88,20 @@ def test_one_worker_is_dealt_what_a_plain_loop_gets():
 
 
 def test_by_weight_all_samples_are_dealt():
-    dealer = serve(maker(by="weight"), 8)
+    dealer = serve(maker(leave_out="weight"), 8)
     reported = ray.get(make_worker().remote().train.remote(dealer, "one"))
     assert [sum(len(ids) for epoch, ids in reported if epoch == number) for number in range(4)] == [SAMPLES] * 4
     history, counts, visits = facts(dealer)
     assert [record.get("by_weight", 0) for record in history] == [SAMPLES - kept for kept in KEPT]
     with pytest.warns(UnweighedWarning):  # it trains on nothing
-        plain = plain_run(by="weight")
+        plain = plain_run(leave_out="weight")
     assert np.array_equal(counts, plain.counts)
     assert np.array_equal(visits, plain.visits)
 
 
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_run_whose_workers_never_read_what_losses_weigh_is_warned(reads):
-    dealer = serve(maker(aside=0.2), 8)
+    dealer = serve(maker(holdout=0.2), 8)
     dealer.ask(lambda run: __import__("warnings").simplefilter("error"))  # in the actor, where nobody looks
     deal = dealer.deal("one")
     while isinstance(deal, Deal) and deal.epoch == 0:
@@ -215,7 +215,7 @@ def test_an_epoch_may_wait_for_its_end(tmp_path):
     dealer = serve(maker(store=tmp_path / "run.zarr"), 60, auto_end=False)
     deal = dealer.deal("one")
     dealer.commit()
-    assert dealer.excuse(deal)
+    assert dealer.skip(deal)
     assert dealer.is_epoch_done
     assert dealer.deal("one") == Wait(0, 0)
     dealer.end_epoch()

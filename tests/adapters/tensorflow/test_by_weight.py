@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 from tests.adapters.helpers.tensorflow import KEPT, SAMPLES, losses_of, make_pruner, parse, raw
 
 BATCH = 32
@@ -35,11 +35,11 @@ def loop(run, dataset, stop=None):
 
 
 def dataset_of(run):
-    return prune(raw(), run).map(parse).shuffle(100, seed=1).batch(BATCH)
+    return wrap(raw(), run).map(parse).shuffle(100, seed=1).batch(BATCH)
 
 
 def test_all_samples_come_and_the_counts_are_those_of_leaving_out():
-    run, shorter = make_pruner(by="weight"), make_pruner()
+    run, shorter = make_pruner(leave_out="weight"), make_pruner()
     batches = loop(run, dataset_of(run))
     assert [sorted(np.concatenate(each)) for each in batches.values()] == [list(range(SAMPLES))] * 5
     for epoch in shorter.epochs():
@@ -53,7 +53,7 @@ def test_all_samples_come_and_the_counts_are_those_of_leaving_out():
 
 
 def test_an_epoch_that_was_left_gives_what_was_not_observed():
-    run, later = make_pruner(by="weight"), make_pruner(by="weight")
+    run, later = make_pruner(leave_out="weight"), make_pruner(leave_out="weight")
     first = loop(run, dataset_of(run), stop=25)  # an epoch has 19 batches
     later.load_state_dict(run.state_dict())
     rest = loop(later, dataset_of(later))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Random, Schedule
 from prunedata.adapters.tensorflow import dataset as adapter
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.helpers.tensorflow import (
@@ -58,7 +58,7 @@ def parse_record(number, record):
 )
 def test_each_epoch_delivers_its_samples_once_each_beside_their_ids(follow):
     pruner = make_pruner()
-    epochs = train(follow(prune(raw(), pruner)), pruner)
+    epochs = train(follow(wrap(raw(), pruner)), pruner)
     assert [len(flat(batches)) for batches in epochs] == KEPT
     assert sorted(flat(epochs[1])) != sorted(flat(epochs[3])), "the mask must change"
 
@@ -72,7 +72,7 @@ def test_it_is_traced_once_in_a_run(monkeypatch):
         return parse(number, text)
 
     pruner = make_pruner()
-    train(prune(raw(), pruner).map(counted).batch(32), pruner)
+    train(wrap(raw(), pruner).map(counted).batch(32), pruner)
     assert traced == ["filter", "map"]
 
 
@@ -84,7 +84,7 @@ def test_pruned_samples_are_not_parsed():
         return np.int64(text)
 
     pruner = make_pruner(100)
-    pairs = prune(raw(100), pruner).map(lambda number, text: (number, tf.numpy_function(note, [text], tf.int64)))
+    pairs = wrap(raw(100), pruner).map(lambda number, text: (number, tf.numpy_function(note, [text], tf.int64)))
     for epoch in pruner.epochs():
         parsed.clear()
         for ids, _ in pairs.batch(16):
@@ -102,7 +102,7 @@ def test_pruned_samples_are_not_parsed():
 )
 def test_samples_keep_their_structure(element):
     pruner = make_pruner()
-    pairs = prune(tf.data.Dataset.from_tensor_slices(element), pruner)
+    pairs = wrap(tf.data.Dataset.from_tensor_slices(element), pruner)
     assert pairs.element_spec[1] == tf.data.Dataset.from_tensor_slices(element).element_spec
     train(pairs.map(lambda number, sample: (number, tf.nest.flatten(sample)[0])).batch(32), pruner)
 
@@ -118,7 +118,7 @@ def test_chunks_are_filtered_whatever_of_them_is_kept(monkeypatch, parts, more):
     keep = np.concatenate([*(PARTS[part] for part in parts), [False, True, True][:more]]).astype(bool)
     assume(0 < keep.sum() < keep.size)
     pruner = Pruner(keep.size, Schedule(2, 2, 1, 1, 1), prune=int((~keep).sum()))
-    pairs = prune(raw(keep.size), pruner)
+    pairs = wrap(raw(keep.size), pruner)
     for epoch in pruner.epochs():
         kept = np.flatnonzero(keep) if epoch.pruned else np.arange(keep.size)
         assert [(int(uid), int(text)) for uid, text in pairs.as_numpy_iterator()] == [(uid, uid) for uid in kept]
@@ -129,7 +129,7 @@ def test_samples_of_various_shapes():
     pruner = make_pruner()
     ragged = tf.data.Dataset.range(SAMPLES).map(lambda uid: tf.fill([uid % 5], uid))
     assert not ragged.element_spec.shape.is_fully_defined()
-    pairs = prune(ragged, pruner)
+    pairs = wrap(ragged, pruner)
     sums = pairs.map(lambda number, many: (number, tf.where(number % 5 > 0, tf.reduce_max(many), number)))
     train(sums.batch(32), pruner)
 
@@ -139,7 +139,7 @@ def test_records(files, reads):
     pruner = make_pruner()
     records = tf.data.TFRecordDataset(files, num_parallel_reads=reads)
     assert records.cardinality() == tf.data.UNKNOWN_CARDINALITY
-    pairs, order = prune(records, pruner), {}
+    pairs, order = wrap(records, pruner), {}
     for epoch in pruner.epochs():
         for ids, uids in pairs.map(parse_record).shuffle(100).batch(32):
             for number, uid in zip(ids.numpy().tolist(), uids.numpy().tolist(), strict=True):
@@ -154,7 +154,7 @@ def test_records(files, reads):
 @pytest.mark.parametrize("stop", [(0, 0), (0, 5), (1, 3), (3, 13)], ids=str)
 def test_a_run_goes_on_in_the_middle_of_an_epoch(stop):
     first, done = make_pruner(), []
-    dataset = prune(raw(), first).map(parse).shuffle(SAMPLES).batch(32)
+    dataset = wrap(raw(), first).map(parse).shuffle(SAMPLES).batch(32)
     for epoch in first.epochs():
         for number, (ids, _) in enumerate(dataset):
             if (epoch.number, number) == stop:
@@ -166,7 +166,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(stop):
     state = first.state_dict()
 
     second = make_pruner()
-    dataset = prune(raw(), second).map(parse).shuffle(SAMPLES).batch(32)
+    dataset = wrap(raw(), second).map(parse).shuffle(SAMPLES).batch(32)
     second.load_state_dict(state)
     for epoch in second.epochs():
         rest = []
@@ -186,8 +186,8 @@ def test_a_dataset_may_be_pruned_in_an_open_epoch_and_again(monkeypatch):
     pruner.begin_epoch()
     pruner.observe(range(3), losses_of(range(3), 0))
     pruner.begin_epoch()
-    assert [int(number) for number, _ in prune(raw(), pruner).take(2)] == [3, 4]
-    assert [int(number) for number, _ in prune(raw(), pruner).take(2)] == [3, 4]
+    assert [int(number) for number, _ in wrap(raw(), pruner).take(2)] == [3, 4]
+    assert [int(number) for number, _ in wrap(raw(), pruner).take(2)] == [3, 4]
     opened.clear()
     pruner.begin_epoch()
     assert len(opened) == 1
@@ -195,7 +195,7 @@ def test_a_dataset_may_be_pruned_in_an_open_epoch_and_again(monkeypatch):
 
 def test_a_peep_at_the_first_batch_is_no_harm():
     pruner = make_pruner(100)
-    dataset = prune(raw(100), pruner).map(parse).batch(16)
+    dataset = wrap(raw(100), pruner).map(parse).batch(16)
     next(iter(dataset))
     for epoch in pruner.epochs():
         next(iter(dataset))
@@ -235,7 +235,7 @@ def test_losses_may_come_as_tensors_of_any_kind():
 def test_datasets_that_cannot_be_pruned(dataset, why):
     tf.random.set_seed(None)  # with a seed, as another test may have set one, a shuffle can have one order
     with pytest.raises(PrunedataError, match=why):
-        prune(dataset(), make_pruner())
+        wrap(dataset(), make_pruner())
 
 
 def unordered():
@@ -247,7 +247,7 @@ def unordered():
 def test_a_shuffle_that_is_the_same_in_every_run_is_as_good_as_none():
     pruner = make_pruner()
     train(
-        prune(raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), pruner).map(by_content).batch(32), pruner
+        wrap(raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), pruner).map(by_content).batch(32), pruner
     )
     assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
@@ -264,7 +264,7 @@ def test_what_is_unbatched_is_not_batched(files):
         raw().batch(8).interleave(tf.data.Dataset.from_tensor_slices, cycle_length=3, num_parallel_calls=2),
     ):
         pruner = make_pruner()
-        train(prune(whole, pruner).map(by_content).batch(32), pruner)
+        train(wrap(whole, pruner).map(by_content).batch(32), pruner)
         assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
@@ -292,13 +292,13 @@ def test_what_is_unbatched_is_not_batched(files):
 )
 def test_records_in_an_order_that_may_change(files, records, why):
     with pytest.raises(PrunedataError, match=why):
-        prune(records(files), make_pruner())
+        wrap(records(files), make_pruner())
 
 
 def test_a_dataset_is_pruned_once():
     pruner = make_pruner()
     with pytest.raises(PrunedataError, match="not yet pruned"):
-        prune(prune(raw(), pruner).map(parse), pruner)
+        wrap(wrap(raw(), pruner).map(parse), pruner)
 
 
 # -- noticed when it happens
@@ -307,39 +307,39 @@ def test_a_dataset_is_pruned_once():
 def test_more_records_than_the_pruner_has_samples(files):
     pruner = make_pruner(SAMPLES - 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"Expected a dataset of {SAMPLES - 1} samples"):
-        one_epoch(prune(tf.data.TFRecordDataset(files), pruner), pruner)
+        one_epoch(wrap(tf.data.TFRecordDataset(files), pruner), pruner)
 
 
 def test_fewer_records_than_the_pruner_has_samples(files):
     pruner = make_pruner(SAMPLES + 2)
     with pytest.raises(SkippedSamples, match="did not deliver 2 of them"):
-        one_epoch(prune(tf.data.TFRecordDataset(files), pruner), pruner)
+        one_epoch(wrap(tf.data.TFRecordDataset(files), pruner), pruner)
 
 
 def test_a_loop_that_is_left_early_is_noticed():
     pruner = make_pruner()
     with pytest.raises(SkippedSamples, match=f"{SAMPLES - 160} that were not"):
-        one_epoch(prune(raw(), pruner), pruner, steps=5)
+        one_epoch(wrap(raw(), pruner), pruner, steps=5)
 
 
 def test_a_policy_without_losses_is_held_to_what_was_delivered():
     pruner = make_pruner(policy=Random())
-    pairs = prune(raw(), pruner)
+    pairs = wrap(raw(), pruner)
     for epoch in pruner.epochs():
         assert len(list(pairs)) == epoch.kept
     assert [record["observed"] for record in pruner.history] == [0] * 5
     pruner = make_pruner(policy=Random())
-    pairs = prune(raw(), pruner)
+    pairs = wrap(raw(), pruner)
     with pytest.raises(SkippedSamples, match="did not deliver"):
         for _ in pruner.epochs():
             pass
 
 
-def test_a_batch_that_is_dropped_can_be_excused():
+def test_a_batch_that_is_dropped_can_be_skipped():
     pruner = make_pruner()
-    dataset = prune(raw(), pruner).shuffle(SAMPLES).batch(32, drop_remainder=True)
+    dataset = wrap(raw(), pruner).shuffle(SAMPLES).batch(32, drop_remainder=True)
     for epoch in pruner.epochs():
-        pruner.excuse(epoch.kept % 32)
+        pruner.skip(epoch.kept % 32)
         for ids, _ in dataset:
             pruner.observe(ids, losses_of(ids, epoch.number))
     assert [record["observed"] for record in pruner.history] == [kept // 32 * 32 for kept in KEPT]
@@ -347,7 +347,7 @@ def test_a_batch_that_is_dropped_can_be_excused():
 
 def test_observing_outside_an_epoch():
     pruner = make_pruner()
-    ids, _ = next(iter(prune(raw(), pruner).batch(8)))
+    ids, _ = next(iter(wrap(raw(), pruner).batch(8)))
     with pytest.raises(NotInEpoch):
         pruner.observe(ids, losses_of(ids, 0))
 
@@ -371,7 +371,7 @@ def test_the_pruner_goes_when_nobody_needs_it():
     import weakref
 
     pruner = Pruner(100, CHANGING, prune=0.3)
-    pairs = prune(raw(100), pruner)
+    pairs = wrap(raw(100), pruner)
     gone = weakref.ref(pruner)
     del pruner, pairs
     gc.collect()

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 from tests.adapters.helpers.loops import (
     MODES,
     RUNS,
@@ -16,7 +16,7 @@ from tests.adapters.helpers.loops import (
 
 
 def of_tensorflow(pruner, size, drop):
-    return prune(tf.data.Dataset.range(SAMPLES), pruner).batch(size, drop_remainder=drop).prefetch(1)
+    return wrap(tf.data.Dataset.range(SAMPLES), pruner).batch(size, drop_remainder=drop).prefetch(1)
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata.adapters.tensorflow import prune
+from prunedata.adapters.tensorflow import wrap
 from prunedata.errors import LossError, SkippedSamples
 from tests.adapters.helpers.tensorflow import KEPT, SAMPLES, losses_of, make_pruner, one_epoch, parse, raw
 
@@ -12,7 +12,7 @@ from tests.adapters.helpers.tensorflow import KEPT, SAMPLES, losses_of, make_pru
 @pytest.mark.parametrize("disk", [False, True], ids=["memory", "file"])
 def test_a_cache_behind_prune_is_noticed(tmp_path, disk):
     pruner = make_pruner()
-    pairs = prune(raw(), pruner).cache(str(tmp_path / "cache") if disk else "")
+    pairs = wrap(raw(), pruner).cache(str(tmp_path / "cache") if disk else "")
     one_epoch(pairs, pruner)
     with pytest.raises(LossError, match=r"Got 180 that are pruned.*cache"):
         one_epoch(pairs, pruner)
@@ -20,16 +20,16 @@ def test_a_cache_behind_prune_is_noticed(tmp_path, disk):
 
 def test_the_raw_dataset_iterated_in_the_place_of_the_pruned_one_is_named():
     pruner = make_pruner()
-    pairs = prune(raw(), pruner)
+    pairs = wrap(raw(), pruner)
     one_epoch(pairs, pruner)
-    with pytest.raises(LossError, match=r"Got 180 that are pruned.*the dataset iterated that was given to prune\(\)"):
+    with pytest.raises(LossError, match=r"Got 180 that are pruned.*the dataset iterated that was given to wrap\(\)"):
         one_epoch(raw().enumerate(), pruner)
 
 
 def test_a_cache_of_a_pruned_epoch_is_noticed():
     pruner = make_pruner()
-    one_epoch(prune(raw(), pruner), pruner)
-    pairs = prune(raw(), pruner).cache()
+    one_epoch(wrap(raw(), pruner), pruner)
+    pairs = wrap(raw(), pruner).cache()
     one_epoch(pairs, pruner)
     with pytest.raises(SkippedSamples, match="180 that were not"):
         one_epoch(pairs, pruner)
@@ -38,19 +38,19 @@ def test_a_cache_of_a_pruned_epoch_is_noticed():
 def test_a_repeat_behind_prune_is_noticed():
     pruner = make_pruner()
     with pytest.raises(LossError, match=r"Got 603 of them more often.*repeat"):
-        one_epoch(prune(raw(), pruner).repeat(2), pruner)
+        one_epoch(wrap(raw(), pruner).repeat(2), pruner)
 
 
 def test_an_endless_repeat_behind_prune_ends():
     pruner = make_pruner()
     with pytest.raises(tf.errors.InvalidArgumentError, match="repeat"):
-        one_epoch(prune(raw(), pruner).repeat(), pruner)
+        one_epoch(wrap(raw(), pruner).repeat(), pruner)
 
 
 def test_an_iterator_of_an_earlier_epoch_is_noticed():
     """With repeat() and a number of steps, an iterator reads ahead under the mask of the epoch before."""
     pruner = make_pruner()
-    endless = iter(prune(raw(), pruner).repeat().prefetch(SAMPLES))
+    endless = iter(wrap(raw(), pruner).repeat().prefetch(SAMPLES))
 
     def epoch():
         for ids in [next(endless)[0] for _ in range(pruner.begin_epoch().kept)]:
@@ -66,7 +66,7 @@ def test_an_iterator_of_an_earlier_epoch_is_noticed():
 def test_pruned_samples_and_repeated_ones_may_be_observed_beside_the_dataset():
     """As in the core."""
     pruner, told = make_pruner(), make_pruner()
-    dataset = prune(raw(), pruner).map(parse).batch(32)
+    dataset = wrap(raw(), pruner).map(parse).batch(32)
     for epoch in pruner.epochs():
         told.begin_epoch()
         batches = [ids.numpy() for ids, _ in dataset]
@@ -84,7 +84,7 @@ def test_pruned_samples_and_repeated_ones_may_be_observed_beside_the_dataset():
 
 def test_samples_that_a_stage_behind_prune_doubles_count_twice():
     pruner = make_pruner()
-    twice = prune(raw(), pruner).flat_map(lambda *pair: tf.data.Dataset.from_tensors(pair).repeat(2))
+    twice = wrap(raw(), pruner).flat_map(lambda *pair: tf.data.Dataset.from_tensors(pair).repeat(2))
     for epoch in pruner.epochs():
         for ids, _ in twice.batch(64):
             pruner.observe(ids, losses_of(ids, epoch.number))
@@ -93,8 +93,8 @@ def test_samples_that_a_stage_behind_prune_doubles_count_twice():
 
 @pytest.mark.parametrize("by_batch", [False, True])
 def test_a_share_of_an_epoch_is_missed_as_processes_are_not_merged(by_batch):
-    pruner = make_pruner(aside=0.2)
-    pairs = prune(raw(), pruner)
+    pruner = make_pruner(holdout=0.2)
+    pairs = wrap(raw(), pruner)
     share = pairs.batch(32).shard(2, 0) if by_batch else pairs.shard(2, 0).batch(32)
     epoch = pruner.begin_epoch()
     for ids, _ in share:

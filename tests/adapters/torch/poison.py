@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Sampler, SubsetRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import DroppingCount, EasyPruning, LossRanked
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune, watch
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import watch, wrap
 from tests.adapters.helpers.torch import SAMPLES, Items, make_pruner
 
 __all__ = ["KINDS", "MODES", "Learner", "counts", "run_of", "train"]
@@ -21,17 +21,17 @@ __all__ = ["KINDS", "MODES", "Learner", "counts", "run_of", "train"]
 GOOD = np.arange(0, SAMPLES, 9)
 """Left out for good."""
 KINDS = {
-    "held out": {"aside": 0.2},
-    "by weight": {"by": "weight"},
+    "held out": {"holdout": 0.2},
+    "by weight": {"leave_out": "weight"},
     "for good": {"without": GOOD},
-    "for good, by weight": {"without": GOOD, "by": "weight"},
-    "held out, for good": {"aside": 0.2, "without": GOOD},
-    "all of it": {"aside": 0.2, "without": GOOD, "by": "weight"},
+    "for good, by weight": {"without": GOOD, "leave_out": "weight"},
+    "held out, for good": {"holdout": 0.2, "without": GOOD},
+    "all of it": {"holdout": 0.2, "without": GOOD, "leave_out": "weight"},
     "weighed": {"policy": LossRanked()},
-    "weighed, held out": {"policy": LossRanked(), "aside": 0.2},
-    "weighed, by weight": {"policy": LossRanked(), "by": "weight", "without": GOOD},
-    "easy, held out": {"policy": EasyPruning(), "aside": 0.2},
-    "easy, by weight": {"policy": EasyPruning(), "by": "weight", "aside": 0.1},
+    "weighed, held out": {"policy": LossRanked(), "holdout": 0.2},
+    "weighed, by weight": {"policy": LossRanked(), "leave_out": "weight", "without": GOOD},
+    "easy, held out": {"policy": EasyPruning(), "holdout": 0.2},
+    "easy, by weight": {"policy": EasyPruning(), "leave_out": "weight", "holdout": 0.1},
 }
 
 
@@ -68,23 +68,23 @@ class Batches:
 
 
 def _shuffled(run, size, kind=DataLoader, **options):
-    return [prune(kind(Items(), size, shuffle=True, **options), run)]
+    return [wrap(kind(Items(), size, shuffle=True, **options), run)]
 
 
 def _batch_sampler(run, size, **_):
     fixed = [list(range(first, min(first + size, SAMPLES))) for first in range(0, SAMPLES, size)]
-    return [prune(DataLoader(Items(), batch_sampler=fixed[::-1]), run)]
+    return [wrap(DataLoader(Items(), batch_sampler=fixed[::-1]), run)]
 
 
 def _stream(run, size, **options):
     raw = [{"n": number} for number in range(SAMPLES)]
-    return [prune(DataLoader(prune_stream(raw, run, id="n", then=lambda one: (0, one["n"])), size, **options), run)]
+    return [wrap(DataLoader(prune_stream(raw, run, id="n", then=lambda one: (0, one["n"])), size, **options), run)]
 
 
 def _two(run, size, **options):
     generator = torch.Generator().manual_seed(0)
     parts = [SubsetRandomSampler(part, generator) for part in (range(60), range(60, SAMPLES))]
-    return [prune(DataLoader(Items(), size, sampler=part, **options), run) for part in parts]
+    return [wrap(DataLoader(Items(), size, sampler=part, **options), run) for part in parts]
 
 
 class Prepared:
@@ -108,15 +108,15 @@ class Prepared:
 MODES = {
     "own loop": _shuffled,
     "stateful": lambda run, size, **options: _shuffled(run, size, StatefulDataLoader, **options),
-    "own sampler": lambda run, size, **options: [prune(DataLoader(Items(), size, sampler=Backwards(), **options), run)],
+    "own sampler": lambda run, size, **options: [wrap(DataLoader(Items(), size, sampler=Backwards(), **options), run)],
     "batch sampler": _batch_sampler,
     "stream": _stream,
     "id_key": lambda run, size, **options: [
-        prune(DataLoader(Items(), size, shuffle=True, collate_fn=sorting, **options), run, id_key="id")
+        wrap(DataLoader(Items(), size, shuffle=True, collate_fn=sorting, **options), run, id_key="id")
     ],
     "two loaders": _two,
     "accelerate": lambda run, size, **options: [
-        Prepared(prune(DataLoader(Items(), size, shuffle=True, **options), run, with_ids=True))
+        Prepared(wrap(DataLoader(Items(), size, shuffle=True, **options), run, with_ids=True))
     ],
     "watch": lambda run, size, **_: [watch(Batches(size), run, ids=1)],
 }

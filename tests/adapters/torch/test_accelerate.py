@@ -10,7 +10,7 @@ from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from prunedata import PrunedataError, Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 
 SAMPLES = 103
@@ -20,7 +20,7 @@ SAMPLES = 103
 def test_a_prepared_loader_delivers_ids_with_their_batches(settings):
     data = TensorDataset(torch.arange(SAMPLES).float(), torch.arange(SAMPLES))
     pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)
-    loader = prune(DataLoader(data, batch_size=16, shuffle=True, **settings), pruner, with_ids=True)
+    loader = wrap(DataLoader(data, batch_size=16, shuffle=True, **settings), pruner, with_ids=True)
     prepared = Accelerator(cpu=True).prepare(loader)
     for epoch in pruner.epochs():
         seen = []
@@ -35,22 +35,22 @@ def test_a_prepared_loader_delivers_ids_with_their_batches(settings):
     assert [record["pruned"] for record in pruner.history] == [False, True, False, True]
 
 
-@pytest.mark.parametrize("by", [None, "weight"])
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
 @pytest.mark.parametrize("stop", [3, 9])  # within an epoch on all, and within one that leaves out
-def test_a_run_goes_on_within_an_epoch(stop, by):
-    whole = train(stop=None, by=by)
-    first = train(stop=stop, by=by)
-    rest = train(state=first["state"], by=by)
+def test_a_run_goes_on_within_an_epoch(stop, leave_out):
+    whole = train(stop=None, leave_out=leave_out)
+    first = train(stop=stop, leave_out=leave_out)
+    rest = train(state=first["state"], leave_out=leave_out)
     assert first["came"] + rest["came"] == whole["came"]
     assert rest["counts"] == whole["counts"]
     assert rest["observed"] == whole["observed"] == [103, 73, 103, 73]
 
 
-def train(stop=None, state=None, by=None):
+def train(stop=None, state=None, leave_out="delivery"):
     """Train through a prepared loader, hold each mean to one by hand, and leave after so many batches."""
     data = TensorDataset(torch.arange(SAMPLES).float())
-    pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3, by=by)
-    loader = prune(DataLoader(data, batch_size=16, shuffle=True), pruner, with_ids=True)
+    pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3, leave_out=leave_out)
+    loader = wrap(DataLoader(data, batch_size=16, shuffle=True), pruner, with_ids=True)
     prepared = Accelerator(cpu=True).prepare(loader)
     if state is not None:
         pruner.load_state_dict(state)
@@ -73,13 +73,13 @@ def test_what_accelerate_prepared_before_is_refused_with_the_way_to_go():
     data = TensorDataset(torch.arange(SAMPLES).float())
     pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)
     with pytest.raises(PrunedataError, match="prune the loader first, with with_ids=True"):
-        prune(Accelerator(cpu=True).prepare(DataLoader(data)), pruner)
+        wrap(Accelerator(cpu=True).prepare(DataLoader(data)), pruner)
 
 
 def test_batches_that_are_dispatched_are_refused():
     data = TensorDataset(torch.arange(SAMPLES).float())
     pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)
-    loader = prune(DataLoader(data, batch_size=16), pruner, with_ids=True)
+    loader = wrap(DataLoader(data, batch_size=16), pruner, with_ids=True)
     configuration = DataLoaderConfiguration(dispatch_batches=True)
     prepared = Accelerator(cpu=True, dataloader_config=configuration).prepare(loader)
     pruner.begin_epoch()
@@ -103,7 +103,7 @@ def build(drop_last=False, sampler=None):
     data = TensorDataset(torch.arange(SAMPLES).float() / SAMPLES, torch.arange(SAMPLES))
     pruner = Pruner(SAMPLES, Schedule(6, 6, 1, 3, 2), prune=0.3, seed=5)
     plain = DataLoader(data, batch_size=8, shuffle=sampler is None, sampler=sampler, drop_last=drop_last)
-    return pruner, prune(plain, pruner, with_ids=True)
+    return pruner, wrap(plain, pruner, with_ids=True)
 
 
 def fit(pruner, loader, order, **options):

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from prunedata import LossError, Pruner, Schedule
 from prunedata.adapters import iterable
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.testing import losses_of
 from tests.common.marks import WORKERS
 
@@ -67,8 +67,8 @@ def test_only_what_is_kept_is_decoded(images, workers):
         decoded.append(record["uid"])
         return decode(record)
 
-    stream = iterable.prune(raw, pruner, id="uid", then=then)
-    train(prune(DataLoader(stream, batch_size=8, num_workers=workers), pruner), pruner, lambda batch: batch[:, 0, 0])
+    stream = iterable.wrap(raw, pruner, id="uid", then=then)
+    train(wrap(DataLoader(stream, batch_size=8, num_workers=workers), pruner), pruner, lambda batch: batch[:, 0, 0])
     if workers == 0:
         assert len(decoded) == sum(record["kept"] for record in pruner.history)
 
@@ -76,7 +76,7 @@ def test_only_what_is_kept_is_decoded(images, workers):
 def test_without_the_cast_all_is_decoded_before_it_can_be_dropped(images):
     """The trap. Casting back behind the filter would not help: it does not decode."""
     pruner = start()
-    stream = iterable.prune(images.to_iterable_dataset(), pruner, id="uid", then=decode)
+    stream = iterable.wrap(images.to_iterable_dataset(), pruner, id="uid", then=decode)
     pruner.begin_epoch()
     with pytest.raises(TypeError, match="not iterable"):
         next(iter(stream))
@@ -94,7 +94,7 @@ def test_map_style_decodes_only_what_the_sampler_asks_for(images, workers):
 
     pruner = start()
     loader = DataLoader(images.with_transform(transform), batch_size=8, shuffle=True, num_workers=workers)
-    train(prune(loader, pruner), pruner, lambda batch: batch["pixels"][:, 0, 0])
+    train(wrap(loader, pruner), pruner, lambda batch: batch["pixels"][:, 0, 0])
     if workers == 0:
         assert len(asked) == sum(record["kept"] for record in pruner.history)
 
@@ -103,8 +103,8 @@ def test_map_style_decodes_only_what_the_sampler_asks_for(images, workers):
 def test_formatted_streams(images, name):
     raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=2).with_format(name)
     pruner = start()
-    stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
-    train(prune(DataLoader(stream, batch_size=8), pruner), pruner, lambda batch: batch)
+    stream = iterable.wrap(raw, pruner, id="uid", then=lambda record: record["uid"])
+    train(wrap(DataLoader(stream, batch_size=8), pruner), pruner, lambda batch: batch)
     assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
@@ -112,8 +112,8 @@ def test_formatted_streams(images, name):
 def test_each_epoch_can_have_an_order_of_its_own(images, workers, persistent):
     raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=4).shuffle(seed=1, buffer_size=20)
     pruner, orders = start(), []
-    stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
-    loader = prune(DataLoader(stream, batch_size=8, num_workers=workers, persistent_workers=persistent), pruner)
+    stream = iterable.wrap(raw, pruner, id="uid", then=lambda record: record["uid"])
+    loader = wrap(DataLoader(stream, batch_size=8, num_workers=workers, persistent_workers=persistent), pruner)
     for epoch in pruner.epochs():
         raw.set_epoch(epoch.number)
         orders.append([])
@@ -129,16 +129,16 @@ def test_more_workers_than_shards_and_shards_that_do_not_divide(images, workers)
     for shards in (1, 2, 5):
         raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=shards)
         pruner = start()
-        stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
-        loader = prune(DataLoader(stream, batch_size=8, num_workers=workers), pruner)
+        stream = iterable.wrap(raw, pruner, id="uid", then=lambda record: record["uid"])
+        loader = wrap(DataLoader(stream, batch_size=8, num_workers=workers), pruner)
         train(loader, pruner, lambda batch: batch)
         assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
 def test_a_map_style_dataset_given_as_raw_is_split_between_workers(images):
     pruner = start()
-    stream = iterable.prune(images.select_columns(["uid"]), pruner, id="uid", then=lambda record: record["uid"])
-    train(prune(DataLoader(stream, batch_size=8, num_workers=2), pruner), pruner, lambda batch: batch)
+    stream = iterable.wrap(images.select_columns(["uid"]), pruner, id="uid", then=lambda record: record["uid"])
+    train(wrap(DataLoader(stream, batch_size=8, num_workers=2), pruner), pruner, lambda batch: batch)
     assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
 
 
@@ -150,8 +150,8 @@ def test_indices_of_a_stream_are_no_ids(images):
     """The trap: each worker counts its own shards."""
     raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=2).map(numbered, with_indices=True)
     pruner = start()
-    stream = iterable.prune(raw, pruner, id="place", then=lambda record: record["uid"])
-    loader = prune(DataLoader(stream, batch_size=8, num_workers=2), pruner)
+    stream = iterable.wrap(raw, pruner, id="place", then=lambda record: record["uid"])
+    loader = wrap(DataLoader(stream, batch_size=8, num_workers=2), pruner)
     pruner.begin_epoch()
     batches = iter(loader)
     loader.observe(torch.from_numpy(losses_of(next(batches), 0)))
@@ -163,7 +163,7 @@ def test_a_column_that_is_not_there_or_no_integer_is_told(images):
     pruner = start()
     pruner.begin_epoch()
     with pytest.raises(LossError, match=r"Expected an int as the id of a sample\. Got 0\.0"):
-        next(iter(iterable.prune(images.to_iterable_dataset(), pruner, id=lambda record: float(record["uid"]))))
+        next(iter(iterable.wrap(images.to_iterable_dataset(), pruner, id=lambda record: float(record["uid"]))))
 
 
 def test_a_stateful_loader_goes_on_in_the_middle_of_an_epoch(images):
@@ -171,7 +171,7 @@ def test_a_stateful_loader_goes_on_in_the_middle_of_an_epoch(images):
 
     def build(pruner):
         raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=4)
-        stream = iterable.prune(raw, pruner, id="uid", then=lambda record: record["uid"])
+        stream = iterable.wrap(raw, pruner, id="uid", then=lambda record: record["uid"])
         return StatefulDataLoader(stream, batch_size=8, num_workers=2)
 
     def epoch_of(loader, pruner, stop=None):

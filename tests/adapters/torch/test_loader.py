@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset,
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import LossError, NotInEpoch, PrunedataError
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import (
     BATCH,
     SAMPLES,
@@ -57,13 +57,13 @@ def test_the_masks_change():
 )
 def test_each_epoch_has_its_kept_samples_once_in_the_order_of_the_core(kind, workers):
     pruner = make_pruner()
-    seen = train(prune(loader_of(kind=kind, **HOW[workers]), pruner), pruner)
+    seen = train(wrap(loader_of(kind=kind, **HOW[workers]), pruner), pruner)
     assert seen == by_the_core(make_pruner())[1]
 
 
 def test_sequential_loaders_stay_sequential():
     pruner = make_pruner()
-    seen = train(prune(loader_of(shuffle=False), pruner), pruner)
+    seen = train(wrap(loader_of(shuffle=False), pruner), pruner)
     assert seen[0][0] == list(range(BATCH))
     assert all(flat(batches) == sorted(flat(batches)) for batches in seen)
 
@@ -71,7 +71,7 @@ def test_sequential_loaders_stay_sequential():
 def test_out_of_order_workers_cannot_part_a_batch_from_its_ids():
     """A queue of sampler indices beside the loader would be wrong here."""
     pruner = make_pruner()
-    seen = train(prune(loader_of(Items(slow=True), num_workers=2, in_order=False), pruner), pruner)
+    seen = train(wrap(loader_of(Items(slow=True), num_workers=2, in_order=False), pruner), pruner)
     assert seen[0] != by_the_core(make_pruner())[1][0]
 
 
@@ -89,7 +89,7 @@ class TestLookAhead:
     @WORKERS
     def test_is_refused_without_ids(self, workers):
         pruner = make_pruner()
-        loader = prune(loader_of(num_workers=workers), pruner)
+        loader = wrap(loader_of(num_workers=workers), pruner)
         pruner.begin_epoch()
         _, index = next(ahead(loader))
         with pytest.raises(LossError, match=r"Got 2: the loop fetches batches ahead .* with_ids=True"):
@@ -99,19 +99,19 @@ class TestLookAhead:
     @WORKERS
     def test_is_exact_with_ids(self, workers):
         pruner = make_pruner()
-        loader = prune(loader_of(num_workers=workers), pruner, with_ids=True)
+        loader = wrap(loader_of(num_workers=workers), pruner, with_ids=True)
         for epoch in pruner.epochs():
             for ids, (_, index) in ahead(loader):
                 assert ids.dtype == np.int64
                 assert ids.tolist() == index.tolist()
                 loader.observe(losses_of(index, epoch.number), ids)
         other = make_pruner()
-        train(prune(loader_of(), other), other)
+        train(wrap(loader_of(), other), other)
         assert np.array_equal(pruner.counts, other.counts)
 
     def test_ids_are_asked_for(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner, with_ids=True)
+        loader = wrap(loader_of(), pruner, with_ids=True)
         pruner.begin_epoch()
         ids, _ = next(iter(loader))
         with pytest.raises(LossError, match=r"Expected observe\(losses, ids\)"):
@@ -169,7 +169,7 @@ def test_batches_keep_their_structure_and_ids_are_positions(dataset, options, re
         kinds.add(type(batch))
         return read(batch)
 
-    assert train(prune(plain, pruner), pruner, reading) == by_the_core(make_pruner())[1]
+    assert train(wrap(plain, pruner), pruner, reading) == by_the_core(make_pruner())[1]
     assert kinds == {type(next(iter(plain)))}
 
 
@@ -197,7 +197,7 @@ class MovingStateful(StatefulDataLoader):
 class TestTheLoader:
     def test_is_of_its_own_class(self):
         pruner = make_pruner()
-        loader = prune(loader_of(kind=Moving, note="mine"), pruner)
+        loader = wrap(loader_of(kind=Moving, note="mine"), pruner)
         assert isinstance(loader, Moving)
         assert loader.noted() == "mine, 13"
 
@@ -209,7 +209,7 @@ class TestTheLoader:
 
     def test_of_a_subclass_keeps_its_position(self):
         pruner = make_pruner()
-        loader = prune(loader_of(kind=MovingStateful), pruner)
+        loader = wrap(loader_of(kind=MovingStateful), pruner)
         assert isinstance(loader, StatefulDataLoader)
         assert train(loader, pruner) == by_the_core(make_pruner())[1]
 
@@ -218,7 +218,7 @@ class TestTheLoader:
         next(iter(given))  # its workers have begun
         before = dict(vars(given))
         pruner = make_pruner()
-        train(prune(given, pruner), pruner)
+        train(wrap(given, pruner), pruner)
         assert {name: value for name, value in vars(given).items() if name != "_iterator"} == {
             name: value for name, value in before.items() if name != "_iterator"
         }
@@ -229,15 +229,15 @@ class TestTheLoader:
         next(iter(given))
         given.load_state_dict(given.state_dict())
         pruner = make_pruner()
-        assert train(prune(given, pruner), pruner) == by_the_core(make_pruner())[1]
+        assert train(wrap(given, pruner), pruner) == by_the_core(make_pruner())[1]
         given.load_state_dict({})
         given.state_dict()  # begins an iterator that its next iter() would take
         pruner = make_pruner()
-        assert train(prune(given, pruner), pruner) == by_the_core(make_pruner())[1]
+        assert train(wrap(given, pruner), pruner) == by_the_core(make_pruner())[1]
 
     def test_reaches_the_users_dataset(self):
         items = Items()
-        loader = prune(loader_of(items), make_pruner())
+        loader = wrap(loader_of(items), make_pruner())
         assert loader.dataset.classes is items.classes
         assert len(loader.dataset) == SAMPLES
         assert not hasattr(loader.dataset, "transform")
@@ -246,14 +246,14 @@ class TestTheLoader:
 
     def test_starts_its_workers_as_the_user_says(self):
         pruner = make_pruner()
-        loader = prune(loader_of(num_workers=2, worker_init_fn=double), pruner)
+        loader = wrap(loader_of(num_workers=2, worker_init_fn=double), pruner)
         pruner.begin_epoch()
         assert all((features[:, 2] == 2).all() for features, _ in loader)
 
     def test_may_be_one_of_two(self):
         """Two loaders over the same samples, as with two augmentations: one pruner, and each is exact."""
         pruner = make_pruner()
-        loaders = [prune(loader_of(num_workers=workers), pruner) for workers in (0, 2)]
+        loaders = [wrap(loader_of(num_workers=workers), pruner) for workers in (0, 2)]
         for epoch in pruner.epochs():
             for _, index in loaders[epoch.number % 2]:
                 loaders[epoch.number % 2].observe(losses_of(index, epoch.number))
@@ -277,7 +277,7 @@ class Unsized(torch.utils.data.Dataset):
 class TestErrors:
     def test_outside_an_epoch(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         with pytest.raises(NotInEpoch, match=r"for epoch in pruner\.epochs"):
             iter(loader)
         with pytest.raises(NotInEpoch):
@@ -296,19 +296,19 @@ class TestErrors:
             (lambda: DataLoader(Stream()), "Expected a map-style dataset.* Got the IterableDataset Stream"),
             (lambda: loader_of(Items(104)), "Expected a dataset of 103 samples.* Got one of 104"),
             (lambda: DataLoader(Unsized(), sampler=range(9)), "Expected a dataset of 103 samples.* Got one of None"),
-            (lambda: prune(loader_of(), make_pruner()), r"not yet pruned. Got the result of prune\(\)"),
+            (lambda: wrap(loader_of(), make_pruner()), r"not yet pruned. Got the result of wrap\(\)"),
         ],
         ids=["dataset", "iterator", "another library's", "WebLoader", "iterable", "number", "unsized", "twice"],
     )
     def test_at_once(self, given, message):
         with pytest.raises(PrunedataError, match=message):
-            prune(given(), make_pruner())
+            wrap(given(), make_pruner())
 
 
 def test_a_pickle_is_refused_and_a_copy_is_the_same_loader():
     """As for the Pruner, without which it means nothing."""
     pruner = make_pruner()
-    loader = prune(loader_of(), pruner)
+    loader = wrap(loader_of(), pruner)
     for refused in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match=r"^Expected a pruned loader to stay with its Pruner, in one process. Got "):
             refused(loader)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from prunedata import LossError, Pruner, Random, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.losses import DeviceBuffer, Recorder
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.helpers.torch import Items, make_pruner, train
@@ -23,7 +23,7 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GP
 def opened():
     """A pruner in its first epoch, its loader, and the ids of the batch that was delivered first."""
     pruner = make_pruner()
-    loader = prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
+    loader = wrap(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
     pruner.begin_epoch()
     batches = iter(loader)
     return pruner, loader, next(batches)[1], batches
@@ -51,7 +51,7 @@ class TestTheMean:
 
 def test_losses_are_copied():
     pruner = make_pruner()
-    loader = prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
+    loader = wrap(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
     pruner.begin_epoch()
     for _, index in loader:
         losses = torch.arange(len(index)).float()
@@ -63,7 +63,7 @@ def test_losses_are_copied():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_every_floating_dtype_is_recorded_as_it_is(dtype):
     pruner, told = make_pruner(), make_pruner()
-    loader = prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
+    loader = wrap(DataLoader(Items(), batch_size=8, shuffle=True), pruner)
     pruner.begin_epoch()
     told.begin_epoch()
     random = torch.Generator().manual_seed(1)
@@ -169,7 +169,7 @@ class TestDeviceBuffer:
     def test_gives_an_epoch_all_its_losses_at_its_end(self, monkeypatch):
         seen = train_through_a_block(monkeypatch, make_pruner())
         other = make_pruner()
-        assert seen == train(prune(DataLoader(Items(), batch_size=8, shuffle=True), other), other)
+        assert seen == train(wrap(DataLoader(Items(), batch_size=8, shuffle=True), other), other)
 
     def test_forgets_what_it_holds_when_another_state_is_loaded(self):
         pruner = make_pruner()
@@ -193,7 +193,7 @@ def train_through_a_block(monkeypatch, pruner):
         recorder._hold(recorder._buffer, ids, losses)
 
     monkeypatch.setattr(Recorder, "add", add)
-    return train(prune(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)
+    return train(wrap(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)
 
 
 @cuda
@@ -204,7 +204,7 @@ class TestOnCuda:
         schedule = Schedule(3, window=3, start=1, buffer=2, pruned_per_block=1)
         pruner = Pruner(self.SAMPLES, schedule, prune=0.25, seed=1)
         ids = torch.arange(self.SAMPLES)
-        loader = prune(DataLoader(ids, batch_size=1000, shuffle=True), pruner)
+        loader = wrap(DataLoader(ids, batch_size=1000, shuffle=True), pruner)
         table = torch.rand(self.SAMPLES, generator=torch.Generator().manual_seed(2)).to(dtype).to(device)
         for _ in pruner.epochs():
             for index in loader:

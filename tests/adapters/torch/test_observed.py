@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from prunedata import LossError, PrunedataError, Random, Schedule, SkippedSamples
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, Items, loader_of, losses_of, make_pruner
 from tests.common.marks import WORKERS
 
@@ -25,7 +25,7 @@ def loop(loader, pruner, *, stop=None, first=0, observing=True):
 class TestWhatIsNotObserved:
     def test_a_batch_left_out_is_told_at_the_next(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         pruner.begin_epoch()
         batches = iter(loader)
         next(batches)
@@ -35,7 +35,7 @@ class TestWhatIsNotObserved:
 
     def test_a_batch_observed_twice_is_told(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         pruner.begin_epoch()
         _, index = next(iter(loader))
         loader.observe(losses_of(index, 0))
@@ -44,7 +44,7 @@ class TestWhatIsNotObserved:
 
     def test_a_loop_that_leaves_a_bad_batch_out_goes_on(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         pruner.begin_epoch()
         for number, (_, index) in enumerate(loader):
             losses = losses_of(index, 0)
@@ -59,7 +59,7 @@ class TestWhatIsNotObserved:
     @pytest.mark.parametrize("skips", [1, 13])
     def test_a_loop_that_is_mended_and_run_again_gets_what_is_missing(self, skips):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         pruner.begin_epoch()
         for number, (_, index) in enumerate(loader):
             if number >= skips:
@@ -77,31 +77,31 @@ class TestWhatIsNotObserved:
 
     def test_a_batch_left_out_is_excused_beside_what_drop_last_cuts(self):
         pruner = make_pruner()
-        loader = prune(loader_of(drop_last=True), pruner, with_ids=True)
+        loader = wrap(loader_of(drop_last=True), pruner, with_ids=True)
         for epoch in pruner.epochs():
             for number, (ids, _) in enumerate(loader):
                 if number in (3, 5):
-                    pruner.excuse(len(ids))
+                    pruner.skip(len(ids))
                 else:
                     loader.observe(losses_of(ids, epoch.number), ids)
         assert [record["observed"] for record in pruner.history] == [80, 56, 80, 56, 80]
 
     def test_a_loop_that_never_observes(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         with pytest.raises(SkippedSamples, match=r"103 of them were delivered, but their losses not"):
             loop(loader, pruner, observing=False)
 
     def test_a_loop_left_early(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         with pytest.raises(SkippedSamples, match=r"did not deliver 79 of them: .* frozen\? To stop early on purpose"):
             loop(loader, pruner, stop=3)
 
     def test_a_frozen_length(self):
         """Lightning, HF Trainer and Keras all run as many batches as the first epoch had."""
         pruner = make_pruner(schedule=Schedule(4, window=4, start=1, block=2, pruned_per_block=1))
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         frozen = -(-73 // BATCH)
         with pytest.raises(SkippedSamples, match=r"of epoch 2 .* Got 23 that were not.* did not deliver 23"):
             loop(loader, pruner, stop=frozen, first=1)
@@ -109,7 +109,7 @@ class TestWhatIsNotObserved:
 
     def test_a_policy_without_losses_needs_none(self):
         pruner = make_pruner(policy=Random())
-        loader = prune(loader_of(num_workers=2), pruner)
+        loader = wrap(loader_of(num_workers=2), pruner)
         for epoch in pruner.epochs():
             assert sorted(index for _, indices in loader for index in indices) == np.flatnonzero(epoch.keep).tolist()
         assert pruner.next_epoch == EVERY_OTHER.epochs
@@ -117,7 +117,7 @@ class TestWhatIsNotObserved:
     @pytest.mark.parametrize("observing", [False, True])
     def test_a_policy_without_losses_notices_truncation(self, observing):
         pruner = make_pruner(policy=Random())
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         with pytest.raises(SkippedSamples, match="did not deliver 63 "):
             loop(loader, pruner, stop=5, observing=observing)
 
@@ -139,14 +139,14 @@ class TestTwoIteratorsOfOneLoader:
     )
     def test_is_told_at_the_next_batch(self, workers, options):
         pruner = make_pruner()
-        loader = prune(DataLoader(Items(), **{"batch_size": BATCH, "shuffle": True, "num_workers": workers, **options}),
+        loader = wrap(DataLoader(Items(), **{"batch_size": BATCH, "shuffle": True, "num_workers": workers, **options}),
                        pruner, with_ids=True)  # fmt: skip
         with pytest.raises(PrunedataError, match=r"^Expected one iterator at a time .* as zip\(loader, loader\) does"):
             self.both(loader, pruner)
 
     def test_is_told_without_ids_and_of_a_copy(self):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         pruner.begin_epoch()
         with pytest.raises(PrunedataError, match="one iterator at a time"):
             for _ in zip(loader, copy.copy(loader), strict=True):
@@ -155,7 +155,7 @@ class TestTwoIteratorsOfOneLoader:
     def test_is_told_to_who_iterates_its_batch_sampler(self):
         """As accelerate does."""
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner, with_ids=True)
+        loader = wrap(loader_of(), pruner, with_ids=True)
         with pytest.raises(PrunedataError, match="one iterator at a time"):
             self.both(loader, pruner, DataLoader(loader.dataset, batch_sampler=loader.batch_sampler,
                                                  collate_fn=loader.collate_fn))  # fmt: skip
@@ -163,7 +163,7 @@ class TestTwoIteratorsOfOneLoader:
     def test_may_be_made_and_left(self):
         """As trainers do; one that was asked for a batch may be left, too."""
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         for epoch in pruner.epochs():
             unused, left, batches = iter(loader), iter(loader), iter(loader)
             next(left)

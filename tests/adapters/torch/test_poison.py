@@ -28,7 +28,7 @@ def check(mode, kind, options):
 
 def fits(mode, kind):
     """What is watched comes whole: nothing can be left out of it but by weight."""
-    return mode != "watch" or "by" in KINDS[kind]
+    return mode != "watch" or "leave_out" in KINDS[kind]
 
 
 def each(first, second, *, quick):

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Sampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.ranks_training import sampler_of
 from tests.adapters.helpers.torch import SAMPLES, Items
@@ -36,7 +36,7 @@ class Share(Sampler):
 
 
 def dealt(run, rank, kind=DataLoader, uneven=None, id_key=None, **options):
-    return prune(kind(Items(), SIZE, sampler=sampler_of(rank, WORLD), **options), run, uneven=uneven, id_key=id_key)
+    return wrap(kind(Items(), SIZE, sampler=sampler_of(rank, WORLD), **options), run, uneven=uneven, id_key=id_key)
 
 
 def shared_stream(run, size=SIZE):
@@ -50,16 +50,16 @@ MODES = {
     "drop": partial(dealt, uneven="drop"),
     "pad": partial(dealt, uneven="pad"),
     "id_key": partial(dealt, uneven="drop", id_key="id", collate_fn=sorting),
-    "own sampler": lambda run, rank: prune(DataLoader(Items(), SIZE, sampler=Share(rank)), run),
-    "batch sampler": lambda run, rank: prune(
+    "own sampler": lambda run, rank: wrap(DataLoader(Items(), SIZE, sampler=Share(rank)), run),
+    "batch sampler": lambda run, rank: wrap(
         DataLoader(Items(), batch_sampler=[list(Share(rank))[at : at + SIZE] for at in range(0, 52, SIZE)]), run
     ),
-    "stream": lambda run, rank: prune(shared_stream(run), run),
-    "accelerate": lambda run, rank: Prepared(prune(DataLoader(Items(), SIZE, shuffle=True), run, with_ids=True)),
+    "stream": lambda run, rank: wrap(shared_stream(run), run),
+    "accelerate": lambda run, rank: Prepared(wrap(DataLoader(Items(), SIZE, shuffle=True), run, with_ids=True)),
     "accelerate, split": lambda run, rank: Prepared(
-        prune(DataLoader(Items(), WORLD * SIZE, shuffle=True), run, with_ids=True), split_batches=True
+        wrap(DataLoader(Items(), WORLD * SIZE, shuffle=True), run, with_ids=True), split_batches=True
     ),
-    "accelerate, a stream": lambda run, rank: Prepared(prune(shared_stream(run), run, with_ids=True)),
+    "accelerate, a stream": lambda run, rank: Prepared(wrap(shared_stream(run), run, with_ids=True)),
 }
 REPEATING = ("pad", "accelerate", "accelerate, split", "accelerate, a stream")
 """What these repeat at the end of an epoch is in the mean as often as it comes."""
@@ -134,7 +134,7 @@ def test_what_must_not_be_learnt_moves_no_weight_on_any_rank(tmp_path):
 )
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_nor_however_it_is_left_out(tmp_path, kind, accumulate):
-    modes = [mode for mode in MODES if "by" in KINDS[kind] or mode not in OWN]
+    modes = [mode for mode in MODES if "leave_out" in KINDS[kind] or mode not in OWN]
     check(tmp_path, [(mode, kind, {"accumulate": accumulate}) for mode in modes])
 
 
@@ -156,7 +156,7 @@ def run_out(rank, folder):
     """Each rank has one sample a batch, and the first has one batch more."""
     with group(rank, folder):
         run = run_of("held out")
-        loader, came = prune(DataLoader(Items(), 1, sampler=Share(rank)), run), 0
+        loader, came = wrap(DataLoader(Items(), 1, sampler=Share(rank)), run), 0
         learner = Learner(poisoned=False)
         try:
             for epoch in run.epochs():

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError, Random, Schedule, SkippedSamples
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
 from tests.common.marks import WORKERS
 
@@ -42,7 +42,7 @@ class Run:
             return self.build()
 
     def build(self):
-        return prune(self.kind(self.items, **{"batch_size": BATCH, "shuffle": True, **self.options}), self.pruner)
+        return wrap(self.kind(self.items, **{"batch_size": BATCH, "shuffle": True, **self.options}), self.pruner)
 
     def parts(self):
         parts = [self.model, self.optimizer, self.pruner]
@@ -290,7 +290,7 @@ def test_without_losses_the_position_is_all_there_is(workers):
     def run(stop=None, states=None):
         pruner = make_pruner(schedule=SCHEDULE, policy=Random())
         loader = StatefulDataLoader(Items(), batch_size=BATCH, shuffle=True, num_workers=workers)
-        loader, log = prune(loader, pruner), []
+        loader, log = wrap(loader, pruner), []
         if states is not None:
             pruner.load_state_dict(states[0])
             loader.load_state_dict(states[1])
@@ -323,7 +323,7 @@ def test_an_epochs_workers_draw_the_same_whenever_it_is_begun():
         torch.manual_seed(1)
         torch.rand(seed)  # what else was drawn doesn't matter
         pruner = make_pruner(schedule=SCHEDULE)
-        loader = prune(DataLoader(Noisy(), batch_size=BATCH, num_workers=2), pruner)
+        loader = wrap(DataLoader(Noisy(), batch_size=BATCH, num_workers=2), pruner)
         if state is not None:
             pruner.load_state_dict(state)
         for epoch in pruner.epochs():
@@ -392,12 +392,12 @@ def test_a_plain_loader_has_a_state_too():
 def test_an_epoch_of_which_all_was_fetched_and_nothing_observed_goes_on():
     """A prefetcher may be that far ahead. Nothing is missing before the loop has gone on."""
     pruner = make_pruner()
-    loader = prune(DataLoader(Items(), BATCH, shuffle=True), pruner, with_ids=True)
+    loader = wrap(DataLoader(Items(), BATCH, shuffle=True), pruner, with_ids=True)
     pruner.begin_epoch()
     assert len(list(loader)) == len(loader)
     again = make_pruner()
     again.load_state_dict(pruner.state_dict())
-    loader = prune(DataLoader(Items(), BATCH, shuffle=True), again, with_ids=True)
+    loader = wrap(DataLoader(Items(), BATCH, shuffle=True), again, with_ids=True)
     for epoch in again.epochs():
         for ids, _ in loader:
             loader.observe(losses_of(ids, epoch.number), ids)

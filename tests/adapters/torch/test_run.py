@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from prunedata import LossError, Random, SkippedSamples
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner
 
@@ -21,16 +21,16 @@ def begun(monkeypatch):
 def test_loaders_that_are_wrapped_again_share_it(begun):
     """As by a cell of a notebook that is run again."""
     pruner = make_pruner()
-    loaders = [prune(loader_of(), pruner) for _ in range(5)]
+    loaders = [wrap(loader_of(), pruner) for _ in range(5)]
     pruner.begin_epoch()
-    loaders.append(prune(loader_of(), pruner))
+    loaders.append(wrap(loader_of(), pruner))
     assert len(begun) == 1
 
 
 def test_a_loader_that_is_wrapped_again_takes_the_place_of_the_other():
     """What it delivers holds, and is not added to what the other had delivered before it was left."""
     pruner = make_pruner(policy=Random())
-    first, second = (prune(loader_of(), pruner) for _ in range(2))
+    first, second = (wrap(loader_of(), pruner) for _ in range(2))
     pruner.begin_epoch()
     for number, _ in enumerate(first):
         if number == 11:
@@ -44,7 +44,7 @@ def test_a_loader_that_is_wrapped_again_takes_the_place_of_the_other():
 
 def test_losses_on_a_device_are_forgotten_with_the_epoch_they_are_of():
     pruner = make_pruner()
-    loader = prune(loader_of(), pruner)
+    loader = wrap(loader_of(), pruner)
     pruner.begin_epoch()
     state = pruner.state_dict()
     next(iter(loader))
@@ -60,7 +60,7 @@ def test_losses_on_a_device_are_forgotten_with_the_epoch_they_are_of():
 class TestTheRawLoaderIteratedByMistake:
     def test_is_told_with_its_first_batch(self):
         pruner, raw = make_pruner(), loader_of()
-        loader = prune(raw, pruner)
+        loader = wrap(raw, pruner)
         pruner.begin_epoch()
         for _, index in loader:
             loader.observe(losses_of(index, 0))
@@ -73,16 +73,16 @@ class TestTheRawLoaderIteratedByMistake:
     @pytest.mark.parametrize("policy", [{}, {"policy": Random()}], ids=["DroppingCount", "Random"])
     def test_is_told_at_the_end_if_nothing_was_observed(self, policy):
         pruner, raw = make_pruner(**policy), loader_of()
-        prune(raw, pruner)
+        wrap(raw, pruner)
         pruner.begin_epoch()
         for _ in raw:
             pass
-        with pytest.raises(SkippedSamples, match=r"loader that prune\(\) returned .*epoch 0\. Got nothing from it"):
+        with pytest.raises(SkippedSamples, match=r"loader that wrap\(\) returned .*epoch 0\. Got nothing from it"):
             pruner.end_epoch()
 
     def test_is_told_if_pruned_samples_were_observed(self):
         pruner, raw = make_pruner(), DataLoader(Items(), batch_size=BATCH)
-        prune(raw, pruner)
+        wrap(raw, pruner)
         for number in (0, 1):
             pruner.begin_epoch()
             for _, index in raw:
@@ -94,7 +94,7 @@ class TestTheRawLoaderIteratedByMistake:
 
     def test_is_no_mistake_in_a_loop_by_hand(self):
         pruner = make_pruner()
-        prune(loader_of(), pruner)
+        wrap(loader_of(), pruner)
         for epoch in pruner.epochs():
             for ids in epoch.batches(BATCH):
                 pruner.observe(ids, losses_of(ids, epoch.number))

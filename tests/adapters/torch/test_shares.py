@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.torch import Items, make_pruner
 
@@ -21,7 +21,7 @@ def share_of(rank, ranks, seen, *, batch, losses, **options):
     sampler = DistributedSampler(items, num_replicas=ranks, rank=rank)
     pruner = make_pruner(seen.size, prune=1)
     given = DataLoader(items, batch_size=batch, sampler=sampler, drop_last=drop_last)
-    loader = prune(given, pruner, with_ids=True, uneven=uneven)
+    loader = wrap(given, pruner, with_ids=True, uneven=uneven)
     pruner.begin_epoch()
     pruner.observe(np.flatnonzero(seen), losses[seen].double().numpy())
     pruner.begin_epoch()

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import OneCycleLR
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.untouched import BATCH, EPOCHS, SAMPLES, Own, assert_same, layers, loader, watching
 
 
@@ -37,27 +37,27 @@ def train(batches, pruner=None, *, accumulate=1, half=False):
 def test_a_plain_loop(workers, options, own):
     made = [loader(**workers, **({"sampler": Own()} if own else {})) for _ in range(2)]
     pruner = watching()
-    assert_same(train(prune(made[1], pruner), pruner, **options), train(made[0], **options))
+    assert_same(train(wrap(made[1], pruner), pruner, **options), train(made[0], **options))
     assert [record["observed"] for record in pruner.history] == [45] * EPOCHS
 
 
 @pytest.mark.parametrize("options", [{"drop_last": True}, {"kind": StatefulDataLoader}], ids=str)
 def test_other_loaders(options):
     pruner = watching()
-    assert_same(train(prune(loader(**options), pruner), pruner), train(loader(**options)))
+    assert_same(train(wrap(loader(**options), pruner), pruner), train(loader(**options)))
 
 
 def test_a_generator_of_the_users_own_is_drawn_from_as_ever():
     made = [loader(generator=torch.Generator().manual_seed(7)) for _ in range(2)]
     pruner = watching()
-    assert_same(train(prune(made[1], pruner), pruner), train(made[0]))
+    assert_same(train(wrap(made[1], pruner), pruner), train(made[0]))
     assert torch.equal(made[0].generator.get_state(), made[1].generator.get_state())
 
 
 def train_by_accelerate(pruner, *, accumulate, samples=SAMPLES, batch_size=BATCH, **configuration):
     """Without dropout: accelerate iterates a loader of its own, which draws from the generator that we gave ours."""
     batches = loader(samples=samples, batch_size=batch_size)
-    model, source = layers(), batches if pruner is None else prune(batches, pruner, with_ids=True)
+    model, source = layers(), batches if pruner is None else wrap(batches, pruner, with_ids=True)
     model[3] = torch.nn.Identity()
     deals = DataLoaderConfiguration(**configuration)
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate, dataloader_config=deals)

@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import LossRanked
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
@@ -42,7 +42,7 @@ def test_observe_returns_the_weighted_mean_and_records_the_losses_as_they_are(ki
     loader = DataLoader(Items(), batch_size=BATCH, shuffle=True)
     if kind == "stream":
         loader = DataLoader(prune_stream(items, run, id="n", then=lambda item: (0, item["n"])), batch_size=BATCH)
-    loader, weighted = prune(loader, run), 0
+    loader, weighted = wrap(loader, run), 0
     for number in range(run.schedule.epochs):
         epoch = run.begin_epoch()
         for _, ids in loader:
@@ -67,7 +67,7 @@ def work(rank, folder):
     with group(rank, folder):
         run, epochs = run_of(), []
         sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
-        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
         for epoch in run.epochs():
             weights = None if epoch.weights is None else epoch.weights.tolist()
             epochs.append((np.flatnonzero(epoch.keep).tolist(), weights))

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from prunedata.adapters.torch import prune as prune_loader
-from prunedata.adapters.webdataset import ShardIndex, prune
+from prunedata.adapters.torch import wrap as prune_loader
+from prunedata.adapters.webdataset import ShardIndex, wrap
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, start, write_shards
 from tests.adapters.helpers.torch import losses_of
 
@@ -20,7 +20,7 @@ def index(tmp_path_factory):
 
 
 def loader_of(run, index, workers, *, batched=False):
-    pairs = prune(dataset(index), run, index).shuffle(20, seed=1).decode().to_tuple("uid").map_tuple(int)
+    pairs = wrap(dataset(index), run, index).shuffle(20, seed=1).decode().to_tuple("uid").map_tuple(int)
     if batched:
         return prune_loader(DataLoader(pairs.batched(8), batch_size=None, num_workers=workers), run)
     return prune_loader(DataLoader(pairs, batch_size=8, num_workers=workers), run)
@@ -48,7 +48,7 @@ def train(run, loader, leave=None):
 @pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_all_samples_come_and_the_masks_are_those_of_leaving_out(index, workers, batched):
-    run, shorter = start(by="weight"), start()
+    run, shorter = start(leave_out="weight"), start()
     came = train(run, loader_of(run, index, workers, batched=batched))
     assert [sorted(np.concatenate(batches)) for batches in came.values()] == [list(range(SAMPLES))] * 5
     for epoch in shorter.epochs():  # the same batches, less what is left out
@@ -63,11 +63,11 @@ def test_all_samples_come_and_the_masks_are_those_of_leaving_out(index, workers,
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_epoch_that_was_left_gives_what_was_not_observed(index, workers):
-    run = start(by="weight")
+    run = start(leave_out="weight")
     first = train(run, loader_of(run, index, workers), leave=LEFT)
     state, number = run.state_dict(), max(first)
     assert len(first[number]) == LEFT
-    later = start(by="weight")
+    later = start(leave_out="weight")
     later.load_state_dict(state)
     rest = train(later, loader_of(later, index, workers))
     assert sorted(np.concatenate(first[number] + rest[number])) == list(range(SAMPLES))

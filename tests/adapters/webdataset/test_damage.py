@@ -10,7 +10,7 @@ import webdataset as wds
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from prunedata.adapters.webdataset import ShardIndex, prune
+from prunedata.adapters.webdataset import ShardIndex, wrap
 from prunedata.errors import SkippedSamples
 from tests.adapters.helpers.shards import dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
@@ -26,7 +26,7 @@ def test_a_truncated_shard(tmp_path):
     index = ShardIndex.scan(urls)
     pruner = start(18)
     strict, lenient = (
-        prune(dataset(index, shardshuffle=False, **options), pruner, index)
+        wrap(dataset(index, shardshuffle=False, **options), pruner, index)
         for options in ({}, {"handler": wds.warn_and_continue})
     )
     with open(urls[1], "rb+") as file:
@@ -51,7 +51,7 @@ def test_a_shard_cut_in_its_first_sample_does_not_run_into_the_next(tmp_path):
     urls = write_shards(tmp_path, [3, 3])
     index = ShardIndex.scan(urls)
     pruner = start(6)
-    pruned = prune(dataset(index, shardshuffle=False, handler=quiet), pruner, index)
+    pruned = wrap(dataset(index, shardshuffle=False, handler=quiet), pruner, index)
     with open(urls[0], "rb+") as file:
         file.truncate(1536)  # between the header and the data of its second member
     found = {number: {name for name in sample if name[0] != "_"} for number, sample in one_epoch(pruned, pruner)}
@@ -73,7 +73,7 @@ def test_an_undecodable_image_and_a_missing_member(tmp_path, workers):
         urls.append(write_tar(tmp_path / f"{shard}.tar", members))
     index = ShardIndex.scan(urls)
     pruner = start(20)
-    pruned = prune(dataset(index), pruner, index).shuffle(6, seed=1)
+    pruned = wrap(dataset(index), pruner, index).shuffle(6, seed=1)
     pruned = pruned.decode("torchrgb", handler=quiet).to_tuple("png", "cls", handler=quiet)
     pruner.begin_epoch()
     seen = []
@@ -91,7 +91,7 @@ def test_an_undecodable_image_and_a_missing_member(tmp_path, workers):
 def test_a_shard_that_is_gone(tmp_path):
     index = ShardIndex.scan(write_shards(tmp_path, [6, 6]))
     pruner = start(12)
-    pruned = prune(dataset(index, handler=quiet), pruner, index)
+    pruned = wrap(dataset(index, handler=quiet), pruner, index)
     os.remove(index.urls[0])
     pairs = one_epoch(pruned, pruner)
     assert sorted(number for number, _ in pairs) == [6, 7, 8, 9, 10, 11]

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.webdataset import ShardIndex, prune
+from prunedata.adapters.webdataset import ShardIndex, wrap
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
@@ -47,14 +47,14 @@ def train(loader, pruner, *, batches=None):
 )
 def test_exactly_the_kept_samples_once_each(index, options):
     pruner = start()
-    epochs = train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=8, **options), pruner)
+    epochs = train(DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=8, **options), pruner)
     assert [len(ids) for ids in epochs] == [90, 54, 90, 54, 90]
     assert sorted(epochs[1]) != sorted(epochs[3])
 
 
 def test_masks_are_those_of_a_run_without_a_loader(index):
     pruner, plain = start(), start()
-    pairs = DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=SAMPLES)
+    pairs = DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=SAMPLES)
     for ids, epoch in zip(train(pairs, pruner), plain.epochs(), strict=True):
         assert sorted(ids) == np.flatnonzero(epoch.keep).tolist()
         plain.observe(ids, losses_of(ids, epoch.number))
@@ -63,7 +63,7 @@ def test_masks_are_those_of_a_run_without_a_loader(index):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_made_by_webdataset(index, workers):
     pruner = start()
-    pruned = stages(prune(dataset(index), pruner, index)).batched(8)
+    pruned = stages(wrap(dataset(index), pruner, index)).batched(8)
     epochs = train(DataLoader(pruned, batch_size=None, num_workers=workers), pruner)
     assert [len(ids) for ids in epochs] == [90, 54, 90, 54, 90]
 
@@ -71,20 +71,20 @@ def test_batches_made_by_webdataset(index, workers):
 @MORE_WORKERS_THAN_CORES
 def test_more_workers_than_shards(index, monkeypatch):
     pruner = start()
-    pruned = stages(prune(dataset(index, empty_check=False), pruner, index))
+    pruned = stages(wrap(dataset(index, empty_check=False), pruner, index))
     train(DataLoader(pruned, batch_size=8, num_workers=5), pruner)
     monkeypatch.setenv("NUM_WORKERS", "5")  # in this process, as a worker that fails takes seconds to stop
     monkeypatch.setenv("WORKER", "4")
     pruner = start()
     pruner.begin_epoch()
     with pytest.raises(ValueError, match="empty_check=False"):  # WebDataset's own word for it
-        list(prune(dataset(index), pruner, index))
+        list(wrap(dataset(index), pruner, index))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_worker_and_a_whole_epoch_whose_samples_are_pruned(index, workers):
     pruner = start(prune=SAMPLES - 1)
-    epochs = train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=8, num_workers=workers), pruner)
+    epochs = train(DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=8, num_workers=workers), pruner)
     assert [len(ids) for ids in epochs] == [90, 1, 90, 1, 90]
 
 
@@ -92,9 +92,9 @@ def test_a_worker_and_a_whole_epoch_whose_samples_are_pruned(index, workers):
 def test_an_empty_shard(tmp_path):
     index = ShardIndex.scan(write_shards(tmp_path, [5, 0, 4]))
     pruner = start(9)
-    train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=2), pruner)
+    train(DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=2), pruner)
     pruner = start(9)
-    pruned = stages(prune(dataset(index, empty_check=False), pruner, index))
+    pruned = stages(wrap(dataset(index, empty_check=False), pruner, index))
     train(DataLoader(pruned, batch_size=2, num_workers=3), pruner)
     assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
@@ -109,7 +109,7 @@ def test_nodes_split_the_shards(index, monkeypatch):
         for rank in (0, 1):
             monkeypatch.setenv("RANK", str(rank))
             whole = dataset(index, nodesplitter=wds.split_by_node)
-            pairs = list(stages(prune(whole, pruner, index)))
+            pairs = list(stages(wrap(whole, pruner, index)))
             assert len(pairs) == index.kept_by_shard(keep)[rank::2].sum()
             seen += [number for number, _ in pairs]
         assert sorted(seen) == np.flatnonzero(keep).tolist()
@@ -117,13 +117,13 @@ def test_nodes_split_the_shards(index, monkeypatch):
         pruner.end_epoch()
     pruner.begin_epoch()
     with pytest.raises(ValueError, match="nodesplitter"):  # WebDataset's own word
-        list(prune(dataset(index), pruner, index))
+        list(wrap(dataset(index), pruner, index))
 
 
 def test_detshuffle_gives_each_epoch_its_order_of_shards(index):
     def orders(**options):
         pruner = start(prune=1)
-        pruned = prune(dataset(index, **options), pruner, index)
+        pruned = wrap(dataset(index, **options), pruner, index)
         found = []
         for _ in range(4):
             urls = [sample["__url__"] for _, sample in one_epoch(pruned, pruner)]
@@ -155,11 +155,11 @@ def test_ids_survive_the_stages(index):
     }
     for name, apply in cases.items():
         pruner = start()
-        pairs = one_epoch(apply(prune(dataset(index), pruner, index)), pruner)
+        pairs = one_epoch(apply(wrap(dataset(index), pruner, index)), pruner)
         assert len(pairs) == SAMPLES, name
         assert all(number == int(sample["uid"]) for number, sample in pairs), name
     pruner = start()
-    pairs = one_epoch(prune(dataset(index), pruner, index).shuffle(30).select(odd).to_tuple("uid"), pruner)
+    pairs = one_epoch(wrap(dataset(index), pruner, index).shuffle(30).select(odd).to_tuple("uid"), pruner)
     assert [number for number, _ in pairs] == [int(uid) for (uid,) in pairs_of(pairs)]
     assert len(pairs) == SAMPLES // 2
     with pytest.raises(SkippedSamples, match="45 that were not"):
@@ -180,7 +180,7 @@ def longest_first(batch):
 @pytest.mark.parametrize("form", ["tuple", "dict"])
 def test_ids_in_the_samples_follow_them_through_a_stage_that_sorts_and_drops(index, form, workers):
     pruner = start()
-    pruned = prune(dataset(index), pruner, index, id_key="__id__").decode()
+    pruned = wrap(dataset(index), pruner, index, id_key="__id__").decode()
     if form == "tuple":
         pruned = pruned.to_tuple("uid", "cls", "__id__").map_tuple(int, None, None).batched(8).map(longest_first)
     else:
@@ -207,14 +207,14 @@ def test_stages_that_lose_the_ids_of_samples_are_told(index, stages, told):
     pruner = start()
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match=told):
-        next(iter(stages(prune(dataset(index), pruner, index, id_key="__id__"))))
+        next(iter(stages(wrap(dataset(index), pruner, index, id_key="__id__"))))
     with pytest.raises(PrunedataError, match="an id_key that begins with _"):
-        prune(dataset(index), pruner, index, id_key="id")
+        wrap(dataset(index), pruner, index, id_key="id")
 
 
 def test_batched_and_listed(index):
     pruner = start()
-    tuples = prune(dataset(index), pruner, index).to_tuple("uid").map_tuple(int)
+    tuples = wrap(dataset(index), pruner, index).to_tuple("uid").map_tuple(int)
     pruner.begin_epoch()
     for pruned, size in ((tuples.batched(8), 12), (tuples.batched(8, partial=False), 11), (tuples.listed(8), 12)):
         batches = list(pruned)
@@ -231,7 +231,7 @@ def test_batched_and_listed(index):
 
 def test_pruned_samples_are_never_decoded(index):
     pruner, decoded = start(), []
-    pruned = prune(dataset(index), pruner, index).map(lambda sample: decoded.append(int(sample["uid"])) or sample)
+    pruned = wrap(dataset(index), pruner, index).map(lambda sample: decoded.append(int(sample["uid"])) or sample)
     for epoch in pruner.epochs():
         decoded.clear()
         ids = [number for number, _ in pruned]
@@ -254,7 +254,7 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_datasets_that_repeat_samples_are_refused(index, name):
     with pytest.raises(PrunedataError, match="once in a pass"):
-        prune(ENDLESS[name](index), start(), index)
+        wrap(ENDLESS[name](index), start(), index)
 
 
 @pytest.mark.parametrize(
@@ -265,18 +265,18 @@ def test_datasets_that_repeat_samples_are_refused(index, name):
 )
 def test_stages_that_repeat_keep_or_drop_samples_are_refused(index, name, why):
     with pytest.raises(PrunedataError, match=rf"{name}\(\): .*{why}"):
-        getattr(prune(dataset(index), start(), index), name)()
+        getattr(wrap(dataset(index), start(), index), name)()
     composed = {"mcached": wds.Cached(), "unbatched": wds.unbatched(), "unlisted": wds.filters.unlisted()}
     if name in composed:
         with pytest.raises(PrunedataError, match="once each"):
-            prune(dataset(index), start(), index).compose(composed[name])
+            wrap(dataset(index), start(), index).compose(composed[name])
 
 
 @pytest.mark.parametrize("after", ["shuffle", "decode", "to_tuple", "mcached", "batched"])
 def test_stages_before_prune_are_refused(index, after):
     arguments = {"shuffle": (5,), "to_tuple": ("uid",), "batched": (5,)}.get(after, ())
-    with pytest.raises(PrunedataError, match=r"call prune\(\) first"):
-        prune(getattr(dataset(index), after)(*arguments), start(), index)
+    with pytest.raises(PrunedataError, match=r"call wrap\(\) first"):
+        wrap(getattr(dataset(index), after)(*arguments), start(), index)
 
 
 def holds_back(samples):
@@ -292,7 +292,7 @@ def gives_twice(samples):
 @pytest.mark.parametrize("stage", [holds_back, gives_twice])
 def test_a_stage_that_loses_track_is_noticed(index, stage):
     pruner = start()
-    pruned = prune(dataset(index), pruner, index).compose(stage)
+    pruned = wrap(dataset(index), pruner, index).compose(stage)
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match=rf"{stage.__name__}.* nobody knows which is which"):
         list(pruned)
@@ -300,17 +300,17 @@ def test_a_stage_that_loses_track_is_noticed(index, stage):
 
 def test_other_arguments_are_refused(index):
     with pytest.raises(PrunedataError, match=r"Expected a WebDataset\. Got list"):
-        prune([1], start(), index)
+        wrap([1], start(), index)
     with pytest.raises(PrunedataError, match=r"Expected a ShardIndex\. Got str: ShardIndex\.load"):
-        prune(dataset(index), start(), "shards.json")
+        wrap(dataset(index), start(), "shards.json")
     with pytest.raises(PrunedataError, match=r"an index of 7 samples, as the Pruner\. Got one of 90"):
-        prune(dataset(index), start(7), index)
+        wrap(dataset(index), start(7), index)
 
 
 def test_a_pipeline_put_together_by_hand(index):
     pruner = start()
     whole = wds.DataPipeline(wds.SimpleShardList(index.urls), wds.split_by_worker, wds.tarfile_to_samples())
-    epochs = train(DataLoader(stages(prune(whole, pruner, index)), batch_size=8, num_workers=2), pruner)
+    epochs = train(DataLoader(stages(wrap(whole, pruner, index)), batch_size=8, num_workers=2), pruner)
     assert [len(ids) for ids in epochs] == [90, 54, 90, 54, 90]
 
 
@@ -320,7 +320,7 @@ def test_a_pipeline_put_together_by_hand(index):
 def test_shards_other_than_the_index_has_are_refused(index):
     for urls, said in ((index.urls[:2], "002.tar"), ([*index.urls, "x.tar"], "x.tar"), (index.urls * 2, "twice")):
         with pytest.raises(PrunedataError, match=rf"the 4 shards of the index, each once\. Got {len(urls)};.*{said}"):
-            prune(wds.WebDataset(urls, shardshuffle=False), start(), index)
+            wrap(wds.WebDataset(urls, shardshuffle=False), start(), index)
 
 
 def test_shards_that_changed_since_the_index_are_refused(tmp_path):
@@ -328,13 +328,13 @@ def test_shards_that_changed_since_the_index_are_refused(tmp_path):
     index = ShardIndex.scan(urls)
     write_tar(urls[1], [(f"s{n:04d}.uid", b"other") for n in range(5)])
     with pytest.raises(PrunedataError, match=r"1 that have changed: .*001\.tar"):
-        prune(dataset(index), start(10), index)
+        wrap(dataset(index), start(10), index)
 
 
 def test_a_key_that_is_not_in_the_index_is_refused(tmp_path):
     urls = write_shards(tmp_path, [5])
     index, pruner = ShardIndex.scan(urls), start(5)
-    pruned = prune(dataset(index), pruner, index)
+    pruned = wrap(dataset(index), pruner, index)
     write_tar(urls[0], [("new.uid", b"0")])  # behind the back of the check
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match=r"Got 'new' in .*000\.tar.*scan again"):
@@ -345,7 +345,7 @@ def test_pipes_and_file_urls(tmp_path):
     for form in ("pipe:cat {}", "file:{}"):
         index = ShardIndex.scan([form.format(url) for url in write_shards(tmp_path, [5, 4])])
         pruner = start(9)
-        train(DataLoader(stages(prune(dataset(index), pruner, index)), batch_size=2, num_workers=1), pruner)
+        train(DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=2, num_workers=1), pruner)
         assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
@@ -357,7 +357,7 @@ def test_pipes_and_file_urls(tmp_path):
 @pytest.mark.parametrize("stop", [(0, 3), (1, 4)], ids=str)
 def test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed(index, kind, workers, stop):
     def load(pruner):
-        pruned = prune(dataset(index), pruner, index).shuffle(20).to_tuple("uid", "cls").map_tuple(int, int)
+        pruned = wrap(dataset(index), pruner, index).shuffle(20).to_tuple("uid", "cls").map_tuple(int, int)
         return kind(pruned, batch_size=8, num_workers=workers)
 
     first, seen = start(), []
@@ -391,10 +391,10 @@ def test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed(index, 
 @pytest.mark.parametrize("batched", [False, True])
 @WORKERS
 def test_a_loader_pruned_by_the_adapter_of_data_loaders_takes_the_ids_off(index, batched, workers):
-    from prunedata.adapters.torch import prune as prune_loader
+    from prunedata.adapters.torch import wrap as prune_loader
 
     pruner, plain = start(), start()
-    pruned = prune(dataset(index), pruner, index).shuffle(20, seed=1).to_tuple("uid", "cls").map_tuple(int, int)
+    pruned = wrap(dataset(index), pruner, index).shuffle(20, seed=1).to_tuple("uid", "cls").map_tuple(int, int)
     pruned = pruned.batched(8) if batched else pruned
     loader = prune_loader(DataLoader(pruned, batch_size=None if batched else 8, num_workers=workers), pruner)
     for epoch, other in zip(pruner.epochs(), plain.epochs(), strict=True):
@@ -408,4 +408,4 @@ def test_a_loader_pruned_by_the_adapter_of_data_loaders_takes_the_ids_off(index,
 
 def test_outside_of_an_epoch_nothing_is_given(index):
     with pytest.raises(NotInEpoch):
-        list(prune(dataset(index), start(), index))
+        list(wrap(dataset(index), start(), index))

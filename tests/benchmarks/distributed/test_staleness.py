@@ -40,7 +40,7 @@ def test_no_staleness_is_plain_training(brief):
     torch.manual_seed(run.seed)
     model = training.network_of("mlp", brief)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=training.WEIGHT_DECAY)
-    pruner = training.Pruner(320, Schedule.steady(6), prune=0.3, seed=0, observe_only=True)
+    pruner = training.Pruner(320, Schedule.steady(6), prune=0.3, seed=0, leave_out="nothing")
     right = []
     for epoch in pruner.epochs():
         optimizer.param_groups[0]["lr"] = run.subject.rate * (1 + np.cos(np.pi * epoch.number / 6)) / 2

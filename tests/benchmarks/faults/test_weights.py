@@ -14,10 +14,21 @@ from prunedata.run.epoch import Epoch
 
 FAILED = [
     Weighed(
-        "id_key", 46, 8, policy="ranked", prune=2, by="weight", figure="within", calls=True, worlds=(2,), stops=(5,)
+        "id_key",
+        46,
+        8,
+        policy="ranked",
+        prune=2,
+        leave_out="weight",
+        figure="within",
+        calls=True,
+        worlds=(2,),
+        stops=(5,),
     ),
-    Weighed("id_key", 17, 2, accumulate=3, prune=5, by="weight", aside=0.3, worlds=(2,), stops=(4,), seed=20905),
-    Weighed("stream", 27, 8, drop_last=True, policy="random", prune=8, aside=0.3, without=2, worlds=(3,), stops=(5,)),
+    Weighed(
+        "id_key", 17, 2, accumulate=3, prune=5, leave_out="weight", holdout=0.3, worlds=(2,), stops=(4,), seed=20905
+    ),
+    Weighed("stream", 27, 8, drop_last=True, policy="random", prune=8, holdout=0.3, without=2, worlds=(3,), stops=(5,)),
 ]
 """Trainings on ranks that a search found at fault."""
 
@@ -32,7 +43,7 @@ def test_what_failed_once_is_exact(tmp_path):
 
 @pytest.mark.parametrize("loop", ["plain", "loader", "watch by weight"])
 def test_samples_that_are_learnt_are_found(tmp_path, monkeypatch, loop):
-    setup = Weighed(loop, by="weight", aside=None if loop == "watch by weight" else 0.2)
+    setup = Weighed(loop, leave_out="weight", holdout=None if loop == "watch by weight" else 0.2)
     assert Weights(tmp_path, 0).judge(setup).verdict is Verdict.EXACT
     monkeypatch.setattr(Epoch, "_loss_weights", lambda self, ids: np.ones(len(ids), np.float32))
     for module in ("loader", "watch"):

@@ -32,7 +32,7 @@ def test_both_ways_keep_the_network_from_the_wrong_labels(task):
 
 
 def test_the_mean_is_over_what_counts(task):
-    selection = selection_of(Plan("random40", "known-wrong", 15), task, 50, by="weight")
+    selection = selection_of(Plan("random40", "known-wrong", 15), task, 50, leave_out="weight")
     for number, batches in enumerate(selection.epochs()):
         ids = batches[0]
         losses = torch.arange(50.0)

@@ -115,7 +115,7 @@ def test_rates_go_as_their_names_say():
 
 def test_few_labels_or_samples_of_its_own_tell_how_validation_goes(task):
     first = {}
-    for arm in ("turn", "turn-accuracy", "turn-100", "turn-aside"):
+    for arm in ("turn", "turn-accuracy", "turn-100", "turn-holdout"):
         plan = Plan("random40", arm, 30)
         selection = selection_of(plan, task, SETTINGS.batch_size)
         for _ in train(plan, task, SETTINGS, selection):

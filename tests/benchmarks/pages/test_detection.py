@@ -59,7 +59,7 @@ def test_the_perfect_score_is_perfect_and_knowing_nothing_is_the_base_rate(wrong
 def watched(pixels, labels, epochs=12):
     """Train softmax regression while a pruner watches: the pruner, and the probabilities in the end."""
     weights = np.zeros((pixels.shape[1], 10))
-    pruner = Pruner(len(labels), Schedule(epochs, epochs, 4, 5, 4), prune=0.2, observe_only=True, classes=10)
+    pruner = Pruner(len(labels), Schedule(epochs, epochs, 4, 5, 4), prune=0.2, leave_out="nothing", classes=10)
 
     def likely(ids):
         scores = pixels[ids] @ weights

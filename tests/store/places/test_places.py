@@ -108,12 +108,12 @@ class TestAnyStore:
         """Else a stranger's object would fill the memory before it is refused."""
         asked = []
 
-        class Asked(WrapperStore):
+        class RunOptions(WrapperStore):
             async def get(self, key, prototype, byte_range=None):
                 asked.append(byte_range)
                 return await super().get(key, prototype, byte_range)
 
-        store = Asked(MemoryStore())
+        store = RunOptions(MemoryStore())
         write_bytes(store, "a", b"12345")
         with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
             read_bytes(store, "a", 2)
@@ -239,13 +239,13 @@ class TestDisk:
         """It may grow after its length was looked at, and be any length at all."""
         asked = []
 
-        class Asked(io.BytesIO):
+        class RunOptions(io.BytesIO):
             def read(self, size=-1):
                 asked.append(size)
                 return super().read(size)
 
         (tmp_path / "a").write_bytes(b"12345")
-        monkeypatch.setattr(Path, "open", lambda self, mode: Asked(b"12345"))
+        monkeypatch.setattr(Path, "open", lambda self, mode: RunOptions(b"12345"))
         assert read_bytes(DurableStore(tmp_path), "a", 9) == b"12345"
         with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
             read_bytes(DurableStore(tmp_path), "a", 2)

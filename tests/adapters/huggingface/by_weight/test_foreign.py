@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from transformers import Trainer, TrainingArguments
 
 from prunedata import PrunedataError, Pruner, RunningLoss, Schedule
-from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface import wrap
 from tests.adapters.huggingface.test_sft import tiny
 
 SAMPLES, LENGTH = 24, 8
@@ -47,12 +47,12 @@ class JoinsItself(Theirs):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.run = run_of()
-        prune(self, self.run, sample_losses=of_samples)
+        wrap(self, self.run, sample_losses=of_samples)
 
 
 def run_of():
     schedule = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
-    return Pruner(SAMPLES, schedule, prune=6, policy=RunningLoss(), by="weight", seed=2)
+    return Pruner(SAMPLES, schedule, prune=6, policy=RunningLoss(), leave_out="weight", seed=2)
 
 
 def trained(folder, kind, run=None, accumulate=1, **options):
@@ -64,7 +64,7 @@ def trained(folder, kind, run=None, accumulate=1, **options):
     )  # fmt: skip
     trainer = kind(model=tiny(), args=arguments, train_dataset=rows())
     if run is not None:
-        prune(trainer, run, **options)
+        wrap(trainer, run, **options)
     trainer.train()
     run = run or trainer.run
     return torch.cat([each.detach().flatten() for each in trainer.model.parameters()]), run

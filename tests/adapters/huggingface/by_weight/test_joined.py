@@ -1,4 +1,4 @@
-"""``prune(trainer, pruner)`` of trainers that are already built, by weight and by leaving out."""
+"""``wrap(trainer, pruner)`` of trainers that are already built, by weight and by leaving out."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from torch.utils.data import IterableDataset
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
 from prunedata import LossRanked, PrunedataError, Pruner, Schedule
-from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface import wrap
 from tests.adapters.huggingface.trainers import BATCH, SAMPLES, Lines, Net, PrunedTrainer, Rows
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
@@ -16,7 +16,7 @@ OUT = 28
 
 
 def run_of(**options):
-    return Pruner(SAMPLES, SCHEDULE, **{"prune": OUT, "seed": 3, "by": "weight", **options})
+    return Pruner(SAMPLES, SCHEDULE, **{"prune": OUT, "seed": 3, "leave_out": "weight", **options})
 
 
 class Own(Trainer):
@@ -74,10 +74,10 @@ def test_where_nothing_is_left_out_the_weights_are_those_of_the_plain_trainer(ki
     plain = build(tmp_path, kind, **options)
     plain.train()
     trainer = build(tmp_path, kind, **options)
-    run = run_of(observe_only=True)
+    run = run_of(leave_out="nothing")
     stream = isinstance(options.get("dataset"), Stream)
     own = {"sample_losses": margin} if kind is Own else {}
-    assert prune(trainer, run, id="uid" if stream else None, **own) is trainer
+    assert wrap(trainer, run, id="uid" if stream else None, **own) is trainer
     assert isinstance(trainer, kind)
     trainer.train()
     assert torch.equal(weights(plain), weights(trainer))
@@ -104,8 +104,8 @@ class Exact(torch.nn.Module):
 SMOOTHING = 0.2
 LEFT_OUT = {
     "by weight": {},
-    "held out": {"by": None, "aside": 0.3},
-    "both": {"aside": 0.2, "without": np.arange(0, SAMPLES, 9)},
+    "held out": {"leave_out": "delivery", "holdout": 0.3},
+    "both": {"holdout": 0.2, "without": np.arange(0, SAMPLES, 9)},
 }
 
 
@@ -130,7 +130,7 @@ def test_a_step_is_the_mean_over_what_counts_in_it(left_out, kind, policy, smoot
     options = {"gradient_accumulation_steps": accumulate, "max_grad_norm": 0.0, "optim": "sgd", "learning_rate": 0.1}
     options |= {"label_smoothing_factor": smoothing, "dataloader_drop_last": True}
     trainer = build(tmp_path, kind, model=Exact(), lr_scheduler_type="constant", **options)
-    prune(trainer, run, **({"sample_losses": margin} if kind is Own else {}))
+    wrap(trainer, run, **({"sample_losses": margin} if kind is Own else {}))
     order, plain = [], trainer._get_num_items_in_batch
 
     def look(batches, *args):
@@ -161,16 +161,16 @@ def test_a_step_is_the_mean_over_what_counts_in_it(left_out, kind, policy, smoot
         assert [record.get("by_weight", 0) for record in run.history] == [0, OUT, 0, OUT]
         assert run.visits.sum() == 4 * SAMPLES - 2 * OUT
     else:
-        assert [record["aside"] for record in run.history] == [run.history[0]["aside"]] * 4
+        assert [record["held_out"] for record in run.history] == [run.history[0]["held_out"]] * 4
 
 
 @pytest.mark.parametrize("stop", [5, 12, 17, 24])
 def test_it_goes_on_where_it_was_saved(stop, tmp_path):
     options = {"save_strategy": "steps", "save_steps": 1}
     runs = [run_of(), run_of()]
-    whole = prune(build(tmp_path, **options), runs[0])
+    whole = wrap(build(tmp_path, **options), runs[0])
     whole.train()
-    again = prune(build(tmp_path / "again"), runs[1])
+    again = wrap(build(tmp_path / "again"), runs[1])
     again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{stop}"))
     assert torch.equal(weights(whole), weights(again))
     for name in ("counts", "hits", "visits"):
@@ -180,7 +180,7 @@ def test_it_goes_on_where_it_was_saved(stop, tmp_path):
 
 def test_steps_that_end_within_an_epoch_leave_it_open(tmp_path):
     run = run_of()
-    trainer = prune(build(tmp_path, max_steps=20, num_train_epochs=1), run)
+    trainer = wrap(build(tmp_path, max_steps=20, num_train_epochs=1), run)
     trainer.train()
     assert (trainer.state.global_step, run.next_epoch) == (20, 1)
     assert int(run.current.which_count.sum()) == SAMPLES - OUT
@@ -188,10 +188,10 @@ def test_steps_that_end_within_an_epoch_leave_it_open(tmp_path):
 
 def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):
     def trained(join):
-        run = run_of(by=None)
+        run = run_of(leave_out="delivery")
         torch.manual_seed(0)
         if join:
-            trainer = prune(build(tmp_path), run)
+            trainer = wrap(build(tmp_path), run)
         else:
             made = build(tmp_path)
             trainer = PrunedTrainer(model=made.model, args=made.args, train_dataset=Rows(), pruner=run)
@@ -208,16 +208,19 @@ def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda folder: prune(Net(), run_of()), "Expected a Trainer of transformers"),
-        (lambda folder: prune(build(folder), 3), "Expected a Pruner as pruner"),
-        (lambda folder: prune(prune(build(folder), run_of()), run_of()), "Got one that does"),
-        (lambda folder: prune(build(folder, Own), run_of()), "Expected sample_losses"),
-        (lambda folder: prune(build(folder, dataset=Rows(7)), run_of()), "Got one of 7"),
-        (lambda folder: prune(build(folder, dataset=Stream(), max_steps=3), run_of()), "Got Stream without id"),
-        (lambda folder: prune(build(folder), run_of(), id="number"), "Expected id for a stream alone"),
-        (lambda folder: prune(build(folder), run_of(by=None), id="number"), 'Expected id with by="weight"'),
-        (lambda folder: prune(build(folder, num_train_epochs=5), run_of()).train(), "Got 4, and 5 passes"),
-        (lambda folder: prune(build(folder, auto_find_batch_size=True), run_of()), "auto_find_batch_size"),
+        (lambda folder: wrap(Net(), run_of()), "Expected a Trainer of transformers"),
+        (lambda folder: wrap(build(folder), 3), "Expected a Pruner as pruner"),
+        (lambda folder: wrap(wrap(build(folder), run_of()), run_of()), "Got one that does"),
+        (lambda folder: wrap(build(folder, Own), run_of()), "Expected sample_losses"),
+        (lambda folder: wrap(build(folder, dataset=Rows(7)), run_of()), "Got one of 7"),
+        (lambda folder: wrap(build(folder, dataset=Stream(), max_steps=3), run_of()), "Got Stream without id"),
+        (lambda folder: wrap(build(folder), run_of(), id="number"), "Expected id for a stream alone"),
+        (
+            lambda folder: wrap(build(folder), run_of(leave_out="delivery"), id="number"),
+            'Expected id with leave_out="weight"',
+        ),
+        (lambda folder: wrap(build(folder, num_train_epochs=5), run_of()).train(), "Got 4, and 5 passes"),
+        (lambda folder: wrap(build(folder, auto_find_batch_size=True), run_of()), "auto_find_batch_size"),
     ],
 )
 def test_what_is_refused(make, told, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from accelerate.utils import DistributedType
 
 from prunedata import Random
-from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface import wrap
 from tests.adapters.helpers.ranks import start
 from tests.adapters.huggingface.by_weight import test_joined, test_sft
 from tests.adapters.huggingface.processes import be_rank, meet
@@ -25,18 +25,18 @@ CASES = {
     "held out by weight": {"gradient_accumulation_steps": 2},
     "held out, tokens": {"gradient_accumulation_steps": 2},
 }
-ASIDE = {"aside": 0.2, "without": [0, 5, 6, 7]}
+HELD_OUT = {"holdout": 0.2, "without": [0, 5, 6, 7]}
 """Two processes have as many batches without these as one with batches of twice the size."""
 
 
 def made(name, folder, size):
     """A trainer with batches of so many samples in each process, and its run."""
     options = SMALL | CASES[name]
-    held_out = ASIDE if name.startswith("held out") else {}
-    held_out = {**held_out, "by": None} if held_out and name != "held out by weight" else held_out
+    held_out = HELD_OUT if name.startswith("held out") else {}
+    held_out = {**held_out, "leave_out": "delivery"} if held_out and name != "held out by weight" else held_out
     if name in ("labels of the step", "smoothed", "held out, tokens"):
         run = test_sft.run_of(policy=Random(), **held_out)
-        return prune(test_sft.build(folder, per_device_train_batch_size=size * 4, **options), run), run
+        return wrap(test_sft.build(folder, per_device_train_batch_size=size * 4, **options), run), run
     run = test_joined.run_of(policy=Random(), **held_out)
     options |= {"dataset": test_joined.Stream()} if name == "stream" else {}
     kind = test_joined.Own if name.endswith("own") else test_joined.Trainer
@@ -44,7 +44,7 @@ def made(name, folder, size):
         folder, kind, model=test_joined.Exact(), per_device_train_batch_size=size * 4, **options
     )
     more = {"sample_losses": test_joined.margin} if name.endswith("own") else {}
-    return prune(trainer, run, id="uid" if name == "stream" else None, **more), run
+    return wrap(trainer, run, id="uid" if name == "stream" else None, **more), run
 
 
 def found(name, folder, size):
@@ -62,9 +62,9 @@ def found(name, folder, size):
 
 def uneven(folder, resume=None):
     """Batches of 9 samples, of which accelerate fills the last by samples that came before."""
-    run = test_joined.run_of(policy=Random(), aside=0.1)
+    run = test_joined.run_of(policy=Random(), holdout=0.1)
     options = {"per_device_train_batch_size": 9, "save_strategy": "steps", "save_steps": 1}
-    trainer = prune(test_joined.build(folder, model=test_joined.Exact(), **SMALL, **options), run)
+    trainer = wrap(test_joined.build(folder, model=test_joined.Exact(), **SMALL, **options), run)
     trainer.train(resume_from_checkpoint=resume)
     figures = [(record["validation"], record["observed"]) for record in run.history]
     return run.visits.tolist(), run.hits.tolist(), figures, test_sft.weights(trainer).tolist()

@@ -9,7 +9,7 @@ import trl
 from datasets import Dataset, IterableDataset
 
 from prunedata import PrunedataError, Pruner, RunningLoss, Schedule
-from prunedata.adapters.huggingface import prune
+from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.ids import packed_starts
 from tests.adapters.huggingface.test_sft import questions, tiny, tokenizer
 
@@ -37,7 +37,9 @@ def build(folder, dataset=None, **options):
 
 
 def run_of(samples=ROWS, **options):
-    return Pruner(samples, SCHEDULE, **{"prune": 10, "policy": RunningLoss(), "by": "weight", "seed": 2, **options})
+    return Pruner(
+        samples, SCHEDULE, **{"prune": 10, "policy": RunningLoss(), "leave_out": "weight", "seed": 2, **options}
+    )
 
 
 def weights(trainer):
@@ -71,7 +73,7 @@ def rows_of(trainer):
 @pytest.mark.parametrize("options", [{"packing": True, "max_length": 24}, {"padding_free": True, "max_length": None}])
 def test_each_packed_sample_has_the_loss_that_it_has_alone(options, tmp_path):
     trainer = build(tmp_path, learning_rate=0.0, **options)
-    prune(trainer, run := run_of())
+    wrap(trainer, run := run_of())
     if options.get("packing"):
         assert packed_starts(trainer.train_dataset)[-1] == ROWS > len(trainer.train_dataset)
     rows = (
@@ -93,7 +95,7 @@ def test_a_step_is_the_mean_over_the_tokens_that_count(options, smoothing, accum
     more = {"gradient_accumulation_steps": accumulate, "label_smoothing_factor": smoothing, "max_grad_norm": 0.0}
     more |= {"optim": "sgd", "learning_rate": 0.1, "lr_scheduler_type": "constant"}
     trainer = build(tmp_path / "one", **options, **more)
-    prune(trainer, run := run_of())
+    wrap(trainer, run := run_of())
     steps, count = [], trainer._get_num_items_in_batch
 
     def look(batches, *args):
@@ -131,7 +133,7 @@ def test_a_step_is_the_mean_over_the_tokens_that_count(options, smoothing, accum
 
 def test_packed_runs_without_a_sample_left_out_are_those_of_the_plain_trainer(tmp_path):
     made = [build(tmp_path / name, packing=True, max_length=24, gradient_accumulation_steps=2) for name in "ab"]
-    prune(made[0], run_of(observe_only=True))
+    wrap(made[0], run_of(leave_out="nothing"))
     for each in made:
         each.train()
     assert torch.equal(weights(made[0]), weights(made[1]))
@@ -139,9 +141,9 @@ def test_packed_runs_without_a_sample_left_out_are_those_of_the_plain_trainer(tm
 
 def test_a_packed_run_goes_on_where_it_was_saved(tmp_path):
     options = {"packing": True, "max_length": 24}
-    whole = prune(build(tmp_path, save_strategy="steps", save_steps=1, **options), run_of())
+    whole = wrap(build(tmp_path, save_strategy="steps", save_steps=1, **options), run_of())
     whole.train()
-    again = prune(build(tmp_path / "again", **options), run_of())
+    again = wrap(build(tmp_path / "again", **options), run_of())
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-7"))
     assert torch.equal(weights(whole), weights(again))
     assert whole.pruner.visits.tolist() == again.pruner.visits.tolist()
@@ -151,7 +153,7 @@ def test_a_stream_of_tokens(tmp_path):
     rows = [{**row, "uid": number} for number, row in enumerate(questions()[0].select(range(ROWS)))]
     dataset = IterableDataset.from_generator(lambda: iter(rows))
     trainer = build(tmp_path, dataset, max_steps=50)
-    prune(trainer, run := run_of(), id="uid")
+    wrap(trainer, run := run_of(), id="uid")
     trainer.train()
     assert run.next_epoch == 2
     assert [record["observed"] for record in run.history] == [ROWS, ROWS - 10]
@@ -164,7 +166,7 @@ def test_pairs_are_refused_with_the_reason(tmp_path):
         model=tiny(), ref_model=tiny(), args=config, train_dataset=pairs, processing_class=tokenizer()
     )
     with pytest.raises(PrunedataError, match="Got DPOTrainer, whose loss compares answers"):
-        prune(trainer, run_of(8, prune=2))
+        wrap(trainer, run_of(8, prune=2))
 
 
 @pytest.mark.parametrize(
@@ -186,4 +188,4 @@ def test_pairs_are_refused_with_the_reason(tmp_path):
 )
 def test_what_is_refused(options, samples, told, tmp_path):
     with pytest.raises(PrunedataError, match=told):
-        prune(build(tmp_path, **options), run_of(samples, prune=3))
+        wrap(build(tmp_path, **options), run_of(samples, prune=3))

@@ -7,20 +7,20 @@ import torch
 from torch.utils.data import DataLoader
 
 from prunedata import LossRanked, UnweighedWarning
-from prunedata.adapters.torch import prune, watch
+from prunedata.adapters.torch import watch, wrap
 from tests.adapters.helpers.by_weight import run_of
 from tests.adapters.helpers.ranks_training import losses_of, model_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
 
 RUNS = {
     "by weight": run_of,
-    "held out": lambda: make_pruner(aside=0.2),
+    "held out": lambda: make_pruner(holdout=0.2),
     "weighed by the policy": lambda: make_pruner(policy=LossRanked(), classes=3),
 }
 
 
 def pruned(run):
-    return prune(DataLoader(Items(), BATCH, shuffle=True), run)
+    return wrap(DataLoader(Items(), BATCH, shuffle=True), run)
 
 
 class Batches:

@@ -7,8 +7,8 @@ from torch.utils.data import DataLoader, SubsetRandomSampler, WeightedRandomSamp
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import LossError
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.by_weight import POLICIES, ours, plain, run_of
 from tests.adapters.helpers.ranks_training import losses_of, model_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
@@ -29,7 +29,7 @@ def same(one, other):
 @pytest.mark.parametrize(("workers", "accumulate"), [(0, 1), (2, 3)])
 def test_it_trains_as_a_plain_weighted_loop(policy, drop_last, workers, accumulate):
     run, options = run_of(policy), {"shuffle": True, "drop_last": drop_last, "num_workers": workers}
-    loader = prune(DataLoader(Items(), BATCH, **options), run)
+    loader = wrap(DataLoader(Items(), BATCH, **options), run)
     assert loader.lengths() == [SAMPLES // BATCH if drop_last else -(-SAMPLES // BATCH)] * 5
     got = ours(run, loader, model_of(), accumulate)
     same(got, plain(run_of(policy), lambda epoch: epoch.batches(BATCH, drop_last=drop_last), accumulate))
@@ -42,10 +42,10 @@ def test_it_trains_as_a_plain_weighted_loop(policy, drop_last, workers, accumula
 def test_batches_that_lose_samples_train_the_same_weights_either_way(policy):
     """A batch sampler of the user's keeps its batches, so that leaving out and weighing differ in nothing."""
     got = []
-    for by in (None, "weight"):
-        run = make_pruner(policy=POLICIES[policy], by=by, classes=3)
+    for leave_out in ("delivery", "weight"):
+        run = make_pruner(policy=POLICIES[policy], leave_out=leave_out, classes=3)
         fixed = [range(first, min(first + BATCH, SAMPLES)) for first in range(0, SAMPLES, BATCH)]
-        loader = prune(DataLoader(Items(), batch_sampler=fixed[::-1]), run)
+        loader = wrap(DataLoader(Items(), batch_sampler=fixed[::-1]), run)
         model = model_of()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
         for _ in run.epochs():
@@ -68,7 +68,7 @@ def test_batches_that_lose_samples_train_the_same_weights_either_way(policy):
 def test_it_goes_on_within_an_epoch(kind, stop, workers):
     def make():
         run = run_of("counts")
-        return run, prune(kind(Items(), BATCH, shuffle=True, num_workers=workers), run), model_of()
+        return run, wrap(kind(Items(), BATCH, shuffle=True, num_workers=workers), run), model_of()
 
     whole = ours(*make())
     run, loader, model = make()
@@ -94,7 +94,7 @@ def test_it_goes_on_within_an_epoch(kind, stop, workers):
 
 def test_a_batch_of_which_all_is_left_out_gives_a_zero_to_go_back_from():
     run = run_of()
-    loader = prune(DataLoader(Items(), batch_sampler=[[number] for number in range(SAMPLES)]), run)
+    loader = wrap(DataLoader(Items(), batch_sampler=[[number] for number in range(SAMPLES)]), run)
     zeros = 0
     for epoch in run.epochs():
         for _, ids in loader:
@@ -110,7 +110,7 @@ def test_a_batch_of_which_all_is_left_out_gives_a_zero_to_go_back_from():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
     run = run_of()
-    loader = prune(DataLoader(Items(), SAMPLES), run)
+    loader = wrap(DataLoader(Items(), SAMPLES), run)
     for epoch in run.epochs():
         for _, ids in loader:
             losses = torch.rand(SAMPLES).to(dtype).requires_grad_()
@@ -120,14 +120,14 @@ def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
             assert mean.item() == pytest.approx(losses.detach()[counted].double().mean().item(), rel=1e-2)
             mean.backward()
     run = run_of(prune=1)
-    loader = prune(DataLoader(Items(), SAMPLES), run)
+    loader = wrap(DataLoader(Items(), SAMPLES), run)
     for epoch in run.epochs():
         epoch.apply_weights()
         for _, ids in loader:
             losses = torch.ones(SAMPLES, dtype=dtype)
             if epoch.which_count is not None:
                 losses[torch.from_numpy(~epoch.which_count[ids.numpy()])] = torch.inf
-                run.excuse(SAMPLES)
+                run.skip(SAMPLES)
                 with pytest.raises(LossError, match="finite"):  # it is said, as ever
                     loader.observe(losses)
             else:
@@ -138,7 +138,7 @@ def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
 def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
     run = run_of("counts")
     loaders = [
-        prune(DataLoader(Items(), BATCH, sampler=SubsetRandomSampler(part), drop_last=drop_last), run)
+        wrap(DataLoader(Items(), BATCH, sampler=SubsetRandomSampler(part), drop_last=drop_last), run)
         for part in (range(60), range(60, SAMPLES))
     ]
     model = model_of()
@@ -154,7 +154,7 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
     assert [record["kept"] for record in run.history] == [SAMPLES] * 5
     run = run_of("counts")
     drawn = WeightedRandomSampler(torch.ones(SAMPLES), SAMPLES)
-    loader = prune(DataLoader(Items(), BATCH, sampler=drawn), run)
+    loader = wrap(DataLoader(Items(), BATCH, sampler=drawn), run)
     for epoch in run.epochs():
         assert len(loader) == 13
         before, came = run.visits, np.zeros(SAMPLES, int)
@@ -171,7 +171,7 @@ def test_a_stream_delivers_everything_too(workers):
     def make():
         run = run_of("running")
         stream = prune_stream([{"n": number} for number in range(SAMPLES)], run, id="n", then=lambda one: (0, one["n"]))
-        return run, prune(DataLoader(stream, BATCH, num_workers=workers), run)
+        return run, wrap(DataLoader(stream, BATCH, num_workers=workers), run)
 
     run, loader = make()
     model = model_of()
@@ -195,7 +195,7 @@ def test_ids_that_travel_with_their_samples():
         return torch.utils.data.default_collate(samples)
 
     run = run_of("counts")
-    loader = prune(DataLoader(Items(), BATCH, shuffle=True, collate_fn=collate), run, id_key="id")
+    loader = wrap(DataLoader(Items(), BATCH, shuffle=True, collate_fn=collate), run, id_key="id")
     for epoch in run.epochs():
         for batch in loader:
             losses = torch.rand(len(batch[1]), requires_grad=True)
@@ -205,5 +205,5 @@ def test_ids_that_travel_with_their_samples():
             mean = loader.observe(losses)
             assert mean.item() == pytest.approx(expected, rel=1e-5)
             mean.backward()
-        run.excuse(13)
+        run.skip(13)
     assert run.history[0]["observed"] == SAMPLES - 13

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune, watch
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import watch, wrap
 from tests.adapters.helpers.by_weight import found, ours, plain, run_of
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, ready, sampler_of
@@ -25,7 +25,7 @@ STOPS = {2: 13, 3: 12}
 
 
 def loader_of(rank, world, run, uneven=None, kind=DataLoader, batch=GLOBAL, **options):
-    return prune(kind(Items(), batch // world, sampler=sampler_of(rank, world), **options), run, uneven=uneven)
+    return wrap(kind(Items(), batch // world, sampler=sampler_of(rank, world), **options), run, uneven=uneven)
 
 
 def trained(rank, world, policy, accumulate=1, **options):
@@ -55,7 +55,7 @@ def streamed(rank, world, uneven):
     run = run_of("running")
     raw = [{"n": number} for number in range(SAMPLES)]
     stream = prune_stream(raw, run, id="n", then=lambda one: (0, one["n"]))
-    loader = prune(DataLoader(stream, GLOBAL // world), run, uneven=uneven)
+    loader = wrap(DataLoader(stream, GLOBAL // world), run, uneven=uneven)
     model = ready(model_of(), world)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     for _ in run.epochs():
@@ -77,7 +77,7 @@ def accelerated(rank):
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     run = run_of()
-    loader = prune(DataLoader(Items(), 4, shuffle=True), run, with_ids=True)
+    loader = wrap(DataLoader(Items(), 4, shuffle=True), run, with_ids=True)
     prepared = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(even_batches=False)).prepare(loader)
     run.begin_epoch()
     return next(iter(prepared))

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from prunedata import LossError, PrunedataError
-from prunedata.adapters.torch import prune, watch
+from prunedata.adapters.torch import watch, wrap
 from tests.adapters.helpers.by_weight import plain, run_of
 from tests.adapters.helpers.ranks_training import losses_of, model_of, weights_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
@@ -87,7 +87,7 @@ def test_an_epoch_that_goes_on_counts_what_is_new():
 
 
 def test_what_is_refused():
-    with pytest.raises(PrunedataError, match='Expected a Pruner with by="weight"'):
+    with pytest.raises(PrunedataError, match='Expected a Pruner with leave_out="weight"'):
         watch(Foreign(), make_pruner(), ids="uid")
     with pytest.raises(PrunedataError, match="Got a generator"):
         watch((batch for batch in Foreign()), run_of(), ids="uid")
@@ -106,12 +106,12 @@ def test_what_is_refused():
         loader.observe(torch.rand(8))
 
 
-@pytest.mark.parametrize("by", [None, "weight"])
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
 @pytest.mark.parametrize(("ahead", "workers"), [(1, 0), (3, 2)])
-def test_a_pruned_loader_may_be_looked_into(ahead, workers, by):
+def test_a_pruned_loader_may_be_looked_into(ahead, workers, leave_out):
     def trained(ahead):
-        run, model = make_pruner(by=by), model_of()
-        loader = prune(DataLoader(Items(), BATCH, shuffle=True, num_workers=workers), run, ahead=ahead)
+        run, model = make_pruner(leave_out=leave_out), model_of()
+        loader = wrap(DataLoader(Items(), BATCH, shuffle=True, num_workers=workers), run, ahead=ahead)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
         for _ in run.epochs():
             for _, index in looking(loader, ahead):
@@ -136,8 +136,8 @@ class Prefetcher:
 def test_a_prefetcher_gets_a_pruned_loader_inside():
     run, prefetcher = make_pruner(), Prefetcher(DataLoader(Items(), BATCH, shuffle=True, num_workers=2))
     with pytest.raises(PrunedataError, match=r"Prefetcher, which has a DataLoader inside.*ahead=n"):
-        prune(prefetcher, run)
-    prefetcher.loader = loader = prune(prefetcher.loader, run, ahead=1)
+        wrap(prefetcher, run)
+    prefetcher.loader = loader = wrap(prefetcher.loader, run, ahead=1)
     for epoch in run.epochs():
         came = []
         for _, index in prefetcher:
@@ -149,7 +149,7 @@ def test_a_prefetcher_gets_a_pruned_loader_inside():
 
 def test_more_than_that_is_an_error():
     run = make_pruner()
-    loader = prune(DataLoader(Items(), BATCH), run, ahead=1)
+    loader = wrap(DataLoader(Items(), BATCH), run, ahead=1)
     run.begin_epoch()
     given = iter(loader)
     for _ in range(3):
@@ -157,4 +157,4 @@ def test_more_than_that_is_an_error():
     with pytest.raises(LossError, match=r"Expected at most 2 batches that wait for their losses\. Got 3"):
         loader.observe(torch.rand(BATCH))
     with pytest.raises(PrunedataError, match="ahead"):
-        prune(DataLoader(Items(), BATCH), run, ahead=-1)
+        wrap(DataLoader(Items(), BATCH), run, ahead=-1)

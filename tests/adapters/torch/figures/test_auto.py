@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 
 SAMPLES, WRONG, EPOCHS = 120, 36, 14
 
@@ -22,7 +22,7 @@ class Numbers(torch.utils.data.Dataset):
 def test_the_loader_follows_the_advice(workers):
     pruner = Pruner(SAMPLES, Schedule.steady(EPOCHS), prune=0.5, policy="auto")
     persistent = {"persistent_workers": True} if workers else {}
-    loader = prune(DataLoader(Numbers(), batch_size=10, shuffle=True, num_workers=workers, **persistent), pruner)
+    loader = wrap(DataLoader(Numbers(), batch_size=10, shuffle=True, num_workers=workers, **persistent), pruner)
     delivered, lengths = [], []
     for epoch in pruner.epochs():
         lengths.append(len(loader))

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import PrunedataError, Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.plan.turn import find_turn
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.torch import Items
@@ -26,7 +26,7 @@ def make(rank, world, **options):
     given = {"prune": 0.25, "policy": "auto", "seed": 3} | options
     pruner = Pruner(SAMPLES, Schedule.steady(EPOCHS), **given)
     sampler = DistributedSampler(Items(SAMPLES), world, rank)
-    return pruner, prune(DataLoader(Items(SAMPLES), BATCH * 3 // world, sampler=sampler), pruner)
+    return pruner, wrap(DataLoader(Items(SAMPLES), BATCH * 3 // world, sampler=sampler), pruner)
 
 
 def train(pruner, loader, figures, *, stop=None, late=False):
@@ -75,8 +75,8 @@ def stopped(rank, world, at):
     return known(again)
 
 
-def kept_aside(rank, world):
-    pruner, loader = make(rank, world, aside=0.25)
+def held_out(rank, world):
+    pruner, loader = make(rank, world, holdout=0.25)
     for epoch in pruner.epochs():
         epoch.apply_weights()  # nothing is trained here
         for _, ids in loader:
@@ -102,7 +102,7 @@ SCENARIOS = {
     "late": partial(trained, figures=figure, late=True),
     "stopped before the turn": partial(stopped, at=3),
     "stopped after it": partial(stopped, at=9),
-    "aside": kept_aside,
+    "holdout": held_out,
 }
 APART = {
     "own ones": lambda rank: partial(trained, figures=partial(figure, apart=rank - 1)),
@@ -131,7 +131,7 @@ def test_all_ranks_turn_at_once(ranks, name):
     assert first["kept"][first["turned"] + 1] < SAMPLES == first["kept"][first["turned"]]
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "aside"])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "holdout"])
 def test_they_are_the_run_of_one_process(ranks, name):
     alone, found = trained(0, 1, figure), ranks[0][name]
     np.testing.assert_allclose(found.pop("scores"), alone.pop("scores"), rtol=1e-5, atol=1e-6)

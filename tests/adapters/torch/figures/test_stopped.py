@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import NeverPrunesWarning, NotInEpoch, Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import losses_of, model_of, ready, sampler_of, weights_of
 from tests.adapters.helpers.torch import SAMPLES, Items
@@ -28,7 +28,7 @@ class Training:
     def __init__(self, kind=DataLoader, rank=0, world=1, every=1):
         self.pruner = Pruner(SAMPLES, Schedule.steady(EPOCHS), policy="auto", seed=3)
         sampler = sampler_of(rank, world) if world > 1 else None
-        self.loader = prune(kind(Items(), 12 // world, shuffle=sampler is None, sampler=sampler), self.pruner)
+        self.loader = wrap(kind(Items(), 12 // world, shuffle=sampler is None, sampler=sampler), self.pruner)
         self.model, self.world, self.every = model_of(), world, every
         self.forward = ready(self.model, world)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prunedata.adapters.lightning import observe
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import loader_of, losses_of, make_pruner
 from tests.adapters.lightning.helpers import QUIET, pruner_of, trainer_of
 from tests.adapters.lightning.helpers import loader_of as loader_of_pairs
@@ -26,7 +26,7 @@ def gradients(backend, with_ids):
     """The gradient of each step of two epochs, and the counts."""
     torch.manual_seed(0)
     pruner, model = make_pruner(), torch.nn.Linear(3, 5)
-    loader = prune(loader_of(), pruner, with_ids=with_ids)
+    loader = wrap(loader_of(), pruner, with_ids=with_ids)
 
     def step(features, index, ids):
         losses = torch.nn.functional.cross_entropy(model(features), index % 5, reduction="none")
@@ -62,7 +62,7 @@ def test_what_follows_is_compiled_again():
         return graph.forward
 
     pruner = make_pruner()
-    loader = prune(loader_of(), pruner)
+    loader = wrap(loader_of(), pruner)
     pruner.begin_epoch()
     _, index = next(iter(loader))
     step = torch.compile(lambda losses: loader.observe(losses.exp()).log(), backend=backend)

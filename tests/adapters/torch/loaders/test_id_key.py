@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, DistributedSampler, default_collate
 
 from prunedata import PrunedataError
 from prunedata.adapters import iterable
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.facts import facts
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner, train
 
@@ -64,7 +64,7 @@ def test_losses_are_those_of_samples_that_were_sorted(dataset, collate, read, st
     look, seen = reading(read)
     options = {"batch_size": BATCH, "shuffle": True, "num_workers": workers, "collate_fn": collate}
     pruner = make_pruner()
-    train(prune(DataLoader(dataset, **options), pruner, id_key="id"), pruner, look)
+    train(wrap(DataLoader(dataset, **options), pruner, id_key="id"), pruner, look)
     assert seen == {structure}
 
 
@@ -85,7 +85,7 @@ def test_batches_keep_their_structure(make, kind):
             return make(index)
 
     pruner = make_pruner()
-    loader = prune(DataLoader(Made(), batch_size=BATCH, shuffle=True), pruner, with_ids=True, id_key="id")
+    loader = wrap(DataLoader(Made(), batch_size=BATCH, shuffle=True), pruner, with_ids=True, id_key="id")
     plain = next(iter(DataLoader(Made(), batch_size=BATCH)))
     pruner.begin_epoch()
     for ids, batch in loader:
@@ -106,12 +106,12 @@ def test_samples_that_are_dropped(workers):
 
     pruner = make_pruner()
     options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": without_none}
-    loader = prune(DataLoader(Broken(), **options), pruner, with_ids=True, id_key="id")
+    loader = wrap(DataLoader(Broken(), **options), pruner, with_ids=True, id_key="id")
     pruner.begin_epoch()
     for ids, (_, index) in loader:
         assert ids.tolist() == index.tolist()
         loader.observe(losses_of(index, 0), ids)
-    pruner.excuse(11)
+    pruner.skip(11)
     pruner.end_epoch()
     assert pruner.history[0]["observed"] == SAMPLES - 11
 
@@ -123,7 +123,7 @@ def test_a_dataset_that_gives_another_sample_says_which():
             return {"uid": index, "index": index}
 
     pruner = make_pruner()
-    loader = prune(DataLoader(Replacing(), batch_size=BATCH), pruner, with_ids=True, id_key="uid")
+    loader = wrap(DataLoader(Replacing(), batch_size=BATCH), pruner, with_ids=True, id_key="uid")
     pruner.begin_epoch()
     assert all(ids.tolist() == batch["index"].tolist() for ids, batch in loader)
 
@@ -132,9 +132,9 @@ def test_a_dataset_that_gives_another_sample_says_which():
 def test_of_a_stream(workers):
     pruner = make_pruner()
     items = [{"uid": index, "length": index * 31 % 13, "index": index} for index in range(SAMPLES)]
-    stream = iterable.prune(items, pruner, id="uid")
+    stream = iterable.wrap(items, pruner, id="uid")
     options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": shortest_first}
-    loader = prune(DataLoader(stream, **options), pruner, with_ids=True, id_key="id")
+    loader = wrap(DataLoader(stream, **options), pruner, with_ids=True, id_key="id")
     pruner.begin_epoch()
     for ids, batch in loader:
         assert ids.tolist() == batch["index"].tolist()
@@ -162,7 +162,7 @@ class Foreign(Items):
 )
 def test_a_batch_without_its_ids_is_told_before_training(dataset, options, message):
     pruner = make_pruner()
-    loader = prune(DataLoader(dataset, batch_size=BATCH, **options), pruner, id_key="id")
+    loader = wrap(DataLoader(dataset, batch_size=BATCH, **options), pruner, id_key="id")
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match=message):
         next(iter(loader))
@@ -173,15 +173,15 @@ def test_ranks_may_drop_what_does_not_go_round(uneven):
     sampler = DistributedSampler(Items(), num_replicas=2, rank=0)
     loader = DataLoader(Dicts(), batch_size=BATCH, sampler=sampler, collate_fn=shortest_first)
     if uneven == "drop":
-        prune(loader, make_pruner(), uneven=uneven, id_key="id")
+        wrap(loader, make_pruner(), uneven=uneven, id_key="id")
         return
     with pytest.raises(PrunedataError, match=r'Expected uneven="drop" with id_key, of 2 ranks'):
-        prune(loader, make_pruner(), uneven=uneven, id_key="id")
+        wrap(loader, make_pruner(), uneven=uneven, id_key="id")
 
 
 def test_without_batches_it_is_refused():
     with pytest.raises(PrunedataError, match="a loader that makes batches"):
-        prune(DataLoader(Items(), batch_size=None), make_pruner(), id_key="id")
+        wrap(DataLoader(Items(), batch_size=None), make_pruner(), id_key="id")
 
 
 def pad(samples):

@@ -4,7 +4,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from prunedata import PrunedataError
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, Items, by_the_core, make_pruner, train
 from tests.common.marks import WORKERS
 
@@ -53,7 +53,7 @@ def test_one_that_is_made_later_is_refused_too():
     loader = Lazy(Items(), batch_size=BATCH, shuffle=True)
     assert [len(list(loader)) for _ in range(2)] == [13, 13]
     with pytest.raises(PrunedataError, match=r"Lazy, which has one for all epochs.*watch\(\)"):
-        prune(Lazy(Items(), batch_size=BATCH, shuffle=True), make_pruner())
+        wrap(Lazy(Items(), batch_size=BATCH, shuffle=True), make_pruner())
 
 
 @WORKERS
@@ -61,7 +61,7 @@ def test_one_iterator_for_all_epochs_is_refused(workers):
     loader = Endless(Items(), batch_size=BATCH, shuffle=True, num_workers=workers)
     assert len(list(loader)) == 13
     with pytest.raises(PrunedataError, match=r"Endless, which has one, in .*'iterator'.*persistent_workers=True"):
-        prune(loader, make_pruner())
+        wrap(loader, make_pruner())
 
 
 class Counting(DataLoader):
@@ -75,5 +75,5 @@ class Counting(DataLoader):
 def test_the_way_on_works():
     pruner = make_pruner()
     options = {"num_workers": 2, "persistent_workers": True}
-    seen = train(prune(Counting(Items(), batch_size=BATCH, shuffle=True, **options), pruner), pruner)
+    seen = train(wrap(Counting(Items(), batch_size=BATCH, shuffle=True, **options), pruner), pruner)
     assert seen == by_the_core(make_pruner())[1]

@@ -7,7 +7,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError
 from prunedata.adapters import iterable
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.run import TorchRun
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, loader_of, losses_of, make_pruner, train
 from tests.common.marks import WORKERS
@@ -23,7 +23,7 @@ class Counted(Items):
 
 def test_an_iterator_that_is_never_used_costs_nothing():
     pruner, Counted.read = make_pruner(), 0
-    loader = prune(loader_of(Counted()), pruner)
+    loader = wrap(loader_of(Counted()), pruner)
 
     def with_strays(loader):
         iter(loader)
@@ -40,7 +40,7 @@ def test_an_iterator_that_is_never_used_costs_nothing():
 def test_a_position_waits_for_the_iterator_that_is_used(workers):
     def build():
         pruner = make_pruner()
-        return pruner, prune(loader_of(kind=StatefulDataLoader, num_workers=workers), pruner)
+        return pruner, wrap(loader_of(kind=StatefulDataLoader, num_workers=workers), pruner)
 
     pruner, loader = build()
     whole, states = [], None
@@ -65,7 +65,7 @@ def test_a_position_waits_for_the_iterator_that_is_used(workers):
 )
 def test_lengths_are_known_before_the_run(options):
     pruner = make_pruner()
-    loader = prune(loader_of(**options), pruner)
+    loader = wrap(loader_of(**options), pruner)
     lengths = loader.lengths()
     found = []
     for _ in pruner.epochs():
@@ -81,13 +81,13 @@ def test_lengths_are_known_before_the_run(options):
 
 def test_a_stream_has_no_lengths():
     pruner = make_pruner()
-    stream = iterable.prune([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
+    stream = iterable.wrap([{"uid": number} for number in range(SAMPLES)], pruner, id="uid")
     with pytest.raises(TypeError, match="has no length"):
-        prune(torch.utils.data.DataLoader(stream, batch_size=BATCH), pruner).lengths()
+        wrap(torch.utils.data.DataLoader(stream, batch_size=BATCH), pruner).lengths()
 
 
 def test_a_copy_by_its_class_is_refused():
-    loader = prune(loader_of(), make_pruner())
+    loader = wrap(loader_of(), make_pruner())
     with pytest.raises(PrunedataError, match="something that builds it anew"):
         type(loader)(loader.dataset, batch_size=BATCH, sampler=loader.sampler)
 
@@ -97,7 +97,7 @@ def test_a_trainer_may_deal_our_own_order():
     shares = []
     for rank in range(2):
         pruner = make_pruner()
-        loader = prune(loader_of(), pruner)
+        loader = wrap(loader_of(), pruner)
         assert not isinstance(loader.sampler, DistributedSampler)
         pruner.attach(TorchRun(pruner)).place = (rank, 2)
         assert isinstance(loader.sampler, DistributedSampler)

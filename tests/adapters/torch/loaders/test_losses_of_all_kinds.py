@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from prunedata import LossError
-from prunedata.adapters.torch import prune, watch
+from prunedata.adapters.torch import watch, wrap
 from prunedata.adapters.torch.losses import Recorder
 from tests.adapters.helpers.torch import loader_of, make_pruner
 
@@ -14,7 +14,7 @@ from tests.adapters.helpers.torch import loader_of, make_pruner
 def opened():
     """A pruner in its first epoch, its loader, and how many samples its first batch has."""
     pruner = make_pruner()
-    loader = prune(loader_of(), pruner)
+    loader = wrap(loader_of(), pruner)
     pruner.begin_epoch()
     return pruner, loader, len(next(iter(loader))[1])
 
@@ -62,7 +62,7 @@ def test_integers_are_recorded_as_they_are_from_numpy(opened):
 def test_what_is_no_loss_is_refused_at_once(opened, losses, message, watched):
     pruner, loader, _ = opened
     if watched:
-        pruner = make_pruner(by="weight")
+        pruner = make_pruner(leave_out="weight")
         loader = watch([(None, torch.arange(8))], pruner, ids=1)
         pruner.begin_epoch()
         next(iter(loader))

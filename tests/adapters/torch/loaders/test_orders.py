@@ -16,7 +16,7 @@ from torch.utils.data import (
 )
 
 from prunedata import PrunedataError, Random, SkippedSamples
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import (
     BATCH,
     EVERY_OTHER,
@@ -71,7 +71,7 @@ class Repeated(Sampler):
 
 def run(options, *, pruner=None, dataset=None):
     pruner = make_pruner() if pruner is None else pruner
-    return train(prune(DataLoader(dataset or Items(), **options), pruner), pruner)
+    return train(wrap(DataLoader(dataset or Items(), **options), pruner), pruner)
 
 
 @WORKERS
@@ -85,7 +85,7 @@ class TestAUsersOwn:
 
     def test_batch_sampler_keeps_its_batches_and_drops_empty_ones(self, workers):
         pruner = make_pruner(prune=0.6)
-        loader = prune(DataLoader(Items(), batch_sampler=Buckets(), num_workers=workers), pruner)
+        loader = wrap(DataLoader(Items(), batch_sampler=Buckets(), num_workers=workers), pruner)
         kept = []
         for epoch in pruner.epochs():
             batches = []
@@ -173,7 +173,7 @@ class TestDropLast:
         ],
         ids=["ours", "a user's", "batch sampler"],
     )
-    def test_is_excused(self, options, policy):
+    def test_is_skipped(self, options, policy):
         seen = run({**options, "num_workers": 0 if policy else 2}, pruner=make_pruner(**policy))
         assert [len(batches) for batches in seen] == [len(kept) // BATCH for kept in KEPT]
         assert {len(batch) for batch in flat_once(seen)} == {BATCH}
@@ -181,7 +181,7 @@ class TestDropLast:
     @pytest.mark.parametrize("sampler", [{"shuffle": True}, {"sampler": Backwards()}], ids=["ours", "a user's"])
     def test_excuses_no_more_than_the_last(self, sampler):
         pruner = make_pruner()
-        loader = prune(DataLoader(Items(), batch_size=BATCH, drop_last=True, **sampler), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, drop_last=True, **sampler), pruner)
         pruner.begin_epoch()
         for number, (_, index) in enumerate(loader):
             if number < 11:
@@ -195,19 +195,19 @@ class TestDropLast:
     def test_that_drops_all_of_an_epoch_is_told_when_the_loader_is_wrapped(self, sampler):
         options = {"batch_size": 74, "drop_last": True, **sampler}
         with pytest.raises(PrunedataError, match=r"at least one batch of 74 .*Got 73 samples in epoch 1, which would"):
-            prune(DataLoader(Items(), **options), make_pruner())
+            wrap(DataLoader(Items(), **options), make_pruner())
         run({**options, "batch_size": 73})
 
     def test_that_drops_all_of_a_ranks_share_is_told(self):
         sampler = DistributedSampler(Items(), num_replicas=2, rank=0)
         with pytest.raises(PrunedataError, match=r"Got 73 samples, 36 for each of 2 ranks, in epoch 1"):
-            prune(DataLoader(Items(), batch_size=40, sampler=sampler, drop_last=True), make_pruner())
+            wrap(DataLoader(Items(), batch_size=40, sampler=sampler, drop_last=True), make_pruner())
 
     def test_that_drops_all_is_told_at_the_epoch_if_no_sooner(self):
         """A schedule may be changed on the way; with policy="auto" it is made on the way."""
         pruner = make_pruner()
         pruner.kept_in = lambda epoch: SAMPLES  # as it seems before
-        loader = prune(DataLoader(Items(), batch_size=74, shuffle=True, drop_last=True), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=74, shuffle=True, drop_last=True), pruner)
         with pytest.raises(PrunedataError, match=r"Got 73 samples in epoch 1, which would"):
             train(loader, pruner)
 
@@ -220,7 +220,7 @@ class TestEndOfAUsersOwn:
     def test_a_loop_that_counts_batches_never_asks_for_another(self):
         pruner = make_pruner()
         part = SubsetRandomSampler(range(48))
-        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=part), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=part), pruner)
         pruner.begin_epoch()
         batches = iter(loader)
         for _ in range(6):
@@ -231,7 +231,7 @@ class TestEndOfAUsersOwn:
     @WORKERS
     def test_a_loop_left_early(self, workers):
         pruner = make_pruner()
-        loader = prune(DataLoader(Items(), batch_size=50, sampler=Backwards(), num_workers=workers), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=50, sampler=Backwards(), num_workers=workers), pruner)
         pruner.begin_epoch()
         loader.observe(losses_of(next(iter(loader))[1], 0))
         with pytest.raises(SkippedSamples, match="did not deliver 53 of them"):
@@ -251,7 +251,7 @@ class TestEndOfAUsersOwn:
 )
 def test_what_is_no_id(options, message):
     pruner = make_pruner()
-    loader = prune(DataLoader(Items(), **({"batch_size": 4, **options} if "sampler" in options else options)), pruner)
+    loader = wrap(DataLoader(Items(), **({"batch_size": 4, **options} if "sampler" in options else options)), pruner)
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match=message):
         list(loader)
@@ -264,7 +264,7 @@ class TestLength:
     @pytest.mark.parametrize("drop_last", [False, True])
     def test_is_right_before_each_epoch_and_within(self, workers, drop_last):
         pruner = make_pruner()
-        loader = prune(
+        loader = wrap(
             DataLoader(Items(), batch_size=BATCH, shuffle=True, num_workers=workers, drop_last=drop_last), pruner
         )
         for length in self.LENGTHS:
@@ -280,7 +280,7 @@ class TestLength:
 
     def test_can_be_told_to_a_scheduler_of_rates(self):
         pruner = make_pruner(batch_size=BATCH)
-        loader = prune(DataLoader(Items(), batch_size=BATCH, shuffle=True), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, shuffle=True), pruner)
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.1)
         total = sum(-(-pruner.kept_in(epoch) // BATCH) for epoch in range(EVERY_OTHER.epochs))
         scheduler = OneCycleLR(optimizer, max_lr=0.1, total_steps=total + 1)
@@ -297,7 +297,7 @@ class TestLength:
     def test_of_a_sampler_that_repeats_is_at_most(self, kind, draws):
         first = Items() if kind is RandomSampler else torch.ones(SAMPLES)
         pruner = make_pruner()
-        loader = prune(
+        loader = wrap(
             DataLoader(Items(), batch_size=BATCH, sampler=kind(first, num_samples=draws, replacement=True)), pruner
         )
         for epoch in pruner.epochs():
@@ -314,7 +314,7 @@ class TestLength:
     def test_of_a_sampler_that_repeats_and_gives_no_more_than_there_are_is_at_most(self, draws, drop_last, workers):
         pruner = make_pruner()
         options = {"batch_size": 4, "drop_last": drop_last, "num_workers": workers}
-        loader = prune(DataLoader(Items(), sampler=Repeated(draws), **options), pruner)
+        loader = wrap(DataLoader(Items(), sampler=Repeated(draws), **options), pruner)
         most, came = loader.lengths(), []
         for epoch in pruner.epochs():
             said = len(loader)
@@ -329,7 +329,7 @@ class TestLength:
     @pytest.mark.parametrize("sampler", [Backwards(), Repeated()], ids=["once", "repeats"])
     def test_of_a_users_own_is_known_better_after_the_first_epoch(self, sampler):
         pruner = make_pruner()
-        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
         assert loader.lengths() == [13] * 5
         pruner.begin_epoch()
         for _, index in loader:
@@ -349,13 +349,13 @@ class TestLength:
         ids=["range", "list", "subset", "subset that repeats", "distributed", "more than there are"],
     )
     def test_of_what_is_known_beforehand_to_give_each_sample_once(self, sampler, once):
-        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), make_pruner())
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), make_pruner())
         assert loader.lengths()[1] == -(-(73 if once else len(sampler)) // BATCH)
 
     def test_of_a_users_own_is_at_most(self):
         pruner = make_pruner()
-        loader = prune(DataLoader(Items(), batch_size=BATCH, sampler=Backwards()), pruner)
-        batched = prune(DataLoader(Items(), batch_sampler=Buckets()), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=Backwards()), pruner)
+        batched = wrap(DataLoader(Items(), batch_sampler=Buckets()), pruner)
         for epoch in pruner.epochs():
             assert (len(loader), len(batched)) == (self.LENGTHS[epoch.number], len(Buckets.sizes))
             for _, index in loader:
@@ -363,6 +363,6 @@ class TestLength:
 
     def test_without_batches(self):
         pruner = make_pruner()
-        loader = prune(DataLoader(Items(), batch_size=None), pruner)
+        loader = wrap(DataLoader(Items(), batch_size=None), pruner)
         train(loader, pruner)
         assert len(loader) == len(KEPT[-1])

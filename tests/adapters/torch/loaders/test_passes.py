@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import LossError, PrunedataError
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, loader_of, losses_of, make_pruner
 
 
@@ -24,7 +24,7 @@ def observed(loader, epoch):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_second_pass_says_that_it_delivers_what_is_kept(kind, sampler, workers):
     run = make_pruner()
-    loader = prune(kind(Items(), BATCH, shuffle=sampler is None, sampler=sampler, num_workers=workers), run)
+    loader = wrap(kind(Items(), BATCH, shuffle=sampler is None, sampler=sampler, num_workers=workers), run)
     told = []
     for epoch in run.epochs():
         observed(loader, epoch)
@@ -40,7 +40,7 @@ def test_a_second_pass_says_that_it_delivers_what_is_kept(kind, sampler, workers
 @pytest.mark.parametrize("workers", [0, 2])
 def test_looking_at_a_batch_first_says_nothing(workers):
     run = make_pruner()
-    loader = prune(loader_of(num_workers=workers), run)
+    loader = wrap(loader_of(num_workers=workers), run)
     for epoch in run.epochs():
         next(iter(loader))
         observed(loader, epoch)
@@ -48,7 +48,7 @@ def test_looking_at_a_batch_first_says_nothing(workers):
 
 def test_where_accelerate_iterates_it_is_said_too():
     run = make_pruner()
-    loader = prune(DataLoader(TensorDataset(torch.arange(SAMPLES)), BATCH, shuffle=True), run, with_ids=True)
+    loader = wrap(DataLoader(TensorDataset(torch.arange(SAMPLES)), BATCH, shuffle=True), run, with_ids=True)
     prepared = Accelerator(cpu=True).prepare(loader)
 
     def passed_over_twice():
@@ -63,8 +63,8 @@ def test_where_accelerate_iterates_it_is_said_too():
 
 
 def test_by_weight_all_come():
-    run = make_pruner(by="weight")
-    loader = prune(loader_of(), run)
+    run = make_pruner(leave_out="weight")
+    loader = wrap(loader_of(), run)
     for epoch in run.epochs():
         epoch.apply_weights()  # nothing is trained here
         observed(loader, epoch)
@@ -74,7 +74,7 @@ def test_by_weight_all_come():
 @pytest.mark.parametrize("together", [False, True])
 def test_two_loaders_that_each_deliver_all_are_not_both_trained_on(together):
     run = make_pruner()
-    first, second = (prune(loader_of(), run) for _ in range(2))
+    first, second = (wrap(loader_of(), run) for _ in range(2))
     epoch = run.begin_epoch()
     if together:
         (_, one), (_, other) = next(iter(first)), next(iter(second))
@@ -93,7 +93,7 @@ def test_two_loaders_that_each_deliver_all_are_not_both_trained_on(together):
 
 def test_two_loaders_take_turns_and_one_may_be_looked_at():
     run = make_pruner()
-    small, large = prune(loader_of(), run), prune(DataLoader(Items(), 16, shuffle=True), run)
+    small, large = wrap(loader_of(), run), wrap(DataLoader(Items(), 16, shuffle=True), run)
     for epoch in run.epochs():
         observed((small, large)[epoch.number % 2], epoch)
         assert sum(len(ids) for _, ids in (large, small)[epoch.number % 2]) == epoch.kept
@@ -103,14 +103,14 @@ def test_two_loaders_take_turns_and_one_may_be_looked_at():
 @pytest.mark.parametrize("size", [7, 16, 12])
 def test_another_batch_size_than_the_pruners_is_refused(size):
     with pytest.raises(PrunedataError, match=f"batch_size={size}"):
-        prune(loader_of(), make_pruner(batch_size=size))
+        wrap(loader_of(), make_pruner(batch_size=size))
 
 
 def test_the_batch_size_of_all_ranks_is_not(monkeypatch):
-    prune(loader_of(), make_pruner(batch_size=BATCH))
+    wrap(loader_of(), make_pruner(batch_size=BATCH))
     sampler = torch.utils.data.DistributedSampler(Items(), 3, 0)
-    prune(loader_of(shuffle=False, sampler=sampler), make_pruner(batch_size=3 * BATCH))
-    prune(DataLoader(Items(), batch_sampler=[range(SAMPLES)]), make_pruner(batch_size=BATCH))
-    prune(DataLoader(Items(), batch_size=None), make_pruner(batch_size=BATCH))
+    wrap(loader_of(shuffle=False, sampler=sampler), make_pruner(batch_size=3 * BATCH))
+    wrap(DataLoader(Items(), batch_sampler=[range(SAMPLES)]), make_pruner(batch_size=BATCH))
+    wrap(DataLoader(Items(), batch_size=None), make_pruner(batch_size=BATCH))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    prune(loader_of(), make_pruner(batch_size=2 * BATCH))
+    wrap(loader_of(), make_pruner(batch_size=2 * BATCH))

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, Items, make_pruner
 
 ARRAYS = [np.array([0, 1]), np.zeros(2), torch.tensor([0, 1]), torch.tensor(0), "x", None, -1, 0.5, True]
@@ -22,7 +22,7 @@ FORGED = {
 
 def opened(kind):
     run = make_pruner()
-    loader = prune(kind(Items(), BATCH, shuffle=True), run)
+    loader = wrap(kind(Items(), BATCH, shuffle=True), run)
     run.begin_epoch()
     next(iter(loader))
     return run, loader

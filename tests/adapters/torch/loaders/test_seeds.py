@@ -11,7 +11,7 @@ from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
 
@@ -33,7 +33,7 @@ class Run:
             torch.manual_seed(seed)
             random.seed(seed)
         self.pruner, self.noise = make_pruner(), {}
-        self.loader = prune(kind(Noisy(), batch_size=BATCH, shuffle=True, num_workers=workers, **options), self.pruner)
+        self.loader = wrap(kind(Noisy(), batch_size=BATCH, shuffle=True, num_workers=workers, **options), self.pruner)
 
     def go(self, epochs=3, stop=None):
         for epoch in self.pruner.epochs():
@@ -129,7 +129,7 @@ def work(rank, folder):
         for name, sampler in samplers.items():
             torch.manual_seed(3)  # all ranks have the same
             pruner, ids = make_pruner(), name == "accelerate"
-            loader = prune(DataLoader(Seeds(), sampler=sampler, **options), pruner, with_ids=ids)
+            loader = wrap(DataLoader(Seeds(), sampler=sampler, **options), pruner, with_ids=ids)
             if ids:
                 configuration = DataLoaderConfiguration(even_batches=False)
                 loader = Accelerator(cpu=True, dataloader_config=configuration).prepare(loader)

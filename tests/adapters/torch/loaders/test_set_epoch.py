@@ -7,7 +7,7 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Sampler
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, losses_of, make_pruner
 from tests.adapters.lightning.helpers import QUIET, Net, data, trainer_of
 from tests.common.marks import WORKERS
@@ -77,7 +77,7 @@ def kept_of(source, epoch, keep):
 def test_a_loop_that_tells_what_the_loader_has(kind, workers):
     options, source = options_of(kind)
     pruner = make_pruner()
-    loader = prune(DataLoader(Items(), num_workers=workers, **options), pruner)
+    loader = wrap(DataLoader(Items(), num_workers=workers, **options), pruner)
     orders = []
     for epoch in pruner.epochs():
         for sampler in (loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)):
@@ -96,7 +96,7 @@ def test_a_loop_that_tells_what_the_loader_has(kind, workers):
 def test_accelerate_tells_it(kind):
     options, source = options_of(kind)
     pruner = make_pruner()
-    loader = prune(DataLoader(Items(), **options), pruner, with_ids=True)
+    loader = wrap(DataLoader(Items(), **options), pruner, with_ids=True)
     prepared = Accelerator(cpu=True).prepare(loader)
     for epoch in pruner.epochs():
         seen = []
@@ -119,7 +119,7 @@ def test_lightning_tells_it(kind):
         return pruner.current
 
     pruner.begin_epoch = noted
-    trainer_of(pruner, max_epochs=4).fit(net, prune(DataLoader(data(48), **options), pruner))
+    trainer_of(pruner, max_epochs=4).fit(net, wrap(DataLoader(data(48), **options), pruner))
     for epoch, batches in net.epochs.items():
         assert flat(batches) == kept_of(source, epoch, masks[epoch])
     assert set(source.told) == set(range(4))
@@ -131,7 +131,7 @@ test_lightning_tells_it.pytestmark += QUIET
 class TestAttributes:
     def test_are_those_of_the_users_own(self):
         options, source = options_of("batch sampler")
-        loader = prune(DataLoader(Items(), **options), make_pruner())
+        loader = wrap(DataLoader(Items(), **options), make_pruner())
         loader.batch_sampler.epoch = 7
         loader.batch_sampler.new = "mine"
         assert (source.epoch, source.new) == (7, "mine")
@@ -142,18 +142,18 @@ class TestAttributes:
         pruner = make_pruner()
         plain = [DataLoader(Items(), batch_size=BATCH, sampler=list(range(SAMPLES)))]
         plain += [DataLoader(Items(), batch_size=BATCH, sampler=RandomSampler(Items()))]
-        for loader in (*plain, *(prune(each, pruner) for each in plain)):
+        for loader in (*plain, *(wrap(each, pruner) for each in plain)):
             for sampler in (loader.sampler, loader.batch_sampler, loader.batch_sampler.sampler):
                 assert not hasattr(sampler, "set_epoch")
         options, _ = options_of("around")
-        loader = prune(DataLoader(Items(), **options), pruner)
+        loader = wrap(DataLoader(Items(), **options), pruner)
         assert not hasattr(loader.batch_sampler, "set_epoch")
         with pytest.raises(AttributeError, match=r"'StandIn' object has no attribute 'other'"):
-            _ = prune(plain[1], pruner).sampler.other
+            _ = wrap(plain[1], pruner).sampler.other
 
     def test_of_a_batch_sampler_in_the_place_of_the_sampler(self):
         options, source = options_of("no batches")
-        loader = prune(DataLoader(Items(), **options, collate_fn=list), make_pruner())
+        loader = wrap(DataLoader(Items(), **options, collate_fn=list), make_pruner())
         loader.sampler.set_epoch(3)
         assert source.told == [3]
 
@@ -162,7 +162,7 @@ class TestAttributes:
 def test_a_distributed_sampler_may_be_told_and_the_order_is_ours(ranks):
     sampler = DistributedSampler(Items(), num_replicas=ranks, rank=0)
     pruner, quiet = make_pruner(), make_pruner()
-    loaders = [prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), each) for each in (pruner, quiet)]
+    loaders = [wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), each) for each in (pruner, quiet)]
     for epoch in (pruner.begin_epoch(), quiet.begin_epoch()):
         assert epoch.number == 0
     loaders[0].sampler.set_epoch(4)

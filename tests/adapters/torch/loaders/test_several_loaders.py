@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from prunedata import Random, SkippedSamples
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 from tests.common.marks import WORKERS
 
@@ -17,7 +17,7 @@ FIRST, SECOND = range(60), range(60, 100)
 def make(parts=(FIRST, SECOND), workers=0, policy=None, **options):
     pruner = make_pruner(**({} if policy is None else {"policy": policy}))
     return pruner, [
-        prune(DataLoader(Items(), BATCH, sampler=SubsetRandomSampler(part), num_workers=workers, **options), pruner)
+        wrap(DataLoader(Items(), BATCH, sampler=SubsetRandomSampler(part), num_workers=workers, **options), pruner)
         for part in parts
     ]
 
@@ -110,7 +110,7 @@ def test_a_loop_that_was_left_gives_what_remains(again):
 
 def test_what_the_whole_order_keeps_is_not_excused_by_a_part():
     pruner, (part, _) = make()
-    whole = prune(DataLoader(Items(), BATCH, shuffle=True), pruner)
+    whole = wrap(DataLoader(Items(), BATCH, shuffle=True), pruner)
     pruner.begin_epoch()
     observe(pruner, islice(whole, 3), whole)
     observe(pruner, part, part)

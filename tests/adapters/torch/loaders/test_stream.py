@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from prunedata import LossError, PrunedataError, Pruner, Schedule
 from prunedata.adapters import iterable
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch_sources import Positions
 
 SAMPLES = 61
@@ -29,8 +29,8 @@ def itself(number):
 
 
 def loader_of(pruner, *, shared=True, **settings):
-    stream = iterable.prune(Shared(shared), pruner, id=itself, then=float)
-    return prune(DataLoader(stream, batch_size=8, **settings), pruner)
+    stream = iterable.wrap(Shared(shared), pruner, id=itself, then=float)
+    return wrap(DataLoader(stream, batch_size=8, **settings), pruner)
 
 
 def train(loader):
@@ -78,8 +78,8 @@ def test_workers_that_each_read_everything_are_noticed_at_the_first_sample_that_
 def test_a_position_as_id_is_noticed_at_the_first_that_repeats():
     """Every worker counts from zero. The raw samples are as they should be."""
     pruner = new_pruner()
-    stream = iterable.prune(Positions(SAMPLES), pruner, id="uid", then=lambda item: float(item["text"]))
-    loader = prune(DataLoader(stream, batch_size=8, num_workers=2), pruner)
+    stream = iterable.wrap(Positions(SAMPLES), pruner, id="uid", then=lambda item: float(item["text"]))
+    loader = wrap(DataLoader(stream, batch_size=8, num_workers=2), pruner)
     pruner.begin_epoch()
     batches = iter(loader)
     loader.observe(next(batches).float())
@@ -89,9 +89,9 @@ def test_a_position_as_id_is_noticed_at_the_first_that_repeats():
 
 def test_drop_last_that_drops_all_of_an_epoch_is_told_when_the_loader_is_wrapped():
     pruner = new_pruner()
-    stream = iterable.prune(Shared(), pruner, id=itself)
+    stream = iterable.wrap(Shared(), pruner, id=itself)
     with pytest.raises(PrunedataError, match=r"at least one batch of 50 .*Got 43 samples in epoch 1"):
-        prune(DataLoader(stream, batch_size=50, drop_last=True), pruner)
+        wrap(DataLoader(stream, batch_size=50, drop_last=True), pruner)
 
 
 def test_a_stream_left_early_is_noticed():

@@ -13,8 +13,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 from prunedata import PrunedataError, Random, SkippedSamples, keep_mask
-from prunedata.adapters.torch import prune
 from prunedata.adapters.torch import ranks as torch_ranks
+from prunedata.adapters.torch import wrap
 from prunedata.counting.counts import Tally
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.ranks import WORLD, group, start
@@ -55,7 +55,7 @@ SCENARIOS = {
 
 def build(kind=DataLoader, policy=None, uneven=None, **options):
     pruner = make_pruner(seed=SEED, **({"policy": policy} if policy else {}))
-    return pruner, prune(kind(Items(), batch_size=BATCH, **options), pruner, uneven=uneven)
+    return pruner, wrap(kind(Items(), batch_size=BATCH, **options), pruner, uneven=uneven)
 
 
 def go(pruner, loader, log, stop=None):
@@ -206,7 +206,7 @@ def test_each_kept_sample_is_seen_and_padding_counts_once(ranks):
     assert seen == [74, 5]  # one of 73 twice
 
 
-def test_what_is_dropped_is_excused(ranks):
+def test_what_is_dropped_is_skipped(ranks):
     for name, observed in (("dropped", [102, 72]), ("drop_last", [96, 64]), ("both dropped", [96, 64])):
         for rank in each(ranks, name)[name]:
             assert rank["observed"][:2] == observed, name

@@ -8,8 +8,8 @@ import pytest
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from prunedata import DroppingCount, LossError, PrunedataError, Pruner, RunningLoss, Schedule
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
 
@@ -30,7 +30,7 @@ OTHER_KINDS = [[0.5], [0.5]]
 
 def loader_of(pruner, rank):
     sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
-    return prune(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
+    return wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
 
 
 def told(work):
@@ -56,7 +56,7 @@ def one_resumes(rank):
     return begins(pruner, rank)
 
 
-def one_excuses(rank):
+def one_skips(rank):
     """Rank 1 leaves a batch out, as it may have NaN losses, and says so."""
     pruner = make_pruner()
     loader = loader_of(pruner, rank)
@@ -64,7 +64,7 @@ def one_excuses(rank):
         for number, (_, index) in enumerate(loader):
             if rank and number == 2 and pruner.next_epoch == 0:
                 loader._pending.clear()
-                pruner.excuse(len(index))
+                pruner.skip(len(index))
             else:
                 loader.observe(losses_of(index, pruner.next_epoch))
         if pruner.next_epoch == 1:
@@ -126,7 +126,7 @@ def share(rank):
 def read_as_a_stream(raw, **options):
     """Train one epoch on a stream."""
     pruner = make_pruner()
-    loader = prune(DataLoader(prune_stream(raw, pruner, id=int, **options), batch_size=BATCH), pruner)
+    loader = wrap(DataLoader(prune_stream(raw, pruner, id=int, **options), batch_size=BATCH), pruner)
     pruner.begin_epoch()
     for index in loader:
         loader.observe(losses_of(index, 0))
@@ -138,7 +138,7 @@ def left_with_no_step_to_come(raw, *, drop_last=False, uneven="weights"):
     """Leave a stream after so many steps that the rest is dropped, as it makes no step; then run it again."""
     pruner = make_pruner()
     stream = prune_stream(raw, pruner, id=int)
-    loader = prune(DataLoader(stream, batch_size=9, drop_last=drop_last), pruner, uneven=uneven)
+    loader = wrap(DataLoader(stream, batch_size=9, drop_last=drop_last), pruner, uneven=uneven)
     steps = []
     for stop in (5, None):
         pruner.begin_epoch()
@@ -153,7 +153,7 @@ def left_with_no_step_to_come(raw, *, drop_last=False, uneven="weights"):
 def other_ends_of_streams(rank):
     pruner = make_pruner()
     stream = prune_stream(share(rank), pruner, id=int)
-    prune(DataLoader(stream, batch_size=BATCH), pruner, uneven="drop" if rank else "weights")
+    wrap(DataLoader(stream, batch_size=BATCH), pruner, uneven="drop" if rank else "weights")
     return f"began {pruner.begin_epoch().number}"
 
 
@@ -165,7 +165,7 @@ def work(rank, folder):
         }
         found["alike"] = begins(make_pruner(), rank)
         found["one resumes"] = told(lambda: one_resumes(rank))
-        found["one excuses"] = one_excuses(rank)
+        found["one skips"] = one_skips(rank)
         found["figures"] = figures(rank, FIGURES)
         found["other kinds"] = told(lambda: figures(rank, OTHER_KINDS))
         found["one fails"] = one_fails(rank)
@@ -202,9 +202,9 @@ def test_a_rank_that_resumes_alone_is_named(ranks):
 
 
 def test_what_one_rank_excuses_counts_for_all(ranks):
-    assert ranks[0]["one excuses"] == ranks[1]["one excuses"]
-    assert ranks[0]["one excuses"][0] == SAMPLES - BATCH
-    assert len(ranks[0]["one excuses"]) < EVERY_OTHER.epochs
+    assert ranks[0]["one skips"] == ranks[1]["one skips"]
+    assert ranks[0]["one skips"][0] == SAMPLES - BATCH
+    assert len(ranks[0]["one skips"]) < EVERY_OTHER.epochs
 
 
 def test_the_mean_of_the_figures_that_ranks_give_is_the_epochs(ranks):

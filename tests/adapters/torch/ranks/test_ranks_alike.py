@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import PrunedataError, Random, RunningLoss
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import wrap
 from prunedata.adapters.webdataset import ShardIndex
-from prunedata.adapters.webdataset import prune as prune_shards
+from prunedata.adapters.webdataset import wrap as prune_shards
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import (
     GLOBAL,
@@ -65,7 +65,7 @@ def refused(rank, world):
 
     def with_state(states):
         run = make_pruner()
-        loader = prune(DataLoader(Items(), batch_size=4, sampler=sampler_of(rank, world)), run)
+        loader = wrap(DataLoader(Items(), batch_size=4, sampler=sampler_of(rank, world)), run)
         run.load_state_dict(states)
         run.begin_epoch()
         return loader
@@ -79,14 +79,14 @@ def refused(rank, world):
     return {
         "rank 0's on all": told(lambda: with_state(states[0])),
         "one goes on": told(lambda: with_state(states) if rank else make_pruner_and_begin(rank, world)),
-        "without losses": told(lambda: prune(loader, random).load_state_dict(position)),
+        "without losses": told(lambda: wrap(loader, random).load_state_dict(position)),
         "another batch size": told(lambda: make_pruner_and_begin(rank, world, batch_size=4 + rank)),
     }
 
 
 def make_pruner_and_begin(rank, world, batch_size=4):
     run = make_pruner()
-    prune(DataLoader(Items(), batch_size=batch_size, sampler=sampler_of(rank, world)), run)
+    wrap(DataLoader(Items(), batch_size=batch_size, sampler=sampler_of(rank, world)), run)
     run.begin_epoch()
 
 
@@ -117,7 +117,7 @@ def streamed(kind, rank, world, folder, uneven=None, *, leave=False, before=None
     plain = model_of()
     model = ready(plain, world)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    loader = prune(DataLoader(stream_of(kind, pruner, folder), batch_size=GLOBAL // world), pruner, uneven=uneven)
+    loader = wrap(DataLoader(stream_of(kind, pruner, folder), batch_size=GLOBAL // world), pruner, uneven=uneven)
     if before:
         saved = [torch.load(folder / f"{kind}-{before}-{each}.pt", weights_only=True) for each in range(before)]
         plain.load_state_dict(saved[0]["model"])
@@ -163,7 +163,7 @@ def of_a_world(rank, world, folder, before):
     if world > 1:
         for uneven in ("drop", "pad"):
             trained = Trained(rank, world)
-            trained.loader = prune(DataLoader(Items(), batch_size=GLOBAL // world, sampler=sampler_of(rank, world)),
+            trained.loader = wrap(DataLoader(Items(), batch_size=GLOBAL // world, sampler=sampler_of(rank, world)),
                                    trained.pruner, uneven=uneven)  # fmt: skip
             found[uneven] = trained.go().found()
     for kind in STREAMS:

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import PrunedataError, Random
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
@@ -21,7 +21,7 @@ SHARES = (range(60), range(60, 100))
 
 def make(rank, policy=None, shares=SHARES, **options):
     pruner = make_pruner(**({} if policy is None else {"policy": policy}))
-    return pruner, prune(DataLoader(Items(), BATCH, sampler=list(shares[rank]), **options), pruner, with_ids=True)
+    return pruner, wrap(DataLoader(Items(), BATCH, sampler=list(shares[rank]), **options), pruner, with_ids=True)
 
 
 def told(work):
@@ -31,8 +31,8 @@ def told(work):
         return f"{type(error).__name__}: {error}"
 
 
-def run(rank, *, forget=(0, 0), excused=(0, 0), leave=(None, None), **options):
-    """Train to the end; in the first epoch forget the first batches, excuse some samples, or leave the loader."""
+def run(rank, *, forget=(0, 0), skipped=(0, 0), leave=(None, None), **options):
+    """Train to the end; in the first epoch forget the first batches, skip some samples, or leave the loader."""
     pruner, loader = make(rank, **options)
     for epoch in pruner.epochs():
         for number, (ids, _) in enumerate(loader):
@@ -40,7 +40,7 @@ def run(rank, *, forget=(0, 0), excused=(0, 0), leave=(None, None), **options):
                 loader.observe(losses_of(ids, epoch.number), ids)
             if not epoch.number and number + 1 == leave[rank]:
                 break
-        pruner.excuse(0 if epoch.number else excused[rank])
+        pruner.skip(0 if epoch.number else skipped[rank])
     return [record["observed"] for record in pruner.history]
 
 
@@ -59,7 +59,7 @@ def left_and_run_again(rank):
     return pruner.history[0]["observed"]
 
 
-def accelerated(rank, forget=0, excused=0):
+def accelerated(rank, forget=0, skipped=0):
     """Accelerate deals the batches of a sampler that gives a part; each process sees half of what it gives."""
     pruner, loader = make(0)
     prepared = Accelerator(cpu=True).prepare(loader)
@@ -67,7 +67,7 @@ def accelerated(rank, forget=0, excused=0):
         for number, (ids, _) in enumerate(prepared):
             if epoch.number or rank or number >= forget:
                 loader.observe(losses_of(ids, epoch.number), ids)
-        pruner.excuse(0 if epoch.number or rank else excused)
+        pruner.skip(0 if epoch.number or rank else skipped)
     return [record["observed"] for record in pruner.history]
 
 
@@ -110,7 +110,7 @@ def drawn(rank, times=1, stop=None, joined=True):
 
     def begin():
         pruner = make_pruner()
-        return pruner, prune(DataLoader(Items(), BATCH, **options), pruner, with_ids=True)
+        return pruner, wrap(DataLoader(Items(), BATCH, **options), pruner, with_ids=True)
 
     pruner, loader = begin()
     came, visits, batches = np.zeros(SAMPLES, int), [], 0
@@ -142,7 +142,7 @@ def drawn(rank, times=1, stop=None, joined=True):
 def shared_and_observed_twice(rank):
     pruner = make_pruner()
     sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
-    loader = prune(DataLoader(Items(), BATCH, sampler=sampler), pruner, with_ids=True)
+    loader = wrap(DataLoader(Items(), BATCH, sampler=sampler), pruner, with_ids=True)
     for epoch in pruner.epochs():
         for ids, _ in loader:
             for _ in range(2):
@@ -155,8 +155,8 @@ SCENARIOS = {
     "whole, Random": partial(run, policy=Random()),
     "forgets": partial(run, forget=(3, 3)),
     "one forgets": partial(run, forget=(0, 2)),
-    "forgets, excused": partial(run, forget=(3, 3), excused=(48, 0)),
-    "forgets, excused too few": partial(run, forget=(3, 3), excused=(40, 7)),
+    "forgets, skipped": partial(run, forget=(3, 3), skipped=(48, 0)),
+    "forgets, skipped too few": partial(run, forget=(3, 3), skipped=(40, 7)),
     "one leaves": partial(run, leave=(None, 2)),
     "one leaves, Random": partial(run, leave=(None, 2), policy=Random()),
     "left and run again": left_and_run_again,
@@ -164,7 +164,7 @@ SCENARIOS = {
     "a rank has nothing": partial(run, shares=(range(SAMPLES), ())),
     "accelerate": accelerated,
     "accelerate, forgets": partial(accelerated, forget=2),
-    "accelerate, excused": partial(accelerated, forget=2, excused=12),
+    "accelerate, skipped": partial(accelerated, forget=2, skipped=12),
     "drawn": drawn,
     "observed three times": partial(drawn, times=3),
     "drawn, gone on with, own": partial(drawn, stop=5, joined=False),
@@ -204,7 +204,7 @@ def test_what_no_rank_was_given_may_be_missing(ranks):
     assert of_both(ranks, "a rank has nothing")[0] == SAMPLES
 
 
-@pytest.mark.parametrize(("name", "missed"), [("forgets", 48), ("one forgets", 16), ("forgets, excused too few", 1)])
+@pytest.mark.parametrize(("name", "missed"), [("forgets", 48), ("one forgets", 16), ("forgets, skipped too few", 1)])
 def test_what_a_rank_was_given_and_forgot_is_told_on_all(ranks, name, missed):
     message = of_both(ranks, name)
     assert message.startswith("SkippedSamples: Expected all ")
@@ -212,7 +212,7 @@ def test_what_a_rank_was_given_and_forgot_is_told_on_all(ranks, name, missed):
 
 
 def test_what_a_rank_excuses_may_be_missing(ranks):
-    assert of_both(ranks, "forgets, excused")[0] == 100 - 48
+    assert of_both(ranks, "forgets, skipped")[0] == 100 - 48
 
 
 @pytest.mark.parametrize("name", ["one leaves", "one leaves, Random"])
@@ -232,7 +232,7 @@ def test_what_one_rank_forgot_another_may_have_seen(ranks):
 def test_accelerate_deals_the_batches_of_a_users_sampler(ranks):
     assert of_both(ranks, "accelerate")[0] == 60
     assert "Got 12 that were not" in of_both(ranks, "accelerate, forgets")  # 4 of 16 pad the last batch of the other
-    assert of_both(ranks, "accelerate, excused")[0] == 48
+    assert of_both(ranks, "accelerate, skipped")[0] == 48
 
 
 def test_an_epoch_that_is_saved_at_its_end_ends_without_another_batch(ranks):

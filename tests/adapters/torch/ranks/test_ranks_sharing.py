@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import PrunedataError
-from prunedata.adapters.iterable import prune as prune_stream
-from prunedata.adapters.torch import prune
+from prunedata.adapters.iterable import wrap as prune_stream
+from prunedata.adapters.torch import wrap
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.torch import SAMPLES, Items, losses_of, make_pruner
@@ -32,11 +32,11 @@ class Ours:
     def loader(self, batch, **options):
         sampler = DistributedSampler(Items(), num_replicas=self.world, rank=self.rank)
         given = DataLoader(Items(), batch_size=batch, sampler=sampler, **options)
-        return prune(given, self.pruner, with_ids=True)
+        return wrap(given, self.pruner, with_ids=True)
 
     def stream(self, batch):
         raw = prune_stream([{"uid": number} for number in range(SAMPLES)], self.pruner, id="uid")
-        return prune(DataLoader(raw, batch_size=batch, collate_fn=list), self.pruner, with_ids=True)
+        return wrap(DataLoader(raw, batch_size=batch, collate_fn=list), self.pruner, with_ids=True)
 
     def go(self, loader, stop=None):
         for ids, _ in islice(loader, stop):

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.torch import prune
+from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.untouched import EPOCHS, data, layers, watching
 from tests.adapters.torch.test_untouched import train_by_accelerate
@@ -27,8 +27,8 @@ ACCELERATED = {  # samples, steps to accumulate over, how accelerate deals
 def train(samples, uneven, *, pruned):
     part = TensorDataset(*(tensor[:samples] for tensor in data().tensors))
     batches = DataLoader(part, batch_size=4, sampler=DistributedSampler(part, shuffle=False))
-    pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.3, observe_only=True)
-    batches = prune(batches, pruner, uneven=uneven) if pruned else batches
+    pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.3, leave_out="nothing")
+    batches = wrap(batches, pruner, uneven=uneven) if pruned else batches
     model = layers()
     net, optimizer = DistributedDataParallel(model), torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for _ in pruner.epochs() if pruned else range(EPOCHS):

@@ -40,7 +40,7 @@ def watch(run, epochs=None, feed=None):
 def test_nothing_is_pruned_and_all_is_counted(schedule, policy, samples, batch_size, seed, data):
     prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples))
     options = {"policy": policy, "seed": seed, "batch_size": batch_size}
-    run = pruner(samples, schedule, prune=prune, observe_only=True, **options)
+    run = pruner(samples, schedule, prune=prune, leave_out="nothing", **options)
     other = pruner(samples, schedule, prune=prune, **options)
     regular = watch(pruner(samples, schedule, prune=0, **options), feed=feed)
     for epoch in run.epochs():
@@ -58,10 +58,10 @@ def test_nothing_is_pruned_and_all_is_counted(schedule, policy, samples, batch_s
 
 
 def test_what_it_says_is_what_the_plan_says(tmp_path, capsys):
-    watch(Pruner(200, SCHEDULE, prune=0.3, observe_only=True, store=tmp_path / "run.zarr"))
+    watch(Pruner(200, SCHEDULE, prune=0.3, leave_out="nothing", store=tmp_path / "run.zarr"))
     predicted = CostModel(200, 8, 1.0).predict(SCHEDULE, 0.3).visits_saved_percent
     found = inspect(tmp_path / "run.zarr")
-    assert (found["observe_only"], found["classes"]) == (True, None)
+    assert (found["leave_out"], found["classes"]) == ("nothing", None)
     assert found["would_save_percent"] == pytest.approx(predicted)
     assert found["most_pruned"] == []
     assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
@@ -73,7 +73,7 @@ def test_what_it_says_is_what_the_plan_says(tmp_path, capsys):
 def test_a_run_that_prunes_says_nothing_of_it(tmp_path, capsys):
     watch(Pruner(20, SCHEDULE, prune=0.3, store=tmp_path / "run.zarr"))
     found = inspect(tmp_path / "run.zarr")
-    assert (found["observe_only"], found["would_save_percent"]) == (False, None)
+    assert (found["leave_out"], found["would_save_percent"]) == ("delivery", None)
     assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
     assert "observes only" not in capsys.readouterr().out
 
@@ -81,28 +81,28 @@ def test_a_run_that_prunes_says_nothing_of_it(tmp_path, capsys):
 def test_that_it_never_prunes_is_no_surprise():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Pruner(20, SCHEDULE, prune=0, observe_only=True)
+        Pruner(20, SCHEDULE, prune=0, leave_out="nothing")
 
 
-@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("before", ["delivery", "nothing"])
 @pytest.mark.parametrize("epochs", [0, 2])
 def test_a_run_never_changes_its_mode_unasked(tmp_path, before, epochs):
-    def make(observe_only, **more):
-        return Pruner(20, SCHEDULE, prune=5, observe_only=observe_only, **more)
+    def make(leave_out, **more):
+        return Pruner(20, SCHEDULE, prune=5, leave_out=leave_out, **more)
 
-    there = make(before, store=tmp_path)
+    there, other = make(before, store=tmp_path), "delivery" if before == "nothing" else "nothing"
     if epochs:
         watch(there, epochs)
-    with pytest.raises(ForeignStore, match="observe_only: the stored run has"):
-        make(not before, store=tmp_path, resume=True)
-    with pytest.raises(ForeignStore, match="observe_only: the stored run has"):
-        make(not before).load_state_dict(there.state_dict())
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
+        make(other, store=tmp_path, resume=True)
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
+        make(other).load_state_dict(there.state_dict())
     assert make(before, store=tmp_path, resume=True).next_epoch == epochs
 
 
 def test_it_goes_on_from_its_store(tmp_path):
     def make(**more):
-        return Pruner(20, SCHEDULE, prune=5, policy=LossRanked(), observe_only=True, classes=4, **more)
+        return Pruner(20, SCHEDULE, prune=5, policy=LossRanked(), leave_out="nothing", classes=4, **more)
 
     whole = watch(make())
     run = watch(make(store=tmp_path), epochs=2)
@@ -119,7 +119,7 @@ def test_it_goes_on_from_its_store(tmp_path):
 
 
 def test_the_share_of_samples_that_are_nearly_always_high_can_be_read_from_a_store(tmp_path):
-    run = Pruner(10, SCHEDULE, prune=2, policy=Random(), observe_only=True, classes=10, store=tmp_path)
+    run = Pruner(10, SCHEDULE, prune=2, policy=Random(), leave_out="nothing", classes=10, store=tmp_path)
     for epoch in run.epochs():
         run.observe(np.arange(10), np.where(np.arange(10) < 3, 9.0, 0.1 if epoch.number else 9.0))
     _, arrays = RunStore(tmp_path, mode="r").read()

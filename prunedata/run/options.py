@@ -1,4 +1,4 @@
-"""What was asked of a run: checked once, frozen, and described as the store records it."""
+"""The options of a run: checked once, frozen, and described as the store records them."""
 
 import warnings
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.high import High
 from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, Watcher, describe
-from prunedata.policies.selection import draw_aside
+from prunedata.policies.selection import draw_holdout
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
-from prunedata.types import Mask
+from prunedata.types import LeaveOut, Mask
 
 __all__ = [
-    "Asked",
+    "RunOptions",
     "warn_of_falling",
     "warn_of_lost_figure",
     "warn_of_no_factors",
@@ -37,7 +37,7 @@ AUTO_PRUNES = "45%"
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """The arguments of a :class:`prunedata.Pruner` but for its store, with the same meaning."""
 
     samples: int
@@ -47,10 +47,9 @@ class Asked:
     policy: Policy | Literal["auto"]
     seed: int
     batch_size: int | None
-    observe_only: bool
+    leave_out: LeaveOut
     classes: int | None
-    by: Literal["weight"] | None
-    aside: float | None = None
+    holdout: float | None = None
     without: Any = None
 
     def __post_init__(self) -> None:
@@ -71,11 +70,11 @@ class Asked:
         """How much a run prunes that nobody told."""
         if self.auto:
             return AUTO_PRUNES
-        if self.observe_only:
+        if self.leave_out == "nothing":
             return 0
         raise ScheduleError(
             "Expected prune, how much a pruned epoch leaves out, as '20%'. Got none: only runs with policy=\"auto\" or "
-            "observe_only=True need none."
+            'leave_out="nothing" need none.'
         )
 
     @property
@@ -96,12 +95,11 @@ class Asked:
     def pruning(self) -> Pruning:
         """When and how much the run prunes, before its first epoch."""
         pruning = Pruning(
-            self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, observe_only=self.observe_only
+            self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, leave_out=self.leave_out
         )
-        pruning.by_weight = self.by == "weight"
-        if self.aside is not None:
-            pruning.keep_aside(draw_aside(self.samples, self.aside, self.seed))
-        pruning.leave_out(self.without)
+        if self.holdout is not None:
+            pruning.hold_out(draw_holdout(self.samples, self.holdout, self.seed))
+        pruning.exclude(self.without)
         return pruning
 
     def ledger(self, longest_window: int, policy: Policy) -> Ledger:
@@ -194,7 +192,7 @@ def warn_of_lost_figure(epoch: int) -> None:
 
 def warn_of_no_figure(*, held_out: bool) -> None:
     """Warn that a run with ``policy="auto"`` has nothing to decide by."""
-    way = "call pruner.validated(accuracy) once an epoch, or give the Pruner aside=0.05"
+    way = "call pruner.validated(accuracy) once an epoch, or give the Pruner holdout=0.05"
     way = "observe the losses of the samples that are held out, as they make it" if held_out else way
     warnings.warn(
         'Expected a validation figure in each epoch of a run with policy="auto". Got none in two epochs, and so it '

@@ -1,4 +1,4 @@
-"""Samples kept aside: delivered in every epoch, never trained on, and what makes the figure of a run without one."""
+"""Samples held out: delivered in every epoch, never trained on, and what makes the figure of a run without one."""
 
 import math
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Adapter, PrunedataError, Pruner, Random, Schedule, SkippedSamples, UnweighedWarning
-from prunedata.policies.selection import draw_aside
+from prunedata.policies.selection import draw_holdout
 from tests.common.marks import FEWER
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
@@ -18,13 +18,13 @@ SCHEDULE = Schedule.steady(EPOCHS, 4)
 
 def losses(ids, epoch, turn):
     """Wrong labels, each third, are learnt by heart after the turn; all others are believed more and more till then."""
-    aside_right = 40 + 10 * min(epoch, 2 * turn - epoch)
-    believed = ids * 37 % SAMPLES < aside_right
+    held_out_right = 40 + 10 * min(epoch, 2 * turn - epoch)
+    believed = ids * 37 % SAMPLES < held_out_right
     return np.where(ids % 3 == 0, 3.0, np.where(believed, 0.1, 1.0))
 
 
 def start(**options):
-    return Pruner(SAMPLES, SCHEDULE, **{"policy": "auto", "prune": 0.4, "aside": 0.2, **options})
+    return Pruner(SAMPLES, SCHEDULE, **{"policy": "auto", "prune": 0.4, "holdout": 0.2, **options})
 
 
 def train(run, turn=6, until=None):
@@ -40,30 +40,30 @@ def train(run, turn=6, until=None):
 @FEWER
 @given(st.integers(2, 500), st.floats(0.001, 0.999), st.integers(0, 2**40))
 def test_what_is_drawn_is_a_share_rounded_up_and_the_same_for_a_seed(samples, share, seed):
-    aside = draw_aside(samples, share, seed)
-    assert aside.sum() == min(samples - 1, math.ceil(round(samples * share, 9)))
-    assert np.array_equal(aside, draw_aside(samples, share, seed))
+    holdout = draw_holdout(samples, share, seed)
+    assert holdout.sum() == min(samples - 1, math.ceil(round(samples * share, 9)))
+    assert np.array_equal(holdout, draw_holdout(samples, share, seed))
 
 
 def test_they_are_delivered_in_every_epoch_with_no_weight_and_leave_no_trace():
     run = train(start())
-    aside = draw_aside(SAMPLES, 0.2, 0)
-    assert run.visits[aside].max() == 0
-    assert run.arrays["mean_excess"][aside].tolist() == [0.0] * 40
-    assert run.visits[~aside].max() == EPOCHS
-    assert {record["aside"] for record in run.history} == {40}
+    holdout = draw_holdout(SAMPLES, 0.2, 0)
+    assert run.visits[holdout].max() == 0
+    assert run.arrays["mean_excess"][holdout].tolist() == [0.0] * 40
+    assert run.visits[~holdout].max() == EPOCHS
+    assert {record["held_out"] for record in run.history} == {40}
     assert not any("by_weight" in record for record in run.history)
     epoch = start().begin_epoch()
     assert (epoch.kept, epoch.trained_on) == (SAMPLES, 160)
-    assert np.array_equal(epoch.factors(np.flatnonzero(aside)), np.zeros(40, np.float32))
-    mixed = np.append(np.flatnonzero(aside)[:2], np.flatnonzero(~aside)[:6])
+    assert np.array_equal(epoch.factors(np.flatnonzero(holdout)), np.zeros(40, np.float32))
+    mixed = np.append(np.flatnonzero(holdout)[:2], np.flatnonzero(~holdout)[:6])
     assert epoch.factors(mixed).mean() == pytest.approx(1.0)  # the mean is over those that count
 
 
 def test_the_trust_in_their_labels_is_the_figure_and_its_turn_begins_the_pruning():
     run = train(start())
-    aside = np.flatnonzero(draw_aside(SAMPLES, 0.2, 0))
-    trust = [np.mean(np.exp(-losses(aside, epoch, 6) / 4)) for epoch in range(EPOCHS)]
+    holdout = np.flatnonzero(draw_holdout(SAMPLES, 0.2, 0))
+    trust = [np.mean(np.exp(-losses(holdout, epoch, 6) / 4)) for epoch in range(EPOCHS)]
     assert [record["validation"] for record in run.history] == pytest.approx(trust, abs=1e-6)
     assert run.advice.verdict == "prune"
     kept = [record["kept"] for record in run.history]
@@ -74,13 +74,13 @@ def test_the_trust_in_their_labels_is_the_figure_and_its_turn_begins_the_pruning
 
 
 @FEWER
-@given(st.integers(1, EPOCHS - 1), st.integers(0, 6), st.sampled_from([None, "weight"]))
-def test_resumed_within_an_epoch_it_is_the_same_run(stop, batches, by):
-    whole, begun = train(start(by=by)), train(start(by=by), until=stop)
+@given(st.integers(1, EPOCHS - 1), st.integers(0, 6), st.sampled_from(["delivery", "weight"]))
+def test_resumed_within_an_epoch_it_is_the_same_run(stop, batches, leave_out):
+    whole, begun = train(start(leave_out=leave_out)), train(start(leave_out=leave_out), until=stop)
     epoch = begun.begin_epoch()
     for ids in list(epoch.batches(32))[:batches]:
         begun.observe(ids, losses(ids, epoch.number, 6))
-    other = start(by=by)
+    other = start(leave_out=leave_out)
     other.load_state_dict(begun.state_dict())
     train(other)
     assert [record["validation"] for record in other.history] == [record["validation"] for record in whole.history]
@@ -90,7 +90,7 @@ def test_resumed_within_an_epoch_it_is_the_same_run(stop, batches, by):
 
 
 def test_by_weight_all_are_delivered_and_the_run_counts_the_same():
-    out, weighed = train(start()), train(start(by="weight"))
+    out, weighed = train(start()), train(start(leave_out="weight"))
     assert {record["kept"] for record in weighed.history} == {SAMPLES}
     assert weighed.history[-1]["by_weight"] == weighed.advice.prune
     assert np.array_equal(out.visits, weighed.visits)
@@ -98,18 +98,18 @@ def test_by_weight_all_are_delivered_and_the_run_counts_the_same():
 
 def test_it_is_kept_with_the_run(tmp_path):
     train(start(store=tmp_path / "run.zarr"), until=3)
-    with pytest.raises(PrunedataError, match=r"aside: the stored run has 0\.2, you gave none"):
-        start(store=tmp_path / "run.zarr", resume=True, aside=None)
+    with pytest.raises(PrunedataError, match=r"holdout: the stored run has 0\.2, you gave none"):
+        start(store=tmp_path / "run.zarr", resume=True, holdout=None)
     assert np.array_equal(train(start(store=tmp_path / "run.zarr", resume=True)).visits, train(start()).visits)
 
 
 def test_with_samples_left_out_for_good():
     without = np.arange(50)
     run = train(start(without=without, prune=0.2))
-    aside = draw_aside(SAMPLES, 0.2, 0)
+    holdout = draw_holdout(SAMPLES, 0.2, 0)
     assert run.visits[:50].max() == 0
     assert run.history[0]["kept"] == 150
-    assert run.history[0]["aside"] == aside[50:].sum()
+    assert run.history[0]["held_out"] == holdout[50:].sum()
     assert run.history[0]["without"] == 50
 
 
@@ -124,23 +124,23 @@ def test_they_have_to_be_observed():
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, "5%", math.nan, True])
 def test_what_is_no_share_is_refused(share):
-    with pytest.raises(PrunedataError, match="Expected aside to be a"):
-        start(aside=share)
+    with pytest.raises(PrunedataError, match="Expected holdout to be a"):
+        start(holdout=share)
 
 
 def test_what_makes_no_sense_beside_it_is_refused():
-    with pytest.raises(PrunedataError, match="Got 40 that are not kept aside: keep fewer aside, or prune less"):
-        start(aside=0.8)
+    with pytest.raises(PrunedataError, match="Got 40 that are not held out: hold fewer out, or prune less"):
+        start(holdout=0.8)
     run = start()
     run.begin_epoch()
-    with pytest.raises(PrunedataError, match="Expected no validation figure in a run that keeps samples aside"):
+    with pytest.raises(PrunedataError, match="Expected no validation figure in a run that holds samples out"):
         run.validated(0.5)
-    with pytest.raises(PrunedataError, match="build the Pruner without aside"):
+    with pytest.raises(PrunedataError, match="build the Pruner without holdout"):
         run.attach(Adapter())
 
 
 @pytest.mark.filterwarnings("error::prunedata.errors.UnweighedWarning")
-@pytest.mark.parametrize("options", [{"aside": 0.2}, {"aside": None, "policy": Random(), "by": "weight"}])
+@pytest.mark.parametrize("options", [{"holdout": 0.2}, {"holdout": None, "policy": Random(), "leave_out": "weight"}])
 def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
     def train_with(asks):
         run = Pruner(SAMPLES, Schedule(4, window=4, start=1, block=1, pruned_per_block=1), **{"prune": 0.2} | options)
