@@ -201,9 +201,7 @@ class TorchRun(Adapter):
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
         group = self._pruner.group
-        counted = (
-            tally.observed if epoch.which_count is None else int(tally.visits[epoch.which_count].sum(dtype=np.int64))
-        )
+        counted = tally.observed if not epoch.zero_weights else int(tally.visits[epoch.trained].sum(dtype=np.int64))
         twice = group.observed - counted if isinstance(group, Ranks) else 0
         # Without a loader's delivery somebody else has dealt the stream, as accelerate, who repeats some at the end.
         if self.streams and self.delivery is not None and twice > 0:

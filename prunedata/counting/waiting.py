@@ -24,8 +24,12 @@ class Ordered(Protocol):
         """True for the samples that are kept, shape (samples,)."""
 
     @property
-    def which_count(self) -> Mask | None:
-        """True for those of them whose losses count, shape (samples,); None for all."""
+    def trained(self) -> Mask:
+        """True for those of them that are trained on, shape (samples,)."""
+
+    @property
+    def zero_weights(self) -> bool:
+        """Whether there may be others."""
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
@@ -193,9 +197,9 @@ class WaitingLosses:
             Adds up an array over all processes, element by element. Without it what waits is that of all.
         """
         which, number, batches = self.shared.cut(epoch, self.waits, settled)
-        if epoch.which_count is not None:  # only now: batches are cut from all that was delivered
-            counts = epoch.which_count[which]
-            which, number = which[counts], number[counts]
+        if epoch.zero_weights:  # only now: batches are cut from all that was delivered
+            trained = epoch.trained[which]
+            which, number = which[trained], number[trained]
         losses = self.losses[which]
         if add_up is None:  # no need to count as others do
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums

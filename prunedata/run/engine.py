@@ -22,13 +22,13 @@ from prunedata.policies.agreement import note_left_out
 from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
-from prunedata.run.epoch import Epoch, deliver_all, read_only, select
+from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure
 from prunedata.store.state import RunState
-from prunedata.types import Counts, Mask, Weights
+from prunedata.types import Counts
 from prunedata.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
@@ -170,29 +170,24 @@ class Engine:
 
     def _opened(self) -> OpenEpoch:
         """The epoch that is next, of which nothing was observed."""
-        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, self.pruning.held_out)
+        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter)
 
     def _selected(self) -> Epoch:
         """The epoch that is next, with the samples that it keeps."""
         pruning, number = self.pruning, self.ledger.next_epoch
         pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
-        keep: Mask | None = pruning.trains
-        weights: Weights | None = None
+        roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
             known = self.ledger.knowledge(num_pruned)
-            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.trains)
-        elif keep is None:
-            keep = read_only(np.ones(self.options.samples, dtype=np.bool_))
-        kept = pruning.trainable - num_pruned if pruned else pruning.trainable
-        epoch = Epoch(number, pruned, keep, kept, keep, self.options.seed, weights)
-        if pruning.by_weight and kept < self.options.samples:  # a trainer may deliver what is left out for good, too
-            return deliver_all(epoch, pruning.included)
-        holdout = pruning.held_out
-        if holdout is None:
-            return epoch
-        return deliver_all(
-            epoch, read_only(keep | (holdout if pruning.included is None else holdout & pruning.included))
-        )
+            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
+            out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
+            roles = np.where((roles == Role.TRAINED) & ~keep, np.uint8(out), roles)
+            trained -= num_pruned
+        # By weight a trainer may deliver what is left out for good, too.
+        zero_weights = pruning.holds_out or (pruning.by_weight and trained < roles.size)
+        if zero_weights and weights is None:
+            weights = read_only((roles == Role.TRAINED).astype(np.float32))
+        return Epoch(number, pruned, read_only(roles), self.options.seed, weights, zero_weights)
 
     def end(self, *, commit: bool = True) -> None:
         """Close the open epoch and commit it.
@@ -277,7 +272,7 @@ class Engine:
         run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
-        if self.pruning.held_out is not None or self.is_validated or number < 0:
+        if self.pruning.holds_out or self.is_validated or number < 0:
             return False
         return self._expects_figure(number) and (self.opened is None or self.is_complete())
 
@@ -298,7 +293,7 @@ class Engine:
 
     def _check_figures(self, *, resumed: bool) -> None:
         """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
-        if self.group.processes > 1 and self.pruning.held_out is None:
+        if self.group.processes > 1 and not self.pruning.holds_out:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
@@ -318,7 +313,7 @@ class Engine:
                 f"Expected one validation figure for epoch {self.ledger.next_epoch - (self.opened is None)}. Got a "
                 "second one: call validated() once an epoch."
             )
-        if self.pruning.held_out is not None:
+        if self.pruning.holds_out:
             raise PrunedataError(
                 "Expected no validation figure in a run that holds samples out. Got one: build the Pruner without "
                 "holdout, or don't call validated()."
@@ -383,14 +378,11 @@ class Engine:
         if pruning.leave_out == "nothing":
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
-            trained = epoch.keep if epoch.which_count is None else epoch.which_count
-            chosen = trained if pruning.trains is None else trained | ~pruning.trains
-            record |= note_left_out(chosen, self.ledger.history)
-        holdout = pruning.delivered - pruning.trainable
-        if epoch.trained_on + holdout < epoch.kept:
-            record["by_weight"] = epoch.kept - epoch.trained_on - holdout
-        if holdout:
-            record["held_out"] = holdout
+            record |= note_left_out(epoch.trained | (pruning.roles != Role.TRAINED), self.ledger.history)
+        if epoch.trained_on + pruning.num_held_out < epoch.kept:
+            record["by_weight"] = epoch.kept - epoch.trained_on - pruning.num_held_out
+        if pruning.num_held_out:
+            record["held_out"] = pruning.num_held_out
         if pruning.num_without:
             record["without"] = pruning.num_without
         return record
@@ -576,7 +568,7 @@ class Engine:
                 unseen = opened.unseen(delivery)
         costs = self.meter.to_dict(delivery.ended)
         # Whether the meter's visits follow from the tally's.
-        by_number = opened is None or opened.epoch.which_count is None
+        by_number = opened is None or not opened.epoch.zero_weights
         return RunState(
             run=self.options.description,
             schedule=self.pruning.schedule.to_dict(),

@@ -15,7 +15,7 @@ from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.turn import trust_in
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Delivery
-from prunedata.run.epoch import Epoch, read_only
+from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.store.state import RunState
@@ -39,8 +39,6 @@ class OpenEpoch:
         As the finished epochs left them. Not changed.
     meter : Meter
         Adds up its losses.
-    holdout : ndarray of bool, shape (samples,), or None
-        The samples that are held out.
 
     Attributes
     ----------
@@ -58,9 +56,7 @@ class OpenEpoch:
         The state that it was restored from, if it has not gone on since.
     """
 
-    def __init__(
-        self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter, holdout: Mask | None = None
-    ) -> None:
+    def __init__(self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
@@ -74,7 +70,7 @@ class OpenEpoch:
         """Whether all that was observed so far is of a state of all processes, which each of them has."""
         self._before = 0
         """Of these, the losses that count."""
-        self._policy, self._watched, self._meter, self._held_out = policy, watched, meter, holdout
+        self._policy, self._watched, self._meter = policy, watched, meter
 
     def rejoin(self, group: Group) -> None:
         """Learn what the other processes have observed, of a state that was restored or an epoch that was left."""
@@ -110,7 +106,7 @@ class OpenEpoch:
 
     def go_on(self) -> None:
         """Go on with what remains."""
-        self.epoch = replace(self.epoch, remaining=read_only(self.epoch.remaining & ~self._seen()))
+        self.epoch = replace(self.epoch, rest=read_only(self.epoch.remaining & ~self._seen()))
         self.skipped, self.restored, self._sharing_known = 0, None, False
 
     def _seen(self) -> Mask:
@@ -127,11 +123,13 @@ class OpenEpoch:
 
     def add(self, batches: Batches) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
-        all_ids, which = batches.ids, None if self.epoch.which_count is None else self.epoch.which_count[batches.ids]
-        if self._held_out is not None:
-            losses = batches.losses[self._held_out[all_ids]]
-            self._meter.held_out_trust += trust_in(losses)
-            self._meter.held_out_seen += losses.size
+        all_ids, which = batches.ids, None
+        if self.epoch.zero_weights:
+            roles = self.epoch.roles[all_ids]
+            which, losses = roles == Role.TRAINED, batches.losses[roles == Role.HELD_OUT]
+            if losses.size:
+                self._meter.held_out_trust += trust_in(losses)
+                self._meter.held_out_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
         quiet = waits or not ids.size
@@ -214,11 +212,10 @@ class OpenEpoch:
 
     def of_counted(self, tally: Tally) -> Tally:
         """What the run counts of an epoch that was seen whole: no visit of what was left out by weight."""
-        counted = self.epoch.which_count
-        if counted is None:
+        if not self.epoch.zero_weights:
             return tally
         tally = tally.copy()
-        tally.packed[~counted] = 0
+        tally.packed[~self.epoch.trained] = 0
         tally.observed = int(tally.visits.sum(dtype=np.int64))
         return tally
 

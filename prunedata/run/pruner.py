@@ -20,7 +20,7 @@ from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy, Weigher
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
-from prunedata.run.epoch import Epoch
+from prunedata.run.epoch import Epoch, Role
 from prunedata.run.group import Group
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
@@ -165,8 +165,7 @@ class Pruner:
     @property
     def without(self) -> Mask:
         """The samples that are left out for good, shape (samples,). A copy."""
-        included = self._engine.pruning.included
-        return np.zeros(self.samples, dtype=np.bool_) if included is None else ~included
+        return np.equal(self._engine.pruning.roles, Role.LEFT_OUT)
 
     @property
     def is_weighed(self) -> bool:
@@ -430,7 +429,7 @@ class Pruner:
         ``begin_epoch`` is called at once.
         """
         option = 'leave_out="weight"' if self.leave_out == "weight" else "holdout"
-        weighs = self.leave_out == "weight" or self._engine.pruning.held_out is not None
+        weighs = self.leave_out == "weight" or self.holdout is not None
         if weighs and isinstance(adapter, Adapter) and not adapter.by_weight:
             raise PrunedataError(
                 f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "
