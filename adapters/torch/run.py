@@ -8,7 +8,7 @@ from weakref import WeakSet
 import numpy as np
 import torch.distributed as dist
 
-from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.losses import Block, Recorder
 from prunedata.adapters.torch.ranks import Ranks, everyones
 from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.adapters.torch.trainers import trainer_that_iterates
@@ -186,7 +186,7 @@ class TorchRun(Adapter):
         for each in self.seeds:
             each.begin(epoch)
 
-    def held_back(self) -> Iterator[tuple[Any, Any]]:
+    def held_back(self) -> Iterator[Block]:
         """Hand over the losses that are on a device."""
         return self.recorder.held_back()
 

@@ -453,24 +453,22 @@ class Engine:
 
     # -- losses
 
-    def add(self, ids: Any, losses: Any) -> None:
-        """Record a batch that the buffer did not take by itself: what is full is recorded first."""
+    def add(self, ids: Any, losses: Any, sizes: Any = None) -> None:
+        """Record a batch that the buffer did not take by itself, or several, of so many samples each."""
         if not self.is_recording:
             self._refuse()
-        offered = self.buffer.offer(ids, losses)
-        if offered is None:
-            return
-        self._thread = threading.get_ident()
         with self.uninterrupted:
-            try:
-                if not self.buffer.has_room(offered):
-                    self._record(self.buffer.take())
-            finally:  # a bad batch among those that waited does not take this one with it
-                self._record(self.buffer.put(offered))
+            self._record_all(self.buffer.put(ids, losses, sizes))
+            self._thread = threading.get_ident()
 
-    def _record(self, taken: Taken | None) -> None:
-        if taken is None:
-            return
+    def _record_all(self, parts: Iterator[Taken]) -> None:
+        for taken in parts:
+            try:
+                self._record(taken)
+            finally:  # a bad batch among those that waited does not take the next part with it
+                self._record_all(parts)
+
+    def _record(self, taken: Taken) -> None:
         if taken.good is not None:
             with self.meter.overhead:
                 try:
@@ -498,15 +496,13 @@ class Engine:
                 "thread, as where each step runs in a thread of its own, call pruner.take_over() here."
             )
         if self.is_recording:
-            for ids, losses in self._held_back():
-                if not self.buffer.add(ids, losses):
-                    self.add(ids, losses)
+            for adapter in self.adapters:
+                for ids, losses, sizes in adapter.held_back():
+                    self.add(ids, losses, sizes)
         with self.uninterrupted:
-            self._record(self.buffer.take())
-
-    def _held_back(self) -> Iterator[tuple[Any, Any]]:
-        for adapter in self.adapters:
-            yield from adapter.held_back()
+            taken = self.buffer.take()
+            if taken is not None:
+                self._record(taken)
 
     def _refuse(self) -> None:
         """Say why nothing can be observed."""

@@ -331,6 +331,24 @@ class Pruner:
         if not self._add(ids, losses):  # it is full, or not plain
             self._engine.add(ids, losses)
 
+    def observe_batches(self, ids: Any, losses: Any, sizes: Any) -> None:
+        """Record the losses of several batches at once, as they come from a device.
+
+        Parameters
+        ----------
+        ids : array of int, shape (n,)
+            Which samples, batch after batch.
+        losses : array of float, shape (n,)
+        sizes : array of int, shape (batches,)
+            Samples in each batch; their sum is n.
+
+        Raises
+        ------
+        LossError, NotInEpoch
+            As :meth:`observe`.
+        """
+        self._engine.add(ids, losses, sizes)
+
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.
 
