@@ -90,13 +90,17 @@ class SampleArrays:
         for each in self._kept:
             each.add(arrays, batches, visits)
 
-    def end_epoch(self, arrays: Arrays, visits: Counts, visited: Counts) -> None:
-        """Take over the arrays of a finished epoch.
+    def after(self, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
+        """The arrays after an epoch that left ``arrays``, which may be overwritten.
 
         ``visits`` of the run so far, those of this epoch included, and ``visited`` in it, shape (samples,).
         """
-        for each in self._kept:
-            self.finished = self.finished | each.end(self.finished, arrays, visits, visited)
+        ended = {
+            name: array
+            for each in self._kept
+            for name, array in each.end(self.finished, arrays, visits, visited).items()
+        }
+        return self.finished | ended
 
     def wanted(self, *, within: bool) -> dict[str, np.dtype]:
         """The dtypes of what a state must have of them; ``within`` an epoch also of those that it changes."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from prunedata.counting.batches import Taken
 from prunedata.counting.buffer import LossBuffer
-from prunedata.counting.counts import Tally
+from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.plan.schedule import Schedule
@@ -28,7 +28,7 @@ from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure
 from prunedata.store.state import RunState
-from prunedata.types import Counts
+from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
@@ -525,15 +525,21 @@ class Engine:
         """Whether this is the thread that trains, or none does."""
         return not self.is_recording or self._thread in (None, threading.get_ident())
 
-    def counted(self) -> Counts:
-        """DroppingCount with the open epoch: from another thread, without what still waits."""
+    def observed(self) -> tuple[SampleCounts, Arrays]:
+        """Counts and arrays as if the open epoch ended now: from another thread, without what still waits.
+
+        Not to be changed. The arrays are copies if an epoch is open.
+        """
         if self.opened is not None and self._thread in (None, threading.get_ident()):
             self.flush()
         with self.uninterrupted:  # within it, no other thread begins or ends an epoch
-            counts = self.ledger.counts
-            if self.opened is None:
-                return counts.counts.copy()
-            return counts.counts_with(self.opened.tally, reset=self.pruning.schedule.resets(self.ledger.next_epoch))
+            counts, arrays, opened = self.ledger.counts, self.ledger.arrays, self.opened
+            if opened is None:
+                return counts, arrays.finished
+            tally = opened.of_counted(opened.tally)
+            counts = counts.after(tally, reset=self.pruning.schedule.resets(self.ledger.next_epoch))
+            changed = {name: array.copy() for name, array in opened.arrays.items()}
+            return counts, arrays.after(changed, counts.visits, tally.visits)
 
     # -- its state
 

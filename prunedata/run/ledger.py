@@ -47,7 +47,7 @@ class Ledger:
             after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.arrays.finished))
             record["high"] = after - before
         self.counts = self.counts.after(tally, reset=reset)
-        self.arrays.end_epoch(arrays, self.counts.visits, tally.visits)
+        self.arrays.finished = self.arrays.after(arrays, self.counts.visits, tally.visits)
         self.history.append(record)
         self.next_epoch += 1
 

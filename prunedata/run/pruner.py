@@ -204,30 +204,31 @@ class Pruner:
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
-        Where several processes share batches, without the open epoch: what is a hit they find out together at its end.
-        From another thread than the one that trains, without the losses that still wait to be worked on.
+        Of several processes, each has what it observed of the open epoch itself; where they share batches, without its
+        hits, which they find together at its end. From another thread than the one that trains, without the losses
+        that still wait to be worked on. All this holds for :attr:`hits`, :attr:`visits` and :attr:`arrays`, too.
         """
-        return self._engine.counted()
+        return self._engine.observed()[0].counts.copy()
 
     @property
     def hits(self) -> Counts:
-        """How often each sample was hit in all finished epochs, shape (samples,). A copy."""
-        return self._engine.ledger.counts.hits.copy()
+        """How often each sample was hit, shape (samples,), the open epoch included. A copy."""
+        return self._engine.observed()[0].hits.copy()
 
     @property
     def visits(self) -> Counts:
-        """How often each sample was observed in all finished epochs, shape (samples,). A copy."""
-        return self._engine.ledger.counts.visits.copy()
+        """How often each sample was observed, shape (samples,), the open epoch included. A copy."""
+        return self._engine.observed()[0].visits.copy()
 
     @property
     def arrays(self) -> Arrays:
-        """What else is kept of each sample, after all finished epochs: arrays of shape (samples,) by name. Copies.
+        """What else is kept of each sample: arrays of shape (samples,) by name, the open epoch included. Copies.
 
         ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, in the mean of its
         visits, up to the turn of the validation figure. With ``classes`` the array ``high``: visits with a high loss.
         And those of the policy, as ``loss``.
         """
-        return {name: array.copy() for name, array in self._engine.ledger.arrays.finished.items()}
+        return {name: array.copy() for name, array in self._engine.observed()[1].items()}
 
     @property
     def saved(self) -> dict[str, Any]:
