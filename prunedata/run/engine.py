@@ -181,7 +181,7 @@ class Engine:
             known = self.ledger.knowledge(num_pruned)
             keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
             out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
-            roles = np.where((roles == Role.TRAINED) & ~keep, np.uint8(out), roles)
+            roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)
             trained -= num_pruned
         # By weight a trainer may deliver what is left out for good, too.
         zero_weights = pruning.holds_out or (pruning.by_weight and trained < roles.size)

@@ -47,10 +47,9 @@ class Pruning:
         self.auto, self.leave_out = auto, leave_out
         self.advice: Advice | None = None
         self._samples, self._prune, self._batch_size = samples, prune, batch_size
-        self.roles: Roles = np.broadcast_to(np.uint8(Role.TRAINED), (samples,))
+        self.roles: Roles = np.broadcast_to(Role.TRAINED, (samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
-        self._numbers = [0] * len(Role)
-        self._numbers[Role.TRAINED] = samples
+        self._numbers = [0, samples, 0, 0]
         """How many samples have each role."""
         self.holds_out = False
         """Whether samples are held out."""
@@ -102,9 +101,9 @@ class Pruning:
         self._assign(self._changed(which, Role.HELD_OUT, "held out: hold fewer out, or prune less"))
         self.holds_out = True
 
-    def _changed(self, which: Mask, role: Role, told: str) -> Roles:
+    def _changed(self, which: Mask, role: np.uint8, told: str) -> Roles:
         """The roles with those of some samples changed."""
-        roles = np.where(which, np.uint8(role), self.roles)
+        roles = np.where(which, role, self.roles)
         rest = int(np.count_nonzero(roles == Role.TRAINED))
         if rest <= self._prune:
             raise PrunedataError(
@@ -114,7 +113,7 @@ class Pruning:
         return roles
 
     def _assign(self, roles: Roles) -> None:
-        self.roles, self._numbers = read_only(roles), np.bincount(roles, minlength=len(Role)).tolist()
+        self.roles, self._numbers = read_only(roles), np.bincount(roles, minlength=len(self._numbers)).tolist()
 
     @property
     def saved(self) -> Arrays:
