@@ -10,33 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # for type checkers, editors and the reference; below is how each name comes when it is used
     from prunedata.dealing.deal import Deal, Receipt, Wait
     from prunedata.dealing.dealer import Dealer
-    from prunedata.errors import (
-        DamagedStore,
-        DealerDied,
-        FinishedWarning,
-        ForeignStore,
-        LossError,
-        NeverPrunesWarning,
-        NotInEpoch,
-        PrunedataError,
-        RunExists,
-        ScheduleError,
-        SkippedSamples,
-        StoreError,
-        UnweighedWarning,
-    )
     from prunedata.findings.advice import Advice, advise
     from prunedata.plan.cost import CostModel
     from prunedata.plan.schedule import Schedule
-    from prunedata.policies.bounded_loss import BoundedLoss
-    from prunedata.policies.dropping_count import DroppingCount
-    from prunedata.policies.easy_pruning import EasyPruning
-    from prunedata.policies.loss_ranked import LossRanked
-    from prunedata.policies.mean_excess import MeanExcess
-    from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
-    from prunedata.policies.random import Random
-    from prunedata.policies.running_loss import RunningLoss
-    from prunedata.policies.selection import keep_mask
     from prunedata.reporting.report import Report, report
     from prunedata.run.adapter import Adapter, Delivery
     from prunedata.run.epoch import Epoch
@@ -47,22 +23,9 @@ else:
     _NAMES = {
         "dealing.deal": "Deal Receipt Wait",
         "dealing.dealer": "Dealer",
-        "errors": (
-            "DamagedStore DealerDied FinishedWarning ForeignStore LossError NeverPrunesWarning NotInEpoch "
-            "PrunedataError RunExists ScheduleError SkippedSamples StoreError UnweighedWarning"
-        ),
         "findings.advice": "Advice advise",
         "plan.cost": "CostModel",
         "plan.schedule": "Schedule",
-        "policies.bounded_loss": "BoundedLoss",
-        "policies.dropping_count": "DroppingCount",
-        "policies.easy_pruning": "EasyPruning",
-        "policies.loss_ranked": "LossRanked",
-        "policies.mean_excess": "MeanExcess",
-        "policies.protocol": "Known Policy Watcher Weigher",
-        "policies.random": "Random",
-        "policies.running_loss": "RunningLoss",
-        "policies.selection": "keep_mask",
         "reporting.report": "Report report",
         "run.adapter": "Adapter Delivery",
         "run.epoch": "Epoch",
@@ -87,42 +50,17 @@ else:
 __all__ = [
     "Adapter",
     "Advice",
-    "BoundedLoss",
     "CostModel",
-    "DamagedStore",
     "Deal",
     "Dealer",
-    "DealerDied",
     "Delivery",
-    "DroppingCount",
-    "EasyPruning",
     "Epoch",
-    "FinishedWarning",
-    "ForeignStore",
-    "Known",
-    "LossError",
-    "LossRanked",
-    "MeanExcess",
-    "NeverPrunesWarning",
-    "NotInEpoch",
-    "Policy",
-    "PrunedataError",
     "Pruner",
-    "Random",
     "Receipt",
     "Report",
-    "RunExists",
-    "RunningLoss",
     "Schedule",
-    "ScheduleError",
-    "SkippedSamples",
-    "StoreError",
-    "UnweighedWarning",
     "Wait",
-    "Watcher",
-    "Weigher",
     "__version__",
     "advise",
-    "keep_mask",
     "report",
 ]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
+import sys
+import warnings
+from types import FrameType
 from typing import SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["LARGEST", "integer", "printable", "real", "shown"]
+__all__ = ["LARGEST", "integer", "printable", "real", "shown", "warn"]
 
 LARGEST = 2**53  # above it a float, and so JSON and the division by attenuation, skips integers
 
@@ -67,3 +70,11 @@ class _Short(reprlib.Repr):
 _short = _Short()
 _short.maxlevel, _short.maxdict, _short.maxlist, _short.maxtuple = 4, 12, 12, 12
 _short.maxstring = _short.maxother = _short.maxlong = 120
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's that called into the library, however many calls of ours lie between."""
+    level, frame = 1, cast(FrameType | None, sys._getframe())
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "prunedata":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -7,13 +7,23 @@ import torch
 import transformers
 
 from prunedata.adapters.huggingface.by_weight import ByWeight
+from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
 from prunedata.adapters.huggingface.watched import WatchedTrainer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["wrap"]
+__all__ = ["samples_in", "wrap"]
+
+
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
+    """Return how many samples a trainer trains on: of packed rows, the samples in them; None for a stream."""
+    dataset: Any = getattr(given, "train_dataset", None)
+    if not hasattr(dataset, "__len__"):
+        return None
+    starts = packed_starts(dataset)
+    return len(dataset) if starts is None else int(starts[-1])
 
 
 def wrap(

@@ -14,6 +14,6 @@ except ImportError as error:
 
 from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.model import PruneMixin
-from prunedata.adapters.tensorflow import wrap
+from prunedata.adapters.tensorflow import samples_in, wrap
 
-__all__ = ["PruneCallback", "PruneMixin", "wrap"]
+__all__ = ["PruneCallback", "PruneMixin", "samples_in", "wrap"]

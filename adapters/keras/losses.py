@@ -30,7 +30,7 @@ def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
     """
     if model._compile_loss is None:
         raise PrunedataError(
-            "Expected a model compiled with a loss. Got none: call self.observe(ids, losses) in a train_step of yours."
+            "Expected a model compiled with a loss. Got none: call self.observe(losses, ids) in a train_step of yours."
         )
     # Keras knows which target belongs to which output, so the copy is Keras's own, but its losses do not reduce.
     each = _wrapped(model._compile_loss, _OneEach, has_metrics=False)

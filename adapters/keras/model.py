@@ -110,17 +110,17 @@ class PruneMixin:
         ids, recorder.waiting = recorder.waiting, None
         with weighed(self, recorder.weights_of(ids)):
             loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
-        self.observe(ids, sample_losses(self, y, y_pred, sample_weight))
+        self.observe(sample_losses(self, y, y_pred, sample_weight), ids)
         return loss
 
-    def observe(self, ids: Any, losses: Any) -> None:
+    def observe(self, losses: Any, ids: Any) -> None:
         """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that computes its own.
 
         Parameters
         ----------
+        losses : tensor of float, shape (n,)
         ids : tensor of int64, shape (n,)
             The first part of what ``train_step`` gets.
-        losses : tensor of float, shape (n,)
         """
         if self._prune_recorder is not None:
             self._prune_recorder.add(ids, losses)

@@ -2,16 +2,20 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.torch.loader import PrunedLoader
+from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.types import SomeIds
 
 __all__ = ["observe"]
 
 
-def observe(module: Any, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
+def observe(
+    module: Any, losses: torch.Tensor, ids: SomeIds | None = None, weights: torch.Tensor | None = None
+) -> torch.Tensor:
     """Record the losses of a batch and return their mean, to be returned from ``training_step``.
 
     In validation, while a tuner searches, and in training on a loader that is not pruned, it is the mean alone: the
@@ -25,6 +29,8 @@ def observe(module: Any, losses: torch.Tensor, ids: SomeIds | None = None) -> to
         One loss for each sample (``reduction="none"``), on any device. Not modified.
     ids : ndarray of int, shape (n,), optional
         Which samples; needed with ``wrap(..., with_ids=True)``, where a batch is ``(ids, batch)``.
+    weights : Tensor, shape (n,), optional
+        What each loss weighs in the mean, as ``class_weights[targets]``. The losses are recorded without them.
 
     Raises
     ------
@@ -34,5 +40,8 @@ def observe(module: Any, losses: torch.Tensor, ids: SomeIds | None = None) -> to
     trainer = module.trainer
     loader = trainer.train_dataloader if trainer.training else None
     if isinstance(loader, PrunedLoader) and any(isinstance(one, DataPruning) for one in trainer.callbacks):
-        return loader.observe(losses, ids)
-    return losses.mean()
+        return loader.observe(losses, ids, weights)
+    if weights is None:
+        return losses.mean()
+    check_weights(weights, losses)
+    return mean_of(None, np.arange(len(losses)), losses, None, own=weights)

@@ -9,6 +9,6 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install 'prunedata[tensorflow]'") from error
 
-from prunedata.adapters.tensorflow.dataset import wrap
+from prunedata.adapters.tensorflow.dataset import samples_in, wrap
 
-__all__ = ["wrap"]
+__all__ = ["samples_in", "wrap"]

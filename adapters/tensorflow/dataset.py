@@ -8,18 +8,24 @@ from prunedata.adapters.tensorflow.checks import check_dataset
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.run.pruner import Pruner
 
-__all__ = ["wrap"]
+__all__ = ["samples_in", "wrap"]
 
 CHUNK = 512
 """Samples that are filtered by one call: one at a time, a cheap decoder would cost less than the filter."""
 CHUNK_BYTES = 1 << 24
 
 
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
+    """Return how many samples a dataset says that it has; None if TensorFlow does not know it."""
+    found = int(given.cardinality()) if isinstance(given, tf.data.Dataset) else -1
+    return found if found >= 0 else None
+
+
 def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     """Wrap a dataset so that each pass delivers the samples that the epoch keeps, as ``(id, sample)``.
 
     Call it before ``map``, ``shuffle`` and ``batch``. These follow as ever, on pairs: after ``batch`` they are
-    ``(ids, batch)``, with ids of int64, shape (n,), for ``pruner.observe(ids, losses)``.
+    ``(ids, batch)``, with ids of int64, shape (n,), for ``pruner.observe(losses, ids)``.
 
     Parameters
     ----------

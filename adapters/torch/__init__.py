@@ -10,10 +10,15 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
 
-from prunedata.adapters.torch.facts import facts
+from torch.utils.data import IterableDataset
+
+from prunedata.adapters.torch.facts import facts, samples_in
 from prunedata.adapters.torch.lost import name_lost_ranks
 from prunedata.adapters.torch.stream import TorchStream
 from prunedata.adapters.torch.watch import watch
 from prunedata.adapters.torch.wrap import wrap
 
-__all__ = ["TorchStream", "facts", "name_lost_ranks", "watch", "wrap"]
+ELSEWHERE = (IterableDataset,)
+"""Classes of PyTorch's that the adapter for iterables wraps."""
+
+__all__ = ["ELSEWHERE", "TorchStream", "facts", "name_lost_ranks", "samples_in", "watch", "wrap"]

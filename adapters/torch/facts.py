@@ -11,13 +11,20 @@ from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
 
-__all__ = ["facts"]
+__all__ = ["facts", "samples_in"]
+
+
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
+    """Return how many samples a DataLoader's dataset has; None for a stream, and for anything but a DataLoader."""
+    if not isinstance(given, DataLoader) or isinstance(given.dataset, IterableDataset):
+        return None
+    return len(given.dataset) if hasattr(given.dataset, "__len__") else None
 
 
 def facts(loader: Any) -> Mapping[str, Any]:
     """Tell by names what decides how a loader is pruned. Empty of anything else.
 
-    ``samples`` is a number; all else are sentences, or pairs of a state and a sentence.
+    They are sentences, numbers, or pairs of a state and a sentence.
 
     Parameters
     ----------
@@ -28,14 +35,13 @@ def facts(loader: Any) -> Mapping[str, Any]:
         return {}
     stream = isinstance(loader.dataset, IterableDataset)
     found: dict[str, Any] = {}
-    if not stream and hasattr(loader.dataset, "__len__"):
-        found["samples"] = len(loader.dataset)
+    samples = samples_in(loader)
     workers = loader.num_workers
     again = workers and not loader.persistent_workers
     found["workers"] = f"{workers}, started anew in each epoch unless persistent_workers=True" if again else workers
     found["ids"] = "those that the stream's adapter gives" if stream else "the places of the samples in the dataset"
-    if "samples" in found:
-        found["order"] = _order(loader, found["samples"])
+    if samples is not None:
+        found["order"] = _order(loader, samples)
         collate = collating(loader)
         if collate is not None:
             found["collate function"] = collate

@@ -10,7 +10,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from prunedata.adapters.torch.losses import Recorder, fits
-from prunedata.adapters.torch.means import mean_of
+from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.orders import Order
 from prunedata.adapters.torch.position import check_position, going_on, is_of_as_many_ranks
 from prunedata.adapters.torch.run import TorchRun
@@ -90,7 +90,14 @@ class PrunedLoader:
             "the Pruner's."
         )
 
-    def observe(self, losses: torch.Tensor, ids: SomeIds | None = None) -> torch.Tensor:
+    @property
+    def awaits_losses(self) -> bool:
+        """Whether it delivered a batch whose losses were not observed yet."""
+        return bool(self._pending)
+
+    def observe(
+        self, losses: torch.Tensor, ids: SomeIds | None = None, weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
         Of several ranks each returns what the ranks' average makes the mean of the global batch, see :func:`wrap`.
@@ -106,6 +113,11 @@ class PrunedLoader:
             gathered there and copied to the host 65,536 at a time, so that no batch waits for the device.
         ids : ndarray of int, shape (n,), optional
             Which samples; needed with ``with_ids=True``.
+        weights : Tensor, shape (n,), optional
+            What each loss weighs in the mean, as ``class_weights[targets]``: the mean is then that of PyTorch's
+            ``cross_entropy(..., weight=class_weights)``, the sum of weight times loss over the sum of the weights: bit
+            for bit up to 1,024 samples, and to rounding above, or where samples are left out by weight.
+            The losses are recorded without them, so that rare classes don't look wrong. 0 if all weigh 0.
 
         Raises
         ------
@@ -116,8 +128,10 @@ class PrunedLoader:
         if is_dynamo_compiling():  # false as soon as it runs: torch.compile looks here, and leaves what it compiles
             from prunedata.adapters.torch.compiled import observe  # noqa: PLC0415 (see there)
 
-            return observe(self, losses, ids)  # type: ignore[no-any-return]
+            return observe(self, losses, ids, weights)  # type: ignore[no-any-return]
         charge, scale = self._charge, None
+        if weights is not None:
+            check_weights(weights, losses)
         began = perf_counter() - charge.seconds  # as `with charge:` does, in half the time: this runs once a batch
         if ids is None:
             if not 0 < len(self._pending) <= self._ahead + 1:
@@ -136,12 +150,12 @@ class PrunedLoader:
         epoch = self._run.weighed
         counting = None if epoch is None or not epoch.zero_weights else self._order.counting(ids)
         charge.seconds = perf_counter() - began
-        if epoch is None and scale is None:
+        if epoch is None and scale is None and weights is None:
             try:
                 return losses.mean()
             except RuntimeError:  # of a dtype that has no mean: an integer, or float8
                 losses = losses.float()
-        return mean_of(epoch, ids, losses, counting, scale)
+        return mean_of(epoch, ids, losses, counting, scale, weights)
 
     def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""

@@ -40,7 +40,7 @@ class Recorder:
                 array = losses.numpy(force=True)  # detaches, in less time than detach()
             except (TypeError, RuntimeError) as error:
                 array = _widened(losses, error)
-            self.pruner.observe(ids, array)
+            self.pruner.record(array, ids)
             return
         if not fits(ids, _plain(losses)):
             raise LossError(
@@ -53,15 +53,15 @@ class Recorder:
                     "Expected losses that were computed. Got those of the device meta, which has no numbers: "
                     "compute them on another one."
                 )
-            for held in self.held_back():
-                self.pruner.observe_batches(*held)
+            for numbers, held, sizes in self.held_back():
+                self.pruner.record_batches(held, numbers, sizes)
             self._buffer = DeviceBuffer(losses.device)
         self._hold(self._buffer, ids, losses)
 
     def _hold(self, buffer: "DeviceBuffer", ids: SomeIds, losses: torch.Tensor) -> None:
         """Hold a batch back, and observe those that have come down."""
-        for held in buffer.add(ids, losses):
-            self.pruner.observe_batches(*held)
+        for numbers, held, sizes in buffer.add(ids, losses):
+            self.pruner.record_batches(held, numbers, sizes)
 
     def held_back(self) -> Iterator[Block]:
         """Hand over everything; the epoch ends, or its state is asked for."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from prunedata.adapters.torch.losses import fits
-from prunedata.adapters.torch.means import mean_of
+from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.checks import integer
 from prunedata.errors import LossError, PrunedataError
@@ -74,6 +74,7 @@ class WatchedBatches:
         self._run = pruner.attach(TorchRun(pruner))
         self._refuse_ranks()
         self._pending: deque[SomeIds] = deque()
+        pruner.observers.add(self)
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]
@@ -93,11 +94,17 @@ class WatchedBatches:
         delivery.given = given
         delivery.end()
 
-    def observe(self, losses: torch.Tensor) -> torch.Tensor:
+    @property
+    def awaits_losses(self) -> bool:
+        """Whether it delivered a batch whose losses were not observed yet."""
+        return bool(self._pending)
+
+    def observe(self, losses: torch.Tensor, *, weights: torch.Tensor | None = None) -> torch.Tensor:
         """Record the losses of a batch, shape (n,), and return the mean over what counts.
 
         Of the batches that were fetched and not observed it is the oldest. In an epoch that goes on, samples that were
-        observed before count nothing: they come again, and are not recorded again.
+        observed before count nothing: they come again, and are not recorded again. ``weights`` is as for the
+        ``observe`` of a wrapped DataLoader.
         """
         if not 0 < len(self._pending) <= self._ahead + 1:
             raise LossError(
@@ -105,17 +112,19 @@ class WatchedBatches:
                 "observe each batch once, in its order, and say by watch(..., ahead=n) how many the loop fetches ahead."
             )
         ids, epoch = self._pending.popleft(), self._pruner.current
+        if weights is not None:
+            check_weights(weights, losses)
         new = epoch.remaining[ids]
         with self._pruner.charge:
             if not fits(ids, losses):
                 self._run.recorder.add(ids, losses)  # says what is wrong
             which = torch.from_numpy(np.flatnonzero(new)).to(losses.device)
-            mine = losses if new.all() else losses[which]
+            mine, own = (losses, weights) if new.all() else (losses[which], None if weights is None else weights[which])
             if len(mine):
                 self._run.recorder.add(ids[new], mine)
         if not len(mine):
             return losses.sum() * 0
-        return mean_of(epoch, ids[new], mine, float(epoch.counting(ids[new])))
+        return mean_of(epoch, ids[new], mine, float(epoch.counting(ids[new])), own=own)
 
     def _ids_of(self, batch: Any) -> SomeIds:
         found = self._where(batch) if callable(self._where) else batch[self._where]

@@ -89,6 +89,7 @@ def wrap(
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None, ahead=integer("ahead", ahead, 0))
     order.run.join()
+    pruner.observers.add(pruned)
     return pruned
 
 

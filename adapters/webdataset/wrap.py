@@ -12,10 +12,15 @@ from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import publish
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["wrap"]
+__all__ = ["samples_in", "wrap"]
 
 _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
+
+
+def samples_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> int | None:
+    """Return how many samples the shards have, as their index knows."""
+    return None if index is None else len(index)
 
 
 def wrap(

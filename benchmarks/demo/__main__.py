@@ -27,7 +27,9 @@ from benchmarks.demo.loss_curves import draw
 from benchmarks.demo.report import facts, table
 from benchmarks.demo.stream import FRAMEWORKS, compare, stream_table
 from benchmarks.demo.training import Setting, batch_seconds, interleave, pruned_run, regular_run
-from prunedata import CostModel, DroppingCount, PrunedataError, Random, Schedule
+from prunedata import CostModel, Schedule
+from prunedata.errors import PrunedataError
+from prunedata.policies import DroppingCount, Random
 
 __all__ = ["main"]
 

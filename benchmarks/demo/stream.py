@@ -15,8 +15,9 @@ from tqdm import tqdm
 from benchmarks.common.markdown import aligned
 from benchmarks.common.shards import Shards, write_shards
 from benchmarks.demo.training import Setting, interleave, pruned_run
-from prunedata import DroppingCount, Pruner
+from prunedata import Pruner
 from prunedata.plan.cost import count_pruned
+from prunedata.policies import DroppingCount
 
 __all__ = ["FRAMEWORKS", "agreement", "compare", "stream_table"]
 

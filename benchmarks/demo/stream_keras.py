@@ -12,9 +12,10 @@ from benchmarks.common.shards import Shards
 from benchmarks.common.tfrecords import FEATURES, write_records
 from benchmarks.demo.stream_loaders import BUFFER
 from benchmarks.demo.training import MOMENTUM, RATE_DROP, WEIGHT_DECAY, Setting, new_pruner
-from prunedata import DroppingCount, Pruner
+from prunedata import Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin
 from prunedata.adapters.tensorflow import wrap
+from prunedata.policies import DroppingCount
 
 __all__ = ["lenet", "train"]
 

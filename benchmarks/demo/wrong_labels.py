@@ -8,7 +8,8 @@ from typing import Any
 from benchmarks.common.data import Data
 from benchmarks.common.markdown import aligned
 from benchmarks.demo.training import Setting, TrainingRun, interleave, pruned_run, regular_run
-from prunedata import Advice, Random, Schedule
+from prunedata import Advice, Schedule
+from prunedata.policies import Random
 
 __all__ = ["facts", "sentences", "table", "train"]
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from prunedata import DroppingCount, Random, Schedule
+from prunedata import Schedule
+from prunedata.policies import DroppingCount, Random
 
 __all__ = ["PlainRun", "largest_count", "plain_hash", "plain_keep", "plain_mean"]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata import Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.policies import RunningLoss
 from prunedata.store.reading import read_run
 from prunedata.types import Array
 
@@ -54,7 +55,7 @@ def steps(run: Pruner) -> list[Step]:
 
 
 def _observe(run: Pruner, ids: npt.NDArray[np.integer], epoch: int) -> None:
-    run.observe(ids, losses(ids, epoch))
+    run.observe(losses(ids, epoch), ids)
 
 
 def go_on(run: Pruner, before: Callable[[int], object], after: Callable[[int], object], commits: int = 1 << 30) -> None:

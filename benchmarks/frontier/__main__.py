@@ -48,7 +48,7 @@ from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
-from prunedata import NeverPrunesWarning
+from prunedata.errors import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
 

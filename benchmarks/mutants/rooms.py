@@ -55,7 +55,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(["prunedata/policies/kth.py"], ["tests/policies/test_kth.py"], ["tests/policies", *RUNS]),
         Tested(
-            ["prunedata/policies/protocol.py", "prunedata/policies/built_in.py"],
+            ["prunedata/policies/protocol.py", "prunedata/policies/rules.py"],
             ["tests/policies/test_protocol.py", "tests/policies/test_built_in.py"],
             ["tests/policies", "tests/testing/test_check_policy.py", "tests/counting/test_sample_arrays.py", *RUNS],
         ),

@@ -20,7 +20,8 @@ import numpy as np
 from benchmarks.common.arguments import positive, program
 from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.timing import Row, alternate, machine, table
-from prunedata import Dealer, Pruner, Random, Schedule
+from prunedata import Dealer, Pruner, Schedule
+from prunedata.policies import Random
 from prunedata.types import Recorded, SomeIds
 
 __all__ = ["main"]
@@ -107,7 +108,7 @@ def _plain(pruner: Pruner, batch: int, losses: Recorded) -> Turn:
 
     def turn() -> None:
         for ids in pruner.current.batches(batch):
-            pruner.observe(ids, losses[ids])
+            pruner.observe(losses[ids], ids)
 
     def run() -> float:
         pruner.begin_epoch()

@@ -24,10 +24,11 @@ import torch.distributed as dist
 from benchmarks.common.arguments import positive, program
 from benchmarks.common.processes.ranks import in_ranks
 from benchmarks.common.timing import Row, alternate, machine, table
-from prunedata import DroppingCount, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import SharedBatches, WaitingLosses
+from prunedata.policies import DroppingCount
 from prunedata.types import Mask
 
 __all__ = ["main"]

@@ -10,8 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, alternate
-from prunedata import Pruner, Schedule, keep_mask
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.policies import keep_mask
 from prunedata.run.order import epoch_order
 
 __all__ = ["end_of_epoch", "observe", "order", "selection"]
@@ -34,7 +35,7 @@ def observe(samples: int, batch: int, repeats: int, infobatch: InfoBatch | None)
     if infobatch is not None:
         peer = infobatch.wrap(samples)
 
-        def update(ids: torch.Tensor, losses: torch.Tensor) -> None:
+        def update(losses: torch.Tensor, ids: torch.Tensor) -> None:
             peer.set_active_indices(ids)
             peer.update(losses)
 
@@ -64,13 +65,13 @@ class _Feed:
         self.ids, self.losses = random.permutation(samples), random.random(samples, dtype=np.float32)
 
     def arrays(self, at: slice) -> tuple[Any, Any]:
-        return self.ids[at].copy(), self.losses[at].copy()
+        return self.losses[at].copy(), self.ids[at].copy()
 
     def tensors(self, at: slice) -> tuple[Any, Any]:
         return torch.from_numpy(self.losses[at].copy()), self.ids[at].copy()
 
     def all_tensors(self, at: slice) -> tuple[Any, Any]:
-        return torch.from_numpy(self.ids[at].copy()), torch.from_numpy(self.losses[at].copy())
+        return torch.from_numpy(self.losses[at].copy()), torch.from_numpy(self.ids[at].copy())
 
     def epochs(self, pruner: Pruner, observe: Callable[[Any, Any], object], form: Callable[[slice], Any]) -> float:
         """Nanoseconds a visit, of some epochs."""
@@ -128,7 +129,7 @@ def end_of_epoch(samples: int, repeats: int) -> Row:
         pruner, seconds = _pruner(samples), 0.0
         pruner.begin_epoch()
         for _ in range(_turns(samples)):
-            pruner.observe(ids, losses)
+            pruner.observe(losses, ids)
             _last_block(pruner)
             started = process_time()
             pruner.end_epoch()

@@ -70,7 +70,7 @@ def whole_run(samples: int, batch: int, epochs: int, repeats: int, folder: Path)
     def go() -> None:
         for epoch in pruner.epochs():
             for ids in epoch.batches(batch):
-                pruner.observe(ids, losses[: ids.size])
+                pruner.observe(losses[: ids.size], ids)
 
     times = []
     for _ in range(repeats):

@@ -86,7 +86,7 @@ def _pruned(trainer: Trainer, images: Images, pruner: Pruner) -> float:
     trainer.begin_epoch(epoch.number)
     for ids in epoch.batches(BATCH):
         losses = trainer.step(*images.batch(torch.from_numpy(np.array(ids))), torch.mean)
-        pruner.observe(ids, losses.numpy())
+        pruner.observe(losses.numpy(), ids)
     pruner.end_epoch()
     return trainer.clock() - began
 

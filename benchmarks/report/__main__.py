@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.common.arguments import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
-from prunedata import Pruner, RunningLoss, Schedule, report
+from prunedata import Pruner, Schedule, report
+from prunedata.policies import RunningLoss
 from prunedata.store.reading import read_run
 
 __all__ = ["main"]
@@ -64,7 +65,7 @@ def _trained(place: Path, samples: int, seed: int) -> Path:
     )
     for epoch in pruner.epochs():
         for ids in epoch.batches(4096):
-            pruner.observe(ids, losses[ids] * np.float32(10 / (1 + epoch.number)))
+            pruner.observe(losses[ids] * np.float32(10 / (1 + epoch.number)), ids)
     return place
 
 

@@ -61,7 +61,7 @@ def _steps(samples: int) -> dict[str, dict[str, float]]:
         epoch = pruner.begin_epoch()
         for number, ids in enumerate(epoch.batches(BATCH)):
             if number % RANKS == rank:
-                pruner.observe(ids, losses[: ids.size])
+                pruner.observe(losses[: ids.size], ids)
         dist.barrier()
         sent, at_first = _sent(), memory.now()
         memory.forget_peak()

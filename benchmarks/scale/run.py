@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scale import memory
-from prunedata import DroppingCount, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.policies import DroppingCount, RunningLoss
 from prunedata.policies.protocol import Policy
 from prunedata.run.epoch import Epoch
 
@@ -92,7 +93,7 @@ def _observe(observe: Callable[[Any, Any], None], epoch: Epoch, losses: Any, see
     start = seed
     for ids in epoch.batches(BATCH):
         start = (start + 7919) % 1_000_003
-        observe(ids, losses[start : start + ids.size])
+        observe(losses[start : start + ids.size], ids)
 
 
 if __name__ == "__main__":

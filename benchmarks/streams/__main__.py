@@ -36,7 +36,9 @@ from benchmarks.common.timing import machine
 from benchmarks.streams.many_samples import SHARD, measure
 from benchmarks.streams.passes import BATCH, Passes, over_parquet, over_tars
 from benchmarks.streams.race import TURNS, Entrant, one_core, race
-from prunedata import PrunedataError, Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
+from prunedata.policies import Random
 
 __all__ = ["main"]
 
@@ -127,7 +129,7 @@ def _open_epoch(samples: int, share: float) -> Pruner:
     pruner = Pruner(samples, Schedule(2, 2, 1, 1, 1), prune=some, policy=Random())
     pruner.begin_epoch()
     if share:
-        pruner.observe(np.arange(samples), np.ones(samples))
+        pruner.observe(np.ones(samples), np.arange(samples))
         pruner.end_epoch()
         pruner.begin_epoch()
     return pruner

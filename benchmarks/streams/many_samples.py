@@ -96,7 +96,7 @@ def _observe(pruner: Pruner) -> None:
     losses = np.random.default_rng(0).random(OBSERVED)
     for first in range(0, pruner.samples, OBSERVED):
         ids = np.arange(first, min(first + OBSERVED, pruner.samples))
-        pruner.observe(ids, losses[: len(ids)])
+        pruner.observe(losses[: len(ids)], ids)
 
 
 def _next_epoch(pruner: Pruner) -> None:

@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from benchmarks.study.arm import Ids, PlannedEpoch, Task
-from prunedata import Policy, Pruner
+from prunedata import Pruner
 from prunedata.adapters.torch import wrap
+from prunedata.policies import Policy
 
 __all__ = ["AllSamples", "Pruned", "cut", "prune_by"]
 

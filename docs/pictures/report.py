@@ -38,7 +38,7 @@ def train(pruner: Pruner, pixels: np.ndarray, labels: np.ndarray, rate: float = 
             shares = np.exp(scores - scores.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
             right = np.arange(len(ids)), labels[ids]
-            pruner.observe(ids, -np.log(np.maximum(shares[right], 1e-12)))
+            pruner.observe(-np.log(np.maximum(shares[right], 1e-12)), ids)
             shares[right] -= 1
             shares *= factors
             back = (shares @ second.T) * (hidden > 0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import inspect
 import json
 import platform
@@ -19,13 +17,13 @@ from prunedata.cli.named import named_object
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
 from prunedata.errors import DamagedStore, PrunedataError
+from prunedata.run.frameworks import ADAPTERS, adapter_of, samples_in
 
 if TYPE_CHECKING:
     from prunedata.store.reading import StoredRun
 
 __all__ = ["Unsound", "add_doctor"]
 
-ADAPTERS = "prunedata.adapters"
 LOADER = re.compile(r"(.+\.py):(\w+)")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
 """Of the run that a loader is tried with; ``SOME`` samples where nobody knows how many there are."""
@@ -158,26 +156,11 @@ def _store(place: str) -> Iterator[Fact]:
 # -- a loader
 
 
-def _adapter_of(given: Any) -> tuple[str, Any]:
-    """The adapter that is named as the library that an object is of; that for any iterable if there is none."""
-    roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in type(given).__mro__)
-    for root in roots:
-        if root != "builtins" and root.isidentifier():
-            try:
-                return root, importlib.import_module(f"{ADAPTERS}.{root}")
-            except ImportError as error:
-                if error.name != f"{ADAPTERS}.{root}":
-                    raise PrunedataError(str(error)) from error
-    return "iterable", importlib.import_module(f"{ADAPTERS}.iterable")
-
-
 def _loader(given: Any) -> Iterator[Fact]:
-    name, adapter = _adapter_of(given)
-    yield Fact(
-        "ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; from {ADAPTERS}.{name} import wrap"
-    )
+    name, adapter = adapter_of(given)
+    yield Fact("ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; wrapped by {ADAPTERS}.{name}")
     facts: dict[str, Any] = dict(adapter.facts(given)) if hasattr(adapter, "facts") else {}
-    samples = facts.pop("samples", None) if facts else _length(given)
+    samples = samples_in(given)
     if samples is not None:
         yield Fact("ok", "samples", f"{samples:,}: build the Pruner with as many")
     for what, told in facts.items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import CHUNK
-from prunedata.policies.mean_excess import MEAN_EXCESS
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.types import Array, Arrays, Counts, Recorded
 
 __all__ = ["SUMS", "Excess"]

@@ -7,8 +7,8 @@ import numpy as np
 from prunedata.counting.batches import Batches
 from prunedata.counting.excess import SUMS, Excess
 from prunedata.errors import PrunedataError
-from prunedata.policies.high import High
 from prunedata.policies.protocol import Watcher
+from prunedata.policies.rules import High
 from prunedata.types import Array, Arrays, Counts, Ids
 
 __all__ = ["OPEN", "SampleArrays"]

@@ -202,7 +202,7 @@ class Dealer:
             good = checked_losses(losses, batch.ids)
             measured = self._staleness.measure(version, newest)
             self.pruner.take_over()
-            self.pruner.observe(batch.ids, good)
+            self.pruner.record(good, batch.ids)
             self._staleness.add(measured)
             if isinstance(deal, Deal) and deal.was_read and self._deck is not None:
                 self._deck.reads[:] = [True]  # a copy of it was, in the worker's process

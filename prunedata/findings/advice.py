@@ -16,9 +16,8 @@ from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
-from prunedata.policies.built_in import from_description
-from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, describe
+from prunedata.policies.rules import MeanExcess, from_description
 from prunedata.types import Array
 
 __all__ = ["ADVISED_POLICY", "Advice", "advise"]

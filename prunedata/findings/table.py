@@ -13,7 +13,7 @@ from prunedata.findings.inspection import times_pruned
 from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, suspicion
 from prunedata.findings.top import count_top
-from prunedata.policies.mean_excess import MEAN_EXCESS
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import COUNTING, RunState

@@ -1,1 +1,28 @@
-"""Which samples are pruned."""
+"""Which samples a pruned epoch leaves out: the policies of the library, and what one of your own needs."""
+
+from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
+from prunedata.policies.rules import (
+    BoundedLoss,
+    DroppingCount,
+    EasyPruning,
+    LossRanked,
+    MeanExcess,
+    Random,
+    RunningLoss,
+)
+from prunedata.policies.selection import keep_mask
+
+__all__ = [
+    "BoundedLoss",
+    "DroppingCount",
+    "EasyPruning",
+    "Known",
+    "LossRanked",
+    "MeanExcess",
+    "Policy",
+    "Random",
+    "RunningLoss",
+    "Watcher",
+    "Weigher",
+    "keep_mask",
+]

@@ -19,8 +19,8 @@ from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSampl
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
-from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.run.group import Group, GroupTotals
@@ -300,9 +300,10 @@ class Engine:
 
     @property
     def lacks_figures(self) -> bool:
-        """Whether a run with ``auto`` is to begin its third epoch, and nothing is known of how validation goes."""
+        """Whether a run that is to decide by a figure begins its third epoch, and none has come."""
         begins = self.opened is None and self.ledger.next_epoch == 2
-        return self.pruning.auto and begins and not self.figures.number
+        decides = self.pruning.auto and self.pruning.leave_out != "nothing"
+        return decides and begins and not self.figures.number
 
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Take the validation figure of the open epoch, or of the one that has just ended."""

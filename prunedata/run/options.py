@@ -1,6 +1,5 @@
 """The options of a run: checked once, frozen, and described as the store records them."""
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -8,14 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from prunedata.checks import integer
+from prunedata.checks import integer, warn
 from prunedata.errors import NeverPrunesWarning, PrunedataError, ScheduleError, UnweighedWarning
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.high import High
-from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, Watcher, describe
+from prunedata.policies.rules import High, MeanExcess
 from prunedata.policies.selection import draw_holdout
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
@@ -23,6 +21,7 @@ from prunedata.types import LeaveOut, Mask
 
 __all__ = [
     "RunOptions",
+    "scheduled",
     "warn_of_falling",
     "warn_of_lost_figure",
     "warn_of_no_factors",
@@ -121,6 +120,22 @@ class RunOptions:
         }
 
 
+def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
+    """Return the schedule of a run that is given one, or a number of epochs.
+
+    Raises
+    ------
+    ScheduleError
+        If both are given, or neither.
+    """
+    if schedule is None and epochs is not None:
+        return Schedule.steady(epochs)
+    if schedule is None or epochs is not None:
+        got = "neither" if schedule is None else f"epochs={epochs!r} and a schedule, which has {schedule.epochs} epochs"
+        raise ScheduleError(f"Expected epochs, as in Pruner(samples, epochs=30), or a schedule. Got {got}.")
+    return schedule
+
+
 def _mask(without: Any, samples: int) -> Mask:
     """The samples to leave out for good as a mask of shape (samples,), from a mask, ids, or a file of verdicts."""
     if isinstance(without, str | PathLike):
@@ -148,45 +163,41 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
     So many samples save hardly anything, and as many percent would save more than four times as much.
     """
     if hasattr(prune, "__index__") and 0 < num_pruned < 100 and num_pruned < FEW * samples and samples > LIKELY_PERCENT:
-        warnings.warn(
+        warn(
             f"Expected an amount to prune that saves something. Got prune={prune}: {num_pruned} of {samples:,} "
             f"samples. For {num_pruned} percent write prune='{num_pruned}%' or prune={num_pruned / 100:g}; for so few "
             f"samples write prune={num_pruned / samples:.2g}.",
             NeverPrunesWarning,
-            stacklevel=5,
         )
 
 
 def warn_of_no_factors(samples: int) -> None:
     """Warn that a loop of the user's own has trained on samples that were to count nothing."""
-    warnings.warn(
+    warn(
         f"Expected a loop that applies what losses weigh, as {samples} delivered samples weigh 0, or other than 1. "
         "Got one that trains on them like on all others: call backward() on what the loader's observe() returns, or "
         "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe all losses as they are.",
         UnweighedWarning,
-        stacklevel=3,
     )
 
 
 def warn_of_falling() -> None:
     """Warn that a figure falls from the first epochs on, and nobody said of it that more is better."""
-    warnings.warn(
+    warn(
         "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
         "as a loss does, and so the run does not prune: for a loss call pruner.validated(loss, lower_is_better=True); "
         "if more of it is better, pruner.validated(figure, lower_is_better=False).",
         NeverPrunesWarning,
-        stacklevel=4,
     )
 
 
 def warn_of_lost_figure(epoch: int) -> None:
     """Warn that a resumed run begins its next epoch without the figure of the last one."""
-    warnings.warn(
+    warn(
         f"Expected the validation figure of epoch {epoch}, as its checkpoint was saved before validated() was called. "
         "Got the next epoch to begin without it, so that the run decides by other figures than one that never "
         "stopped: after resuming, where pruner.awaits_figure is true, call pruner.validated() first.",
         NeverPrunesWarning,
-        stacklevel=5,
     )
 
 
@@ -194,9 +205,8 @@ def warn_of_no_figure(*, held_out: bool) -> None:
     """Warn that a run with ``policy="auto"`` has nothing to decide by."""
     way = "call pruner.validated(accuracy) once an epoch, or give the Pruner holdout=0.05"
     way = "observe the losses of the samples that are held out, as they make it" if held_out else way
-    warnings.warn(
+    warn(
         'Expected a validation figure in each epoch of a run with policy="auto". Got none in two epochs, and so it '
         f"will never prune: {way}.",
         NeverPrunesWarning,
-        stacklevel=3,
     )

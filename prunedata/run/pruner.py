@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import integer
+from prunedata.checks import integer, warn
 from prunedata.counting.joining import joined
 from prunedata.counting.waiting import Shared
-from prunedata.errors import FinishedWarning, PrunedataError
+from prunedata.errors import FinishedWarning, LossError, PrunedataError
 from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy, Weigher
+from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
+from prunedata.run.frameworks import adapter_of, samples_in
 from prunedata.run.group import Group
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.run.options import RunOptions, warn_of_falling, warn_of_no_factors, warn_of_no_figure
+from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors, warn_of_no_figure
 from prunedata.types import Arrays, Counts, LeaveOut, Mask
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Pruner"]
 
 Some = TypeVar("Some", bound=Adapter)
+_BEGUN = frozenset(("samples", "seed", "batch_size", "classes", "prune", "leave_out", "holdout", "_engine", "_add"))
+"""What a run has once its number of samples is known."""
 
 
 class Pruner:
@@ -41,10 +44,13 @@ class Pruner:
 
     Parameters
     ----------
-    samples : int
-        Samples in the data set; their ids are ``0 .. samples - 1``.
-    schedule : Schedule
-        When to prune.
+    samples : int or sized object, optional
+        How many samples the data set has, or the data set itself; their ids are ``0 .. samples - 1``. Without it,
+        what is wrapped first says it, if it has a length.
+    schedule : Schedule, optional
+        When to prune, as the paper says it. The default policy is then the paper's, :class:`DroppingCount`.
+    epochs : int, optional
+        How many epochs the run has, in the place of a schedule. The default policy is then ``"auto"``.
     prune : int, float or str, optional
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
@@ -100,18 +106,19 @@ class Pruner:
     >>> pruner = Pruner(100, Schedule(4, window=4, start=2, block=2, pruned_per_block=1), prune=0.25)
     >>> for epoch in pruner.epochs():
     ...     for ids in epoch.batches(32):
-    ...         pruner.observe(ids, np.cos(ids))  # a loss for each id
+    ...         pruner.observe(np.cos(ids), ids)  # a loss for each id
     >>> [record["kept"] for record in pruner.history]
     [100, 100, 75, 100]
     """
 
     def __init__(
         self,
-        samples: int,
-        schedule: Schedule,
+        samples: int | Sized | None = None,
+        schedule: Schedule | None = None,
         *,
+        epochs: int | None = None,
         prune: int | float | str | None = None,
-        policy: Policy | Literal["auto"] = DroppingCount(),  # noqa: B008 (frozen)
+        policy: Policy | Literal["auto"] | None = None,
         store: StoreLike | None = None,
         seed: int = 0,
         batch_size: int | None = None,
@@ -121,7 +128,23 @@ class Pruner:
         holdout: float | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
     ) -> None:
-        options = RunOptions(samples, schedule, prune, policy, seed, batch_size, leave_out, classes, holdout, without)
+        if policy is None:
+            policy = "auto" if schedule is None else DroppingCount()
+        when = scheduled(schedule, epochs)
+
+        def begin(samples: int) -> None:
+            options = RunOptions(samples, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without)
+            self._begin(options, store, resume=resume)
+
+        self.observers: WeakSet[Any] = WeakSet()
+        """For adapters: the loaders that know which samples they delivered last. :meth:`observe` finds them here."""
+        self._begin_with: Callable[[int], None] | None = begin
+        """Begins the run with a number of samples; None once it has begun."""
+        if samples is not None:
+            begin(len(samples) if isinstance(samples, Sized) else samples)
+
+    def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool) -> None:
+        self._begin_with = None
         self.samples, self.seed, self.batch_size, self.classes = (
             options.samples,
             options.seed,
@@ -137,6 +160,16 @@ class Pruner:
         self._told_of_falling = False
         """Whether it was said that the figure falls from the first epoch on."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _BEGUN and vars(self).get("_begin_with") is not None:
+                raise PrunedataError(
+                    "The run has not begun, as its number of samples is not known yet. Wrap a loader or a dataset that "
+                    "has a length, or pass the number: Pruner(len(train_set), epochs=30)."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- where it stands
 
@@ -310,36 +343,112 @@ class Pruner:
             warn_of_no_figure(held_out=self.holdout is not None)
         return engine.begin()
 
-    def observe(self, ids: Any, losses: Any) -> None:
+    def wrap(self, given: Any, *arguments: Any, **options: Any) -> Any:
+        """Wrap a loader, a dataset, a stream or a trainer, so that it delivers the samples that each epoch keeps.
+
+        Parameters
+        ----------
+        given : object
+            PyTorch's DataLoader, a WebDataset, a ``tf.data.Dataset``, a Grain MapDataset, a Hugging Face Trainer, or
+            any iterable. The adapter of its library wraps it: ``prunedata.adapters.<library>.wrap``.
+        *arguments, **options
+            That function's own, as ``with_ids=True``.
+
+        Returns
+        -------
+        object
+            What the adapter returns: of the framework's own class, where it has one.
+
+        Raises
+        ------
+        PrunedataError
+            If nothing is known of such an object, its library is not installed, or the adapter refuses it.
+        """
+        _, adapter = adapter_of(given)
+        if not hasattr(adapter, "wrap"):
+            raise PrunedataError(
+                f"Expected a loader, a dataset, a stream or a trainer. Got a {type(given).__module__}."
+                f"{type(given).__qualname__}, which {adapter.__name__} does not wrap: see its page."
+            )
+        if self._begin_with is not None:
+            samples = samples_in(given, *arguments, **options)
+            if samples is None:
+                raise PrunedataError(
+                    f"Expected a Pruner with the number of samples, which the {type(given).__name__} does not know. "
+                    "Got none: pass it, as in Pruner(50_000, epochs=30)."
+                )
+            self._begin_with(samples)
+        return adapter.wrap(given, self, *arguments, **options)
+
+    def observe(self, losses: Any, ids: Any = None, *, weights: Any = None) -> Any:
         """Record the losses of one batch (Algorithm 1, lines 4-8).
 
         Parameters
         ----------
-        ids : array of int, shape (n,)
-            Which samples. One that repeats counts each time. Pruned samples may be observed too.
-        losses : array of float, shape (n,)
-            Their losses, one for each sample. Copied.
+        losses : array or tensor of float, shape (n,)
+            One loss for each sample. Copied.
+        ids : array of int, shape (n,), optional
+            Which samples. One that repeats counts each time. Pruned samples may be observed too. Not needed behind a
+            wrapped DataLoader, which knows what it delivered last.
+        weights : tensor of float, shape (n,), optional
+            Behind a wrapped DataLoader: what each loss weighs in the mean that is returned, as
+            ``class_weights[targets]``. The losses are recorded without them.
+
+        Returns
+        -------
+        tensor or None
+            Behind a wrapped DataLoader the mean to call ``backward()`` on, in which each sample weighs what it should.
+            None for arrays: what their losses weigh is :meth:`Epoch.factors`.
 
         Raises
         ------
         LossError
             If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
             are checked for an epoch's first batch at once and then 65,536 losses at a time; the error
-            names the batch, which is left out, and every other batch is recorded.
+            names the batch, which is left out, and every other batch is recorded. If ids are needed and none came.
         NotInEpoch
             If no epoch is open.
         """
+        if ids is not None and (isinstance(losses, np.ndarray | list | tuple) or len(self.observers) != 1):
+            if weights is not None:
+                raise LossError(
+                    "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
+                    "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
+                )
+            if not self._add(ids, losses):  # it is full, or not plain
+                self._engine.add(ids, losses)
+            return None
+        options = {} if weights is None else {"weights": weights}
+        observer = self._observer()
+        return observer.observe(losses, **options) if ids is None else observer.observe(losses, ids, **options)
+
+    def _observer(self) -> Any:
+        """The loader whose batch waits for its losses."""
+        known = list(self.observers)
+        found = known if len(known) == 1 else [one for one in known if one.awaits_losses]
+        if len(found) == 1:
+            return found[0]
+        if not known:
+            got = "none, and no wrapped loader that knows which samples it delivered: call observe(losses, ids)"
+        elif found:
+            got = f"none, and {len(found)} wrapped loaders that wait for losses: call the loader's own observe(losses)"
+        else:
+            got = "none, and no wrapped loader that waits for losses: observe each batch once, after it came"
+        raise LossError(f"Expected ids with the losses. Got {got}.")
+
+    def record(self, losses: Any, ids: Any) -> None:
+        """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone."""
         if not self._add(ids, losses):  # it is full, or not plain
             self._engine.add(ids, losses)
 
-    def observe_batches(self, ids: Any, losses: Any, sizes: Any) -> None:
-        """Record the losses of several batches at once, as they come from a device.
+    def record_batches(self, losses: Any, ids: Any, sizes: Any) -> None:
+        """Record the losses of several batches at once, for adapters: as they come from a device.
 
         Parameters
         ----------
+        losses : array of float, shape (n,)
         ids : array of int, shape (n,)
             Which samples, batch after batch.
-        losses : array of float, shape (n,)
         sizes : array of int, shape (batches,)
             Samples in each batch; their sum is n.
 
@@ -557,9 +666,8 @@ class Pruner:
             warn_of_falling()
 
     def _warn_finished(self) -> None:
-        warnings.warn(
+        warn(
             f"Expected epochs left to train. Got a run whose {self.schedule.epochs} epochs are all done: to go on, "
             "give its schedule more epochs, with resume=True; to train anew, name another store.",
             FinishedWarning,
-            stacklevel=3,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prunedata.checks import warn
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
@@ -189,7 +189,7 @@ class Pruning:
             why = f"pruned epochs keep all {self._samples} samples: raise prune, or lower batch_size"
         else:
             return
-        warnings.warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning, stacklevel=6)
+        warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning)
 
 
 def _is_steady(schedule: Schedule) -> bool:

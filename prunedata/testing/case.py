@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
+from prunedata.policies.rules import DroppingCount
 from prunedata.run.pruner import Pruner
 
 __all__ = ["BrokenContract", "Case", "Loader", "SkippedClause", "broken", "losses_of", "shorten"]

@@ -72,7 +72,7 @@ def take(
         for pair in loader:
             ids, numbers = read_pair(case, where, pair)
             if record == "observe":
-                pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
+                pruner.observe(losses_of(numbers, pruner.next_epoch), ids)
             elif record == "weigh" and case.weigh is not None:
                 case.weigh(loader, pair[0], losses_of(numbers, pruner.next_epoch))
             yield ids, numbers
@@ -111,7 +111,7 @@ def passes(
             batches.append(batch)
             if epoch.number == observe_all and len(batches) == 1:
                 # As one who measures the data set meanwhile, and finds what is kept harder than what is pruned.
-                pruner.observe(np.arange(case.samples), epoch.keep.astype(np.float64))
+                pruner.observe(epoch.keep.astype(np.float64), np.arange(case.samples))
         yield Pass(epoch, where, pruner, batches)
         pruner.skip(pruner.samples)
         pruner.end_epoch()

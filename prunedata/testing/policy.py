@@ -9,8 +9,8 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher, describe
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -200,7 +200,7 @@ def _epochs(trial: _Trial) -> Iterator[_Chosen]:
         _check_choice(pruner.policy, Known(pruner.counts, pruner.hits, pruner.visits, pruner.arrays, pruner.prune))
         epoch = pruner.begin_epoch()
         for place, (ids, losses) in enumerate(trial.batches(epoch)):
-            pruner.observe(ids, losses)
+            pruner.observe(losses, ids)
             if trial.look:
                 _ = pruner.counts
             if trial.resume == "within" and place == 2:

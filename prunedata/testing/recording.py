@@ -27,7 +27,7 @@ def check_records(case: Case) -> None:
             alone.begin_epoch()
             where = f"epoch {epoch.number} with {workers} workers"
             for _, numbers in take(case, "records", where, loader, pruner, record="weigh"):
-                alone.observe(numbers, losses_of(numbers, epoch.number))
+                alone.observe(losses_of(numbers, epoch.number), numbers)
             _compare(alone, pruner, where)
 
 

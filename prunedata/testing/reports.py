@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prunedata.errors import SkippedSamples
-from prunedata.policies.random import Random
+from prunedata.policies.rules import Random
 from prunedata.run.adapter import together
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -71,7 +71,7 @@ def check_truncation(case: Case) -> None:
             loop = _begin(case, "truncation", loader, pruner, workers)
             seen = loop.leave_early()
             rest = np.setdiff1d(np.flatnonzero(loop.epoch.keep), seen)
-            pruner.observe(rest, losses_of(rest, loop.epoch.number))
+            pruner.observe(losses_of(rest, loop.epoch.number), rest)
             pruner.end_epoch()
 
 

@@ -104,7 +104,7 @@ def _deliver(case: Case, where: str, loader: Iterable[Any], pruner: Pruner, limi
     delivered = 0
     for pair in loader:
         ids, numbers = read_pair(case, where, pair)
-        pruner.observe(ids, losses_of(numbers, pruner.next_epoch))
+        pruner.observe(losses_of(numbers, pruner.next_epoch), ids)
         delivered += numbers.size
         if delivered > limit:
             broken("endless", f"a PrunedataError in {where}, after {limit} samples at most", "more samples")

@@ -15,9 +15,8 @@ except ImportError as error:
 
 from prunedata.errors import NeverPrunesWarning
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy
-from prunedata.policies.random import Random
+from prunedata.policies.rules import DroppingCount, Random
 from prunedata.run.pruner import Pruner
 
 __all__ = ["LOSSES", "SEEDS", "batches", "ids", "losses", "policies", "runs", "schedules", "stores"]
@@ -104,12 +103,12 @@ def runs(draw: st.DrawFn, max_samples: int = 12, max_epochs: int = 6, store: Sto
     for _ in range(draw(st.integers(0, schedule.epochs))):
         kept = np.flatnonzero(pruner.begin_epoch().keep)
         for some, values in [*draw(batches(samples, max_batches=2)), (kept, draw(losses(kept.size)))]:
-            pruner.observe(some, values)
+            pruner.observe(values, some)
         pruner.end_epoch()
     if pruner.next_epoch < schedule.epochs and draw(st.booleans()):
         pruner.begin_epoch()
         for some, values in draw(batches(samples)):
-            pruner.observe(some, values)
+            pruner.observe(values, some)
     return pruner
 
 

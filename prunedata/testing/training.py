@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.policies.loss_ranked import LossRanked
+from prunedata.policies.rules import LossRanked
 from prunedata.run.pruner import Pruner
 from prunedata.testing.case import Case, Loader, SkippedClause, broken, losses_of, shorten
 from prunedata.testing.passes import Pass, read_pair, run
@@ -84,7 +84,7 @@ def _check_weighted_epoch(case: Case, weigh: Any, loader: Any, pruner: Pruner, w
     for pair in loader:
         ids, numbers = read_pair(case, where, pair)
         losses = losses_of(numbers, epoch.number)
-        pruner.observe(ids, losses)
+        pruner.observe(losses, ids)
         weights = np.ones(ids.size) if epoch.weights is None else epoch.weights[ids]
         expected, got = float(np.mean(weights * losses)), float(weigh(loader, pair[0], losses))
         if not np.isclose(expected, got, rtol=1e-4):
@@ -105,7 +105,7 @@ def _compared(case: Case, alone: Pruner, workers: int) -> Iterator[Pass]:
         if not np.array_equal(epoch.keep, each.epoch.keep):
             broken("parity", f"the mask of the core alone in {each.where}", "another")
         for _, numbers in each.batches:
-            alone.observe(numbers, losses_of(numbers, epoch.number))
+            alone.observe(losses_of(numbers, epoch.number), numbers)
         wrong = np.flatnonzero(alone.counts != each.pruner.counts)
         if wrong.size:
             broken("parity", f"the core's counts after {each.where}", f"others for the samples {shorten(wrong)}")

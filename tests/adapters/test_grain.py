@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from absl import flags
 
-from prunedata import Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.grain import wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.policies import Random
 
 SAMPLES, BATCH = 61, 6
 CHANGING = Schedule(4, window=4, start=1, block=3, pruned_per_block=2)  # 61, 43, 43, 61
@@ -50,7 +51,7 @@ def train(dataset, pruner, epochs=None):
         ids, noise = np.empty(0, np.int64), np.empty(0)
         for numbers, batch in dataset:
             np.testing.assert_array_equal(numbers, batch["number"])
-            pruner.observe(numbers, np.cos(numbers + epoch.number))
+            pruner.observe(np.cos(numbers + epoch.number), numbers)
             ids, noise = np.append(ids, numbers), np.append(noise, batch["noise"])
         np.testing.assert_array_equal(np.sort(ids), np.flatnonzero(epoch.remaining))
         seen.append((ids.tolist(), noise.tolist()))
@@ -66,7 +67,7 @@ def test_the_order_is_the_pruners(shuffle):
         batches = list(alone.begin_epoch().batches(BATCH, shuffle=shuffle))
         assert ids == np.concatenate(batches).tolist()
         for batch in batches:
-            alone.observe(batch, np.cos(batch + alone.next_epoch))
+            alone.observe(np.cos(batch + alone.next_epoch), batch)
         alone.end_epoch()
 
 
@@ -79,7 +80,7 @@ def test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on():
     batches = iter(wrap(source(), processes, in_processes))
     seen = [next(batches)[0] for _ in range(3)]
     for ids in seen:
-        processes.observe(ids, np.cos(ids + epoch.number))
+        processes.observe(np.cos(ids + epoch.number), ids)
     batches.close()
     state = processes.state_dict()
     resumed = start()
@@ -104,7 +105,7 @@ def test_pruned_samples_are_not_loaded():
     for epoch in pruner.epochs():
         loaded.clear()
         for ids, _ in wrap(dataset, pruner, in_batches):
-            pruner.observe(ids, np.cos(ids))
+            pruner.observe(np.cos(ids), ids)
         assert sorted(loaded) == np.flatnonzero(epoch.keep).tolist()
 
 
@@ -120,7 +121,7 @@ def test_each_epoch_draws_other_random_numbers_and_a_resumed_one_the_same():
     stopped.begin_epoch()
     batches = iter(dataset)
     ids, batch = next(batches)
-    stopped.observe(ids, np.cos(ids + 1))
+    stopped.observe(np.cos(ids + 1), ids)
     state = json.loads(json.dumps(batches.get_state()))
 
     resumed = start()
@@ -165,7 +166,7 @@ def test_what_moves_samples_is_refused():
     for epoch in pruner.epochs():
         for ids, batch in wrap(joined, pruner, in_batches):
             np.testing.assert_array_equal(ids, batch)
-            pruner.observe(ids, np.cos(ids + epoch.number))
+            pruner.observe(np.cos(ids + epoch.number), ids)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_samples_that_the_pipeline_loses_are_missed(policy):
     pruner.begin_epoch()
     for ids, _ in dataset:
         if policy is None:
-            pruner.observe(ids, np.cos(ids))
+            pruner.observe(np.cos(ids), ids)
     with pytest.raises(SkippedSamples, match="30 that were not"):
         pruner.end_epoch()
 
@@ -269,8 +270,8 @@ def test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out():
         for ids, _ in dataset:
             losses, kept = np.cos(ids + epoch.number), ids[counted[ids]]
             assert (epoch.factors(ids) * losses).mean() == pytest.approx(losses[counted[ids]].mean())
-            run.observe(ids, losses)
-            shorter.observe(kept, np.cos(kept + epoch.number))
+            run.observe(losses, ids)
+            shorter.observe(np.cos(kept + epoch.number), kept)
             came += ids.tolist()
         assert sorted(came) == list(range(SAMPLES))
         shorter.end_epoch()
@@ -295,7 +296,7 @@ def train_by_weight(dataset, run, stop=None):
     for epoch in run.epochs():
         for ids, _ in dataset:
             assert epoch.factors(ids).shape == ids.shape
-            run.observe(ids, np.cos(ids + epoch.number))
+            run.observe(np.cos(ids + epoch.number), ids)
             batches.append(ids.tolist())
             if len(batches) == stop:
                 return batches

@@ -66,7 +66,7 @@ def train(loader, pruner):
         for ids, found in loader:
             assert torch.equal(ids, found)
             batches.append(ids.tolist())
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
         assert sorted(flat(batches)) == np.flatnonzero(epoch.keep).tolist()
         epochs.append(batches)
     return epochs
@@ -75,7 +75,7 @@ def train(loader, pruner):
 def masks(pruner):
     """The masks of a run without any loader."""
     return [
-        (epoch.keep, pruner.observe(np.flatnonzero(epoch.keep), losses_of(np.flatnonzero(epoch.keep), epoch.number)))[0]
+        (epoch.keep, pruner.observe(losses_of(np.flatnonzero(epoch.keep), epoch.number), np.flatnonzero(epoch.keep)))[0]
         for epoch in pruner.epochs()
     ]
 
@@ -98,7 +98,7 @@ def test_kept_samples_are_dealt_to_ranks_in_turn(raw, deal, workers):
         assert sorted(flat(flat(shares))) == sorted(flat(one)) == np.flatnonzero(keep).tolist()
         together = [sorted(flat(step)) for step in zip(*shares, strict=False)]
         assert together[:full] == [sorted(batch) for batch in one][:full]
-        pruner.observe(np.flatnonzero(keep), losses_of(np.flatnonzero(keep), epoch))
+        pruner.observe(losses_of(np.flatnonzero(keep), epoch), np.flatnonzero(keep))
         pruner.end_epoch()
 
 
@@ -111,7 +111,7 @@ def test_a_plain_loop(raw):
         assert all(number == sample for number, sample in found)
         assert [number for number, _ in found] == np.flatnonzero(mask).tolist()
         ids = [number for number, _ in found]
-        pruner.observe(ids, losses_of(ids, epoch.number))
+        pruner.observe(losses_of(ids, epoch.number), ids)
 
 
 def test_the_mask_changes():
@@ -151,7 +151,7 @@ def test_pruned_samples_are_never_decoded():
         stream = wrap(Raw(), pruner, id=lambda item: item["uid"], then=partial(refuse_to_decode, unless=kept))
         ids = [number for number, _ in stream]
         assert set(ids) == kept
-        pruner.observe(ids, losses_of(ids, epoch.number))
+        pruner.observe(losses_of(ids, epoch.number), ids)
 
 
 def test_a_worker_whose_samples_are_all_pruned_gives_none():
@@ -186,7 +186,7 @@ def test_a_stateful_data_loader_goes_on_in_the_middle_of_an_epoch(workers, persi
         for ids, found in loader:
             assert torch.equal(ids, found)
             rest[-1].append(ids.tolist())
-            second.observe(ids, losses_of(ids, epoch.number))
+            second.observe(losses_of(ids, epoch.number), ids)
     assert [*expected[: stop[0]], [*seen, *rest[0]], *rest[1:]] == expected
     assert np.array_equal(second.counts, whole.counts)
 
@@ -198,7 +198,7 @@ def stop_at(loader, pruner, epochs, batches):
         if (epoch.number, 0) == (epochs, batches):
             return seen
         for ids, _ in loader:
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
             seen.append(ids.tolist())
             if (epoch.number, len(seen)) == (epochs, batches):
                 return seen
@@ -259,7 +259,7 @@ def test_a_position_as_id_is_noticed_at_the_end_of_the_first_epoch():
     epochs = pruner.epochs()
     next(epochs)
     for ids, _ in loader:
-        pruner.observe(ids, losses_of(ids, 0))
+        pruner.observe(losses_of(ids, 0), ids)
     with pytest.raises(SkippedSamples, match="51 that were not"):
         next(epochs)
 
@@ -345,7 +345,7 @@ stream = wrap(range(6), pruner, id=int)
 assert type(stream) is Stream and "torch" not in sys.modules
 for epoch in pruner.epochs():
     for number, sample in stream:
-        pruner.observe([number], [1.0])
+        pruner.observe([1.0], [number])
 print(*[record["observed"] for record in pruner.history])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
@@ -359,7 +359,7 @@ def test_workers_that_live_on_find_the_mask_though_a_cleaner_removes_its_folder(
     loader = DataLoader(stream, batch_size=8, num_workers=workers, persistent_workers=workers > 0)
     for epoch in pruner.epochs():
         for ids, _ in loader:
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
         shutil.rmtree(os.path.dirname(stream.mask.path))
     assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
     assert pruner.next_epoch == CHANGING.epochs

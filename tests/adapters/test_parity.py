@@ -28,7 +28,7 @@ def by_hand(name, workers, pruner, folder):
         batches = list(loader)
         ids = np.concatenate([np.asarray(ids) for ids, _ in batches])
         numbers = np.concatenate([framework.read(batch) for _, batch in batches])
-        pruner.observe(ids, losses_of(numbers, epoch.number))
+        pruner.observe(losses_of(numbers, epoch.number), ids)
         yield epoch, numbers
 
 
@@ -98,7 +98,7 @@ def by_the_core():
     def passes():
         for epoch in pruner.epochs():
             kept = np.flatnonzero(epoch.keep)
-            pruner.observe(kept, losses_of(kept, epoch.number))
+            pruner.observe(losses_of(kept, epoch.number), kept)
             yield epoch, kept
 
     return story(passes(), pruner)

@@ -67,7 +67,7 @@ def case(request, index):
     def observe(batch):
         ids = np.array(np.asarray(batch[0]))
         losses = losses_of(ids, pruner.next_epoch)
-        loader.observe(losses, ids) if hasattr(loader, "observe") else pruner.observe(ids, losses)
+        loader.observe(losses, ids) if hasattr(loader, "observe") else pruner.observe(losses, ids)
 
     return pruner, loader, observe
 

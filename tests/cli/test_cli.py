@@ -301,7 +301,7 @@ def store(tmp_path):
     pruner = Pruner(100, Schedule(8, 4, 1, 2, 1), prune=0.3, store=tmp_path / "run.zarr", seed=3)
     for _ in range(5):
         kept = np.flatnonzero(pruner.begin_epoch().keep)
-        pruner.observe(kept, np.arange(100.0)[kept])
+        pruner.observe(np.arange(100.0)[kept], kept)
         pruner.end_epoch()
     pruner.begin_epoch()
     pruner.commit()
@@ -405,7 +405,7 @@ def test_a_steady_schedule_is_planned_as_it_is_made_in_python(say):
 
 
 def test_a_number_that_looks_like_a_percentage_is_warned_of_as_the_pruner_does():
-    with pytest.warns(prunedata.NeverPrunesWarning) as seen:
+    with pytest.warns(prunedata.errors.NeverPrunesWarning) as seen:
         Pruner(50000, Schedule.steady(200), prune=25)
     plan = UNTIMED.replace("--prune 0.2", "--prune 25")
     for command in (plan, f"{plan} --json", f"{RUN} --steady --prune 25"):

@@ -191,7 +191,7 @@ def store(tmp_path):
     pruner = Pruner(50, Schedule(6, 6, 2, 1, 1), prune=10, store=tmp_path / "run.zarr")
     for epoch in pruner.epochs():
         ids = np.flatnonzero(epoch.keep)
-        pruner.observe(ids, np.cos(ids))
+        pruner.observe(np.cos(ids), ids)
         if epoch.number == 3:
             pruner.end_epoch()
             break

@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from prunedata import Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.findings.table import suspect_table
+from prunedata.policies import RunningLoss
 from prunedata.store.run_store import RunStore
 
 SAMPLES = 40
@@ -20,7 +21,7 @@ def store(tmp_path_factory):
     pruner = Pruner(SAMPLES, Schedule(10, 10, 4, 1, 1), prune=5, store=place, policy=RunningLoss(), classes=10)
     for epoch in pruner.epochs():
         ids = np.flatnonzero(epoch.keep)
-        pruner.observe(ids, np.where(ids % 4 == 0, 4.0 + 0.01 * ids, 0.5))
+        pruner.observe(np.where(ids % 4 == 0, 4.0 + 0.01 * ids, 0.5), ids)
     return place
 
 
@@ -102,7 +103,7 @@ def test_inspect_says_how_many_were_left_out_for_good(say, store, tmp_path):
     assert "left out for good" not in out
     pruner = Pruner(9, Schedule(2, 2, 1, 1, 1), prune=2, store=tmp_path / "run.zarr", without=[3, 5])
     for epoch in pruner.epochs():
-        pruner.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+        pruner.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
     _, out, _ = say(f"inspect {tmp_path / 'run.zarr'}")
     assert "left out for good  2\n" in out
     assert "saved              2 of 14 sample visits (14.29 %)" in out

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prunedata import Random
 from prunedata.findings.inspection import inspect
+from prunedata.policies import Random
 from prunedata.policies.selection import draw_holdout
 from prunedata.reporting.facts import facts_of
 from prunedata.store.reading import read_run
 from tests.reporting.runs import KINDS, SAMPLES, WRONG
 from tests.run.test_holdout import losses, start
 
-pytestmark = pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")
 
 DATA = f"""
 class Texts(list):
@@ -123,7 +123,7 @@ def test_doubted_labels_are_those_of_samples_that_are_trained_on(tmp_path):
     for epoch in run.epochs():
         epoch.apply_weights()
         for ids in epoch.batches(32):
-            run.observe(ids, losses(ids, epoch.number, 6))
+            run.observe(losses(ids, epoch.number, 6), ids)
     live, stored = run.advice, facts_of(tmp_path / "run.zarr").advice[0]
     trained_on = int((~draw_holdout(200, 0.2, 0) & (np.arange(200) >= 50)).sum())
     assert live.verdict == stored.verdict == "prune"

@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from prunedata import PrunedataError
 from prunedata.cli.labels import read_labels
+from prunedata.errors import PrunedataError
 from tests.cli.test_cli_suspects import SAMPLES, watch
 
 NAMES = ["cat", "dog", "a, b", "Zürich"]

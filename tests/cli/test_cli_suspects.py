@@ -36,7 +36,7 @@ def watch(place, wrong=range(0, SAMPLES, 4), epochs=EPOCHS, samples=SAMPLES, tur
     ids = np.arange(samples)
     for number in range(epochs):
         pruner.begin_epoch()
-        pruner.observe(ids, np.where(np.isin(ids, list(wrong)), 4.0, 2.5 / (1 + number) + 0.001 * np.sin(ids)))
+        pruner.observe(np.where(np.isin(ids, list(wrong)), 4.0, 2.5 / (1 + number) + 0.001 * np.sin(ids)), ids)
         if turn is not None:
             pruner.validated(50 + number - 4 * max(0, number - turn) * bool(turn))
         pruner.end_epoch()
@@ -204,7 +204,7 @@ def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):
     pruner = Pruner(500, Schedule.steady(36), prune="20%", policy="auto", store=place)
     for epoch in pruner.epochs():
         for ids in epoch.batches(50):
-            pruner.observe(ids, np.where(ids < 100, 5.0, 0.1))
+            pruner.observe(np.where(ids < 100, 5.0, 0.1), ids)
         pruner.validated(50 + epoch.number - 4 * max(0, epoch.number - TURN))
     assert pruner.advice.verdict == "prune"
     assert "advised" not in say(f"advise {place}")[1]

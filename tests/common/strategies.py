@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.faults.plain import PlainRun, largest_count, plain_hash, plain_keep, plain_mean
-from prunedata import NeverPrunesWarning, Pruner
+from prunedata import Pruner
+from prunedata.errors import NeverPrunesWarning
 from prunedata.testing import strategies as kit
 from prunedata.testing.strategies import LOSSES, SEEDS, policies, schedules
 

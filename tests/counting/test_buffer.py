@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import prunedata.counting.batches
 import prunedata.counting.buffer
-from prunedata import LossError
 from prunedata.counting.buffer import LossBuffer
+from prunedata.errors import LossError
 from tests.common.strategies import FORMS, in_form, plain_mean
 
 SAMPLES = 20

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import prunedata.counting.buffer
-from prunedata import DroppingCount, LossError, Random, Schedule
+from prunedata import Schedule
 from prunedata.counting.counts import SampleCounts, Tally, batch_means, find_hits, saturating_add
+from prunedata.errors import LossError
+from prunedata.policies import DroppingCount, Random
 from prunedata.types import smallest_unsigned
 from tests.common.strategies import (
     FORMS,
@@ -158,7 +160,7 @@ def test_a_run_counts_as_algorithm_1_does(schedule, policy, samples, data):
             drawn = data.draw(batches(samples)) if epoch.number < 2 else []
             for ids, losses in [*drawn, *feed.batches(np.flatnonzero(epoch.keep), epoch.number)]:
                 given_ids, given_losses, meant = in_form(ids, losses, form)
-                run.observe(given_ids, given_losses)
+                run.observe(given_losses, given_ids)
                 model.observe(ids, meant)
             assert run.counts.tolist() == model.counts_now()  # the open epoch included
             model.end()
@@ -178,7 +180,7 @@ def test_batches_around_the_size_of_a_block_count_as_the_loop_does(sizes, policy
     model.begin()
     for size in sizes:
         ids, losses = random.integers(0, samples, size), random.choice([0.1, 0.2, 0.7], size)
-        run.observe(ids, losses)
+        run.observe(losses, ids)
         model.observe(ids, losses.tolist())
     assert run.counts.tolist() == model.counts_now()
 
@@ -191,7 +193,7 @@ def test_counts_saturate_where_their_dtype_ends_and_totals_grow(epochs, top):
     for number in range(3):
         assert next(epochs).number == number
         for _ in range(top // 256 + 1):
-            run.observe(np.repeat([0, 1, 2], [100, 1, 200]), np.repeat([5.0, 7.0, 1.0], [100, 1, 200]))
+            run.observe(np.repeat([5.0, 7.0, 1.0], [100, 1, 200]), np.repeat([0, 1, 2], [100, 1, 200]))
     often = min(top, 300 * (top // 256 + 1))
     assert run.counts.tolist() == [often, 3 * (top // 256 + 1), 0]
     assert run.counts.dtype == smallest_unsigned(top)

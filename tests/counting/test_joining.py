@@ -7,21 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import (
-    Adapter,
-    Delivery,
-    EasyPruning,
-    LossError,
-    LossRanked,
-    PrunedataError,
-    Pruner,
-    RunningLoss,
-    Schedule,
-    SkippedSamples,
-)
+from prunedata import Adapter, Delivery, Pruner, Schedule
 from prunedata.counting.counts import Tally
 from prunedata.counting.joining import join
 from prunedata.counting.waiting import SharedBatches, SharedSteps, WaitingLosses
+from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.policies import EasyPruning, LossRanked, RunningLoss
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
 
@@ -47,7 +38,7 @@ def part(rank, processes, ids, losses, sizes=None, **options):
     run = make(rank, processes, **options)
     run.begin_epoch()
     for batch in np.split(ids, [] if sizes is None else np.cumsum(sizes)):
-        run.observe(batch, losses[batch])
+        run.observe(losses[batch], batch)
     return run
 
 
@@ -70,7 +61,7 @@ def test_shares_that_were_observed_anywhere_are_observed_by_all_who_load_them(da
     hits = np.maximum.reduce([run.counts for run in runs])
     assert np.array_equal(whole.counts, hits)
     rest = np.flatnonzero(epoch.remaining)
-    whole.observe(rest, losses[rest])
+    whole.observe(losses[rest], rest)
     whole.end_epoch()
     assert whole.visits.tolist() == [1] * SAMPLES
     assert whole.history[0]["observed"] == SAMPLES
@@ -150,11 +141,11 @@ def test_the_joined_state_can_be_saved_again_and_joined_again():
         runs[-1].load_state_dict(first)
         runs[-1].begin_epoch()
         ids = np.arange(12 + rank, 21, 3)
-        runs[-1].observe(ids, losses[ids])
+        runs[-1].observe(losses[ids], ids)
     whole = make()
     whole.load_state_dict([run.state_dict() for run in runs])
     assert np.flatnonzero(whole.begin_epoch().remaining).tolist() == [21, 22, 23]
-    whole.observe(np.arange(21, 24), losses[21:])
+    whole.observe(losses[21:], np.arange(21, 24))
     whole.end_epoch()
     assert whole.history[0]["mean_loss"] == losses.mean()
 
@@ -176,7 +167,7 @@ def test_policies_that_hold_nan_for_samples_that_were_never_observed_are_joined(
     for epoch in range(epochs + 1):
         whole.begin_epoch()
         ids = np.arange(SAMPLES // 2 if epoch == epochs else SAMPLES)
-        whole.observe(ids, losses[ids])
+        whole.observe(losses[ids], ids)
         if epoch < epochs:
             whole.end_epoch()
     states = []
@@ -184,18 +175,18 @@ def test_policies_that_hold_nan_for_samples_that_were_never_observed_are_joined(
         run = make(policy=policy)
         for _ in range(epochs):
             run.begin_epoch()
-            run.observe(np.arange(SAMPLES), losses)
+            run.observe(losses, np.arange(SAMPLES))
             run.end_epoch()
         run.join(Rank(rank, 2))
         run.begin_epoch()
         ids = np.arange(rank, SAMPLES // 2, 2)
-        run.observe(ids, losses[ids])
+        run.observe(losses[ids], ids)
         states.append(run.state_dict())
     joined = make(policy=policy)
     joined.load_state_dict(states)
     for run in (joined, whole):
         rest = np.flatnonzero(run.begin_epoch().remaining)
-        run.observe(rest, losses[rest])
+        run.observe(losses[rest], rest)
         run.end_epoch()
     assert np.array_equal(joined.arrays["loss"], whole.arrays["loss"])
     assert not np.isnan(joined.arrays["loss"]).any()
@@ -220,7 +211,7 @@ def test_what_each_process_excused_counts_for_all(skipped, enough):
         run = make(rank, 2)
         run.attach(Loader())
         run.begin_epoch()
-        run.observe(np.arange(rank, 16, 2), np.arange(8.0))
+        run.observe(np.arange(8.0), np.arange(rank, 16, 2))
         run.skip(number)
         states.append(run.state_dict())
     whole = make()

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import LossRanked, PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.counting.batches import Batches
 from prunedata.counting.sample_arrays import SampleArrays
+from prunedata.errors import PrunedataError
+from prunedata.policies import LossRanked
 from tests.common.strategies import SEEDS, pruner
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
@@ -28,7 +30,7 @@ def standing(run):
 def arrays_of_a_state(spoil):
     run = Pruner(20, SCHEDULE, prune=5, policy=LossRanked(), classes=10)
     run.begin_epoch()
-    run.observe(np.arange(15), np.arange(15.0))
+    run.observe(np.arange(15.0), np.arange(15))
     state = copy.deepcopy(run.state_dict())
     spoil(state["arrays"])
     return run, state
@@ -56,7 +58,7 @@ def test_an_open_epoch_shows_its_losses_and_leaves_the_arrays_alone():
     """What was selected by them must be selected again when the epoch is resumed."""
     run = Pruner(4, SCHEDULE, prune=2, policy=LossRanked(), classes=2)
     run.begin_epoch()
-    run.observe(np.arange(4), np.arange(4.0))
+    run.observe(np.arange(4.0), np.arange(4))
     finished = run.state_dict()["arrays"]
     assert np.isnan(np.frombuffer(finished["loss"]["data"], np.float32)).all()
     assert not any(finished["high"]["data"])
@@ -79,7 +81,7 @@ def test_high_counts_the_visits_with_a_loss_above_a_blind_guess(samples, classes
             ids = np.append(batch, feed.integers(0, samples, 3))
             losses = feed.uniform(0, 2 * math.log(classes), ids.size)
             losses[0] = math.log(classes)
-            run.observe(ids, losses)
+            run.observe(losses, ids)
             for x, loss in zip(ids, losses, strict=True):
                 expected[x] += loss > math.log(classes)
     assert run.arrays["high"].tolist() == expected
@@ -90,8 +92,8 @@ def test_high_counts_the_visits_with_a_loss_above_a_blind_guess(samples, classes
 def test_high_saturates():
     run = pruner(2, SCHEDULE, prune=0, classes=2)
     for _ in run.epochs():
-        run.observe(np.zeros(11_000, dtype=int), np.ones(11_000))
-        run.observe([1], [0.0])
+        run.observe(np.ones(11_000), np.zeros(11_000, dtype=int))
+        run.observe([0.0], [1])
     assert (run.arrays["high"].tolist(), run.visits.tolist()) == ([65_535, 0], [66_000, 6])
 
 
@@ -266,7 +268,7 @@ def adds(arrays, ids, losses, means):
 def test_an_update_that_puts_other_arrays_in_the_place_is_told(change):
     run = Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {"mine": np.zeros(samples)}, change))
     run.begin_epoch()
-    run.observe(np.arange(20), np.ones(20))
+    run.observe(np.ones(20), np.arange(20))
     with pytest.raises(PrunedataError, match=r"Watching.update\(\) to change its arrays in place"):
         run.end_epoch()
 
@@ -279,7 +281,7 @@ def test_each_samples_visits_come_in_order_one_at_a_time_whatever_the_blocks(sam
     wanted = [0.0] * 4
     for number, sample in enumerate([*samples, 0, 1, 2, 3]):
         wanted[sample] = 3 * wanted[sample] + number
-        run.observe(np.array([sample]), np.array([float(number)]))
+        run.observe(np.array([float(number)]), np.array([sample]))
         if number in looks:
             run.counts  # noqa: B018 (looking cuts a block)
     run.end_epoch()

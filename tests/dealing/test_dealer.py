@@ -8,21 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from prunedata import (
-    Dealer,
-    DroppingCount,
-    LossError,
-    LossRanked,
-    NotInEpoch,
-    PrunedataError,
-    Pruner,
-    Random,
-    Schedule,
-    SkippedSamples,
-    UnweighedWarning,
-    Wait,
-)
+from prunedata import Dealer, Pruner, Schedule, Wait
 from prunedata.adapters.iterable import wrap as prune_iterable
+from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples, UnweighedWarning
+from prunedata.policies import DroppingCount, LossRanked, Random
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 
@@ -58,7 +47,7 @@ def plain_run(pruner, batch_size=8):
     for epoch in pruner.epochs():
         for ids in epoch.batches(batch_size):
             epochs.setdefault(epoch.number, []).append(ids.tolist())
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
     return epochs
 
 
@@ -81,7 +70,7 @@ def test_one_worker_gets_the_samples_of_the_iterable_adapter():
     for epoch in pruner.epochs():
         for number, _ in stream:
             found.setdefault(epoch.number, set()).add(number)
-            pruner.observe([number], [1.0])
+            pruner.observe([1.0], [number])
     dealt = train(dealing(pruner=start(policy=Random())))
     assert {epoch: {x for ids in batches for x in ids} for epoch, batches in dealt.items()} == found
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from prunedata import Dealer, NeverPrunesWarning, Pruner, Schedule, Wait
+from prunedata import Dealer, Pruner, Schedule, Wait
+from prunedata.errors import NeverPrunesWarning
 
 SAMPLES, FIGURES = 50, [0.2, 0.6, 0.8, 0.9, 0.9, 0.6, 0.4, 0.2, 0.1, 0.1]
 KEYS = ("kept", "observed", "mean_loss", "validation")

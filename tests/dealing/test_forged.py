@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from prunedata import Dealer, PrunedataError, Pruner, Schedule
+from prunedata import Dealer, Pruner, Schedule
+from prunedata.errors import PrunedataError
 
 MISSING = object()
 VALUES = [

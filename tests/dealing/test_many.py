@@ -5,7 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from prunedata import Deal, Dealer, LossError, PrunedataError, Pruner, Schedule, Wait
+from prunedata import Deal, Dealer, Pruner, Schedule, Wait
+from prunedata.errors import LossError, PrunedataError
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 KEPT = [60, 45, 60, 45]

@@ -5,7 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from prunedata import Dealer, LossRanked, Pruner, Schedule, UnweighedWarning
+from prunedata import Dealer, Pruner, Schedule
+from prunedata.errors import UnweighedWarning
+from prunedata.policies import LossRanked
 
 SAMPLES = 50
 RUNS = {

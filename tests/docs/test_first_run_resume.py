@@ -46,7 +46,7 @@ def program(monkeypatch, tmp_path):
             "Pruner": Pruner,
             "DataLoader": torch.utils.data.DataLoader,
             "F": torch.nn.functional,
-            "prune": wrap,
+            "wrap": wrap,
             "torch": torch,
             "train_set": data,
             "schedule": Schedule.steady(epochs=EPOCHS),
@@ -62,7 +62,7 @@ def program(monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
+@pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")
 def test_they_work_on_the_first_start_and_after_a_kill(program):
     assert program(killed_in=1) == 0  # nothing to load
     assert inspect("run.zarr")["epoch"] in (0, 1)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Advice, MeanExcess, PrunedataError, Schedule, advise
+from prunedata import Advice, Schedule, advise
+from prunedata.errors import PrunedataError
+from prunedata.policies import MeanExcess
 from tests.common.marks import FEWER
 
 SCHEDULE = Schedule(30, 30, 20, 5, 4)

@@ -26,7 +26,7 @@ def watched(classes=None, epochs=8, store=None):
     ids = np.arange(SAMPLES)
     for number in range(epochs):
         pruner.begin_epoch()
-        pruner.observe(ids, np.where(ids % 5 == 0, 4.0, 2.5 / (1 + number)))
+        pruner.observe(np.where(ids % 5 == 0, 4.0, 2.5 / (1 + number)), ids)
         pruner.end_epoch()
     return pruner
 
@@ -84,7 +84,7 @@ def test_samples_that_are_not_searched_have_no_score_and_are_no_issue(Datalab, t
     for epoch in pruner.epochs():
         epoch.apply_weights()
         ids = np.flatnonzero(epoch.remaining)
-        pruner.observe(ids, np.where(ids % 5 == 0, 4.0, 2.5 / (1 + epoch.number)))
+        pruner.observe(np.where(ids % 5 == 0, 4.0, 2.5 / (1 + epoch.number)), ids)
     searched = ~draw_holdout(SAMPLES, 0.2, 0)
     searched[[0, 5]] = False
     for run in (pruner, tmp_path / "run.zarr"):

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.findings.compare import average_ranks, compare, membership, overlap, rank_correlation
 
 SCORES = st.lists(st.integers(0, 6), min_size=2, max_size=40)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.findings.suspects import FEWEST_VISITS, concentration, most_suspect, suspicion
 
 COUNTS = st.lists(st.integers(0, 40).flatmap(lambda v: st.tuples(st.integers(0, v), st.just(v))), min_size=1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.findings.top import count_top
 
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
 from prunedata.findings.verdicts import Verdict, apply_verdicts, judged_wrong, read_verdicts, write_verdicts
 
 SAVED = "sample,verdict,was,label\r\n4,wrong,1,2\r\n7,right,0,\r\n2,wrong,1,\r\n"

@@ -92,7 +92,7 @@ def test_a_run_and_its_store_say_the_same_and_its_visits_are_those_counted(sched
     run = pruner(samples, schedule, prune=prune, batch_size=size)
     for epoch in run.epochs():
         kept = np.flatnonzero(epoch.keep)
-        run.observe(kept, np.sin(kept + epoch.number))
+        run.observe(np.sin(kept + epoch.number), kept)
     saved = run.saved
     assert saved == savings(run.history, samples, size)
     assert saved["visits"] == int(run.visits.sum(dtype=int))
@@ -106,7 +106,7 @@ def test_inspect_has_it_under_one_key(tmp_path):
     assert inspect(tmp_path)["saved"] == run.saved
     for epoch in run.epochs():
         kept = np.flatnonzero(epoch.keep)
-        run.observe(kept, np.sin(kept + epoch.number))
+        run.observe(np.sin(kept + epoch.number), kept)
     found = inspect(tmp_path)["saved"]
     # What the last commit itself took is known to the run only.
     assert {**found, "overhead_seconds": 0} == {**run.saved, "overhead_seconds": 0}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.plan.turn import TRUST, Figures, check_figure, figure_of, find_turn, trust_in
 from tests.common.marks import FEWER
 

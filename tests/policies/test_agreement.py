@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.policies import Random
 from prunedata.policies.agreement import SKETCHED, agreement, drawn, note_left_out, sketch
 
 MASKS = st.integers(1, 200).flatmap(
@@ -59,7 +60,7 @@ def run(place, stop=None, resume=False, policy=None):
     for epoch in pruner.epochs():
         masks.append(epoch.keep)
         for ids in epoch.batches(16):
-            pruner.observe(ids, np.cos(ids + epoch.number))
+            pruner.observe(np.cos(ids + epoch.number), ids)
         if epoch.number + 1 == stop:
             break
     pruner.commit()

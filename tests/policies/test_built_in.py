@@ -4,19 +4,11 @@ import json
 
 import pytest
 
-import prunedata
-from prunedata import (
-    BoundedLoss,
-    DroppingCount,
-    EasyPruning,
-    LossRanked,
-    MeanExcess,
-    PrunedataError,
-    Random,
-    RunningLoss,
-)
-from prunedata.policies.built_in import BUILT_IN, from_description
+from prunedata import policies
+from prunedata.errors import PrunedataError
+from prunedata.policies import BoundedLoss, DroppingCount, EasyPruning, LossRanked, MeanExcess, Random, RunningLoss
 from prunedata.policies.protocol import describe
+from prunedata.policies.rules import BUILT_IN, from_description
 
 POLICIES = [
     BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), MeanExcess(),
@@ -30,9 +22,9 @@ def test_it_is_the_same_with_all_of_its_parameters(policy):
 
 
 def test_all_that_the_library_exports_are_there():
-    exported = (getattr(prunedata, name) for name in prunedata.__all__)
-    policies = {one for one in exported if isinstance(one, type) and hasattr(one, "scores")} - {prunedata.Policy}
-    assert set(BUILT_IN.values()) == policies == {type(policy) for policy in POLICIES}
+    exported = (getattr(policies, name) for name in policies.__all__)
+    rules = {one for one in exported if isinstance(one, type) and hasattr(one, "scores")} - {policies.Policy}
+    assert set(BUILT_IN.values()) == rules == {type(policy) for policy in POLICIES}
 
 
 @pytest.mark.parametrize(

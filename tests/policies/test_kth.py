@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from prunedata import keep_mask
-from prunedata.policies import kth
+from prunedata.policies import keep_mask, kth
 from prunedata.policies.kth import kth_highest
 
 KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", ">f4")

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import BoundedLoss, DroppingCount, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import Tally
 from prunedata.counting.sample_arrays import SampleArrays
+from prunedata.errors import PrunedataError
+from prunedata.policies import BoundedLoss, DroppingCount, RunningLoss
 from prunedata.policies.protocol import Known
 
 FLOATS = st.floats(-1e300, 1e300)
@@ -52,8 +54,8 @@ def test_it_is_a_plain_loop_wherever_blocks_are_cut(kind, said, decay, visits, d
 def test_each_loss_is_held_against_the_mean_of_its_own_batch():
     run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=1, policy=RunningLoss(decay=0))
     run.begin_epoch()
-    run.observe(np.array([0, 1]), np.array([1.0, 2.0]))
-    run.observe(np.array([2, 3]), np.array([10.0, 12.0]))
+    run.observe(np.array([1.0, 2.0]), np.array([0, 1]))
+    run.observe(np.array([10.0, 12.0]), np.array([2, 3]))
     run.end_epoch()
     assert run.arrays["excess"].tolist() == [-0.5, 0.5, -1.0, 1.0]
     assert run.begin_epoch().keep.tolist() == [True, True, True, False]
@@ -62,7 +64,7 @@ def test_each_loss_is_held_against_the_mean_of_its_own_batch():
 def test_no_loss_counts_for_more_than_one_and_a_label_s_probability_is_what_counts():
     run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=1, policy=BoundedLoss(decay=0.5))
     run.begin_epoch()
-    run.observe(np.array([0, 1, 2, 3]), -np.log(np.array([1.0, 0.5, 0.25, 1e-30])))
+    run.observe(-np.log(np.array([1.0, 0.5, 0.25, 1e-30])), np.array([0, 1, 2, 3]))
     run.end_epoch()
     np.testing.assert_allclose(run.arrays["doubt"], [0, 0.25, 0.375, 0.5])
     assert run.begin_epoch().keep.tolist() == [True, True, True, False]
@@ -71,7 +73,7 @@ def test_no_loss_counts_for_more_than_one_and_a_label_s_probability_is_what_coun
 def test_it_finds_by_how_much_where_counts_only_see_how_often():
     run = Pruner(4, Schedule(3, 3, 2, 1, 1), prune=1, policy=RunningLoss())
     for epoch in run.epochs():
-        run.observe(np.flatnonzero(epoch.keep), np.array([0.0, 0.0, 1.0, 9.0])[epoch.keep])
+        run.observe(np.array([0.0, 0.0, 1.0, 9.0])[epoch.keep], np.flatnonzero(epoch.keep))
     assert run.visits.tolist() == [3, 3, 3, 2]
 
 

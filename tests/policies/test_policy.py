@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, EasyPruning, Known, LossRanked, PrunedataError, Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
+from prunedata.policies import DroppingCount, EasyPruning, Known, LossRanked, Random
 from prunedata.policies.protocol import describe
 from prunedata.run.epoch import select
 from tests.common.strategies import SEEDS, feeds, plain_keep, pruner, schedules
@@ -209,7 +211,7 @@ def test_a_run_ranks_by_the_last_loss_of_each_sample_before_the_epoch(schedule, 
         assert np.array_equal(epoch.keep, expected[0])
         assert np.array_equal(epoch.weights, expected[1]) if epoch.weights is not None else expected[1] is None
         for ids, losses in feed.batches(np.flatnonzero(epoch.keep), epoch.number):
-            run.observe(ids, losses)
+            run.observe(losses, ids)
             for x, loss in zip(ids, losses, strict=True):
                 last[x] = loss
     assert np.array_equal(run.arrays["loss"], last, equal_nan=True)
@@ -218,8 +220,8 @@ def test_a_run_ranks_by_the_last_loss_of_each_sample_before_the_epoch(schedule, 
 def test_of_several_losses_the_last_holds_and_none_is_too_large():
     run = Pruner(3, Schedule(2, 2, 1, 1, 1), prune=1, policy=LossRanked())
     for _ in run.epochs():
-        run.observe([0, 1, 0], [5.0, -1e300, 2.5])
-        run.observe([2], [1e300])
+        run.observe([5.0, -1e300, 2.5], [0, 1, 0])
+        run.observe([1e300], [2])
     limit = np.finfo(np.float32).max
     assert run.arrays["loss"].tolist() == [2.5, -limit, limit]
 
@@ -249,7 +251,7 @@ def test_a_policy_of_the_users_own_keeps_arrays():
     run = Pruner(4, Schedule(3, 3, 2, 1, 1), prune=2, policy=Steep())
     for losses in ([1.0, 2.0, 3.0, 4.0], [1.5, 9.0, 3.25, 2.0]):
         run.begin_epoch()
-        run.observe(np.arange(4), losses)
+        run.observe(losses, np.arange(4))
         run.end_epoch()
     assert run.begin_epoch().keep.tolist() == [False, False, True, True]
     assert run.arrays["rise"].tolist() == [0.5, 7.0, 0.25, -2.0]
@@ -294,7 +296,7 @@ def test_scores_and_weights_need_one_number_for_each_sample():
     for policy, name in ((Short(), "scores"), (Heavy(), "weights")):
         run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=2, policy=policy)
         run.begin_epoch()
-        run.observe(np.arange(4), np.arange(4.0))
+        run.observe(np.arange(4.0), np.arange(4))
         run.end_epoch()
         with pytest.raises(PrunedataError, match=rf"Expected {name} of shape \(4,\) from the policy.* Got shape"):
             run.begin_epoch()
@@ -307,7 +309,7 @@ def test_weights_of_pruned_samples_are_0_whatever_the_policy_says():
 
     run = Pruner(4, Schedule(3, 3, 1, 1, 1), prune=2, policy=Alike())
     run.begin_epoch()
-    run.observe(np.arange(4), np.ones(4))
+    run.observe(np.ones(4), np.arange(4))
     run.end_epoch()
     epoch = run.begin_epoch()
     assert epoch.weights.tolist() == (2.0 * epoch.keep).tolist()
@@ -320,7 +322,7 @@ def test_scores_with_nan_are_refused_as_scores():
 
     run = Pruner(4, Schedule(3, 3, 1, 1, 1), prune=2, policy=Unseen())
     run.begin_epoch()
-    run.observe(np.arange(4), np.ones(4))
+    run.observe(np.ones(4), np.arange(4))
     run.end_epoch()
     with pytest.raises(PrunedataError, match=r"Expected scores without NaN\. Got 4 NaN: .* such as -np\.inf"):
         run.begin_epoch()

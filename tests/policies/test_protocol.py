@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
-from prunedata import DroppingCount, Known, PrunedataError, Pruner, Random, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
+from prunedata.policies import DroppingCount, Known, Random, RunningLoss
 from prunedata.policies.protocol import describe
 
 SCHEDULE = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
@@ -139,7 +141,7 @@ def test_numbers_and_bools_of_numpy_work(members):
     pruner = run(policy, store=store)
     for epoch in pruner.epochs():
         kept = np.flatnonzero(epoch.keep)
-        pruner.observe(kept, np.sin(kept))
+        pruner.observe(np.sin(kept), kept)
     assert run_again(policy, store).next_epoch == 4
 
 
@@ -164,7 +166,7 @@ def test_an_update_that_puts_other_arrays_in_their_place_is_refused():
 
     pruner = run(Rebinds())
     pruner.begin_epoch()
-    pruner.observe(np.arange(10), np.ones(10))
+    pruner.observe(np.ones(10), np.arange(10))
     with pytest.raises(PrunedataError, match=r"Expected Rebinds\.update\(\) to change its arrays in place"):
         pruner.end_epoch()
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from prunedata import PrunedataError, keep_mask
-from prunedata.policies import selection
+from prunedata.errors import PrunedataError
+from prunedata.policies import keep_mask, selection
 from tests.common.strategies import SEEDS, plain_hash, plain_keep
 
 DTYPES = (np.uint8, np.uint16, np.uint32, np.int8, np.int64, np.float32, np.float64, np.bool_)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, PrunedataError, Random, RunningLoss
-from prunedata.policies.by_hits import hit_rate
-from prunedata.policies.high import High
-from prunedata.policies.last_loss import LARGEST
+from prunedata.errors import PrunedataError
+from prunedata.policies import BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
 from prunedata.policies.protocol import Known, describe
+from prunedata.policies.rules import LARGEST, High, hit_rate
 
 
 def known(*, hits=(), visits=(), counts=(), num_pruned=0, **arrays):

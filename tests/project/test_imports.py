@@ -22,7 +22,7 @@ schedule = Schedule(4, window=4, start=2, block=2, pruned_per_block=1)
 pruner = Pruner(100, schedule, prune=0.25{options})
 for epoch in pruner.epochs():
     for ids in epoch.batches(32):
-        pruner.observe(ids, np.cos(ids))
+        pruner.observe(np.cos(ids), ids)
 print(json.dumps([sorted(imported), sorted(set(sys.modules) - before)]))
 """
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from prunedata import LossRanked, Pruner, Random, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.policies import LossRanked, Random, RunningLoss
 from prunedata.run.group import Group
 
 __all__ = ["HOSTILE", "KINDS", "Sheet", "train"]
@@ -32,7 +33,7 @@ def train(pruner, stop=None, observe=True, turn=None):
         for ids in epoch.batches(32):
             epoch.apply_weights()
             if observe:
-                pruner.observe(ids, np.where(np.isin(ids, WRONG), 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)))
+                pruner.observe(np.where(np.isin(ids, WRONG), 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)), ids)
         if not observe:
             pruner.skip(epoch.kept)
         if turn is not None:
@@ -69,14 +70,14 @@ def unfinished(place):
 
 def within_an_epoch(place):
     pruner = train(steady(place), stop=7)
-    pruner.observe(next(pruner.begin_epoch().batches(8)), np.ones(8))
+    pruner.observe(np.ones(8), next(pruner.begin_epoch().batches(8)))
     pruner.commit()
     return pruner
 
 
 def stopped_in_its_first_epoch(place):
     pruner = steady(place)
-    pruner.observe(next(pruner.begin_epoch().batches(8)), np.ones(8))
+    pruner.observe(np.ones(8), next(pruner.begin_epoch().batches(8)))
     pruner.commit()
     return pruner
 
@@ -88,7 +89,7 @@ class Rank(Group):
 def one_of_two_ranks(place):
     pruner = steady(place)
     pruner.join(Rank())
-    pruner.observe(next(pruner.begin_epoch().batches(8)), np.ones(8))
+    pruner.observe(np.ones(8), next(pruner.begin_epoch().batches(8)))
     pruner.commit()
     return pruner
 

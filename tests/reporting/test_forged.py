@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import prunedata
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.findings.advice_now import advise_now
 from prunedata.reporting.facts import RunFacts
 from prunedata.reporting.page import page
@@ -16,7 +16,7 @@ from tests.common.marks import FEWER
 from tests.reporting.reading import read
 from tests.reporting.runs import KINDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")
 
 FORGED = ("watches_only", "finished", "auto", "by_weight", "held_out_and_left_out_for_good", "random_without_losses")
 NUMBERS = st.sampled_from([0, -1, 0.0, 1e-320, 2.0**64, -(2.0**64), 1e100, 1e160, 1e308, -1e308, 10**30]) | st.floats()

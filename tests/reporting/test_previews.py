@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.reporting.previews import Preview, Previews
 
 

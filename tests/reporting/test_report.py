@@ -9,9 +9,11 @@ import pytest
 import zarr
 
 import prunedata
-from prunedata import NeverPrunesWarning, PrunedataError, Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.findings import searched
 from prunedata.findings.table import suspect_table
+from prunedata.policies import Random
 from prunedata.reporting.facts import facts_of
 from prunedata.store.reading import read_run
 from tests.reporting.reading import read
@@ -37,7 +39,7 @@ LEFT_OUT = {
 BOUND = 300_000
 """Bytes of a page without images."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::prunedata.NeverPrunesWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")
 
 
 def check(html):
@@ -226,7 +228,7 @@ def test_a_million_samples_take_little_memory():
     pruner = Pruner(1_000_000, Schedule.steady(6), prune=0.2, classes=10)
     for epoch in pruner.epochs():
         ids = np.flatnonzero(epoch.keep)
-        pruner.observe(ids, np.cos(ids).astype(np.float32) + 2)
+        pruner.observe(np.cos(ids).astype(np.float32) + 2, ids)
     tracemalloc.start()
     check(prunedata.report(pruner, labels=np.arange(1_000_000) % 1000).html)
     _, peak = tracemalloc.get_traced_memory()
@@ -239,7 +241,7 @@ def test_losses_of_any_size():
         pruner = Pruner(20, Schedule(4, 4, 2, 1, 1), prune=0.3)
         for epoch in pruner.epochs():
             ids = np.flatnonzero(epoch.keep)
-            pruner.observe(ids, scale * (1 + np.cos(ids)))
+            pruner.observe(scale * (1 + np.cos(ids)), ids)
         check(prunedata.report(pruner).html)
 
 
@@ -344,7 +346,7 @@ def test_a_run_in_a_notebook(tmp_path):
 def test_a_run_that_another_thread_trains_shows_its_plain_text():
     pruner = Pruner(10, Schedule.steady(12), prune=0.2)
     epoch = pruner.begin_epoch()
-    pruner.observe(np.flatnonzero(epoch.keep), np.ones(10))
+    pruner.observe(np.ones(10), np.flatnonzero(epoch.keep))
     found = []
     thread = threading.Thread(target=lambda: found.append(pruner._repr_html_()))
     thread.start()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import prunedata
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.findings.table import suspect_table
 from tests.reporting.reading import read
 from tests.reporting.runs import HOSTILE, KINDS, Sheet, never_begun, watches_only

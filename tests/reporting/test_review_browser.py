@@ -33,7 +33,7 @@ def pages(tmp_path_factory):
     few = watches_only(folder / "run.zarr")
     many = Pruner(MANY, Schedule.steady(12), prune=0.2, leave_out="nothing", classes=5)
     for epoch in many.epochs():
-        many.observe(np.flatnonzero(epoch.keep), np.linspace(4, 1, MANY))
+        many.observe(np.linspace(4, 1, MANY), np.flatnonzero(epoch.keep))
     made = {}
     for name, run, dataset in (
         ("texts", few, Texts(SAMPLES)),

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from prunedata import Adapter, Delivery, LossRanked, PrunedataError, Pruner, Schedule, SkippedSamples
+from prunedata import Adapter, Delivery, Pruner, Schedule
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies import LossRanked
 from prunedata.run.group import Group
 from prunedata.store.reading import read_run
 
@@ -41,7 +43,7 @@ def test_they_are_called_in_the_order_in_which_they_were_attached():
     for name in ("first", "second"):
         run.attach(Recorder(name, calls))
     run.begin_epoch()
-    run.observe(IDS, np.ones(20))
+    run.observe(np.ones(20), IDS)
     calls.clear()
     run.end_epoch()
     assert calls == [
@@ -71,7 +73,7 @@ def test_a_logger_is_told_when_an_epoch_has_ended_and_is_stored(tmp_path):
     logger = run.attach(Logger(run, tmp_path / "run.zarr"))
     for _ in range(4):
         epoch = run.begin_epoch()
-        run.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+        run.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
         if epoch.number == 1:
             with pytest.raises(RuntimeError, match="disk full"):
                 run.end_epoch()
@@ -124,7 +126,7 @@ def test_deliveries_add_up_and_those_of_other_epochs_are_ignored():
     loaders[0].delivery = Delivery(0, delivered=8, left_out=2)
     loaders[1].delivery = Delivery(0, delivered=6)
     loaders[2].delivery = Delivery(7, delivered=100, left_out=100)
-    run.observe(IDS[:14], np.ones(14))
+    run.observe(np.ones(14), IDS[:14])
     with pytest.raises(SkippedSamples, match=r"all 18 kept .* Got 4 that were not.* did not deliver 4 of them"):
         run.end_epoch()
     loaders[2].delivery = Delivery(0, left_out=4)
@@ -137,7 +139,7 @@ def test_a_run_is_saved_whose_adapters_count_in_numbers_of_numpy():
     loader = run.attach(Adapter())
     run.begin_epoch()
     loader.delivery = Delivery(0, delivered=np.int64(18), left_out=np.int64(2))
-    run.observe(IDS[:18], np.ones(18))
+    run.observe(np.ones(18), IDS[:18])
     again.load_state_dict(run.state_dict())
     assert again.state_dict()["state"]["skipped"] == 2
     run.end_epoch()
@@ -157,11 +159,11 @@ def test_an_epoch_that_could_not_end_is_not_merged_twice():
     run = make(policy=LossRanked())
     run.join(OtherRank())
     run.begin_epoch()
-    run.observe(IDS[:9], np.zeros(9))
-    run.observe(IDS[10:], np.zeros(10))
+    run.observe(np.zeros(9), IDS[:9])
+    run.observe(np.zeros(10), IDS[10:])
     with pytest.raises(SkippedSamples, match="Got 1 that were not"):
         run.end_epoch()
-    run.observe(IDS[9:10], np.zeros(1))
+    run.observe(np.zeros(1), IDS[9:10])
     run.end_epoch()
     assert run.visits.tolist() == [1] * 10 + [2] * 10
     assert run.arrays["loss"].tolist() == [0] * 10 + [5] * 10
@@ -184,7 +186,7 @@ def test_overhead_within_overhead_counts_once():
     with run.charge:
         before = run.overhead
         with run.charge:
-            run.observe(IDS, np.ones(20))
+            run.observe(np.ones(20), IDS)
         run.state_dict()
         within = run.overhead
     assert 0 < before <= within <= run.overhead
@@ -202,7 +204,7 @@ def test_what_an_adapter_charges_by_itself_counts_once_within_a_with():
 def test_ids_that_come_twice_are_named_as_the_cause():
     run = make()
     run.begin_epoch()
-    run.observe(IDS[:10], np.ones(10))
-    run.observe(IDS[:10], np.ones(10))
+    run.observe(np.ones(10), IDS[:10])
+    run.observe(np.ones(10), IDS[:10])
     with pytest.raises(SkippedSamples, match=r"10 visits were of samples that had been observed before.* same ids"):
         run.end_epoch()

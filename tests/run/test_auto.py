@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import ForeignStore, MeanExcess, NeverPrunesWarning, NotInEpoch, PrunedataError, Pruner, Schedule, advise
+from prunedata import Pruner, Schedule, advise
 from prunedata.cli.main import main
+from prunedata.errors import ForeignStore, NeverPrunesWarning, NotInEpoch, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.plan.turn import find_turn
+from prunedata.policies import MeanExcess
 from tests.common.marks import FEWER
 
 SAMPLES = 400
@@ -36,7 +38,7 @@ def run_with(wrong=120, *, turn=6, epochs=None, run=None, late=False, **options)
     while not run._engine.is_finished:
         epoch = run.begin_epoch()
         for ids in epoch.batches(50):
-            run.observe(ids, losses(ids, epoch.number, wrong))
+            run.observe(losses(ids, epoch.number, wrong), ids)
         if late:
             run.end_epoch()
         run.validated(figure(epoch.number, turn))
@@ -84,7 +86,7 @@ def test_without_a_figure_it_warns_once_and_never_starts():
         warnings.simplefilter("always")
         for epoch in run.epochs():
             for ids in epoch.batches(50):
-                run.observe(ids, losses(ids, epoch.number, 120))
+                run.observe(losses(ids, epoch.number, 120), ids)
     assert [one.category for one in told] == [NeverPrunesWarning]
     assert "Got none in two epochs" in str(told[0].message)
     assert not any(record["pruned"] for record in run.history)
@@ -96,7 +98,7 @@ def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, seed
     whole, begun = run_with(seed=seed), run_with(seed=seed, epochs=stop, late=late)
     epoch = begun.begin_epoch()
     for ids in list(epoch.batches(50))[:batches]:
-        begun.observe(ids, losses(ids, epoch.number, 120))
+        begun.observe(losses(ids, epoch.number, 120), ids)
     other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto", seed=seed)
     other.load_state_dict(json.loads(json.dumps(begun.state_dict(), default=list), object_hook=_bytes))
     run_with(run=other, late=late)
@@ -122,7 +124,7 @@ def test_a_figure_of_the_open_epoch_is_in_its_checkpoint():
         other.validated(71.0)
     epoch = other.begin_epoch()
     for ids in epoch.batches(50):
-        other.observe(ids, losses(ids, 3, 120))
+        other.observe(losses(ids, 3, 120), ids)
     other.end_epoch()
     assert other.history[3]["validation"] == 70.0
 
@@ -131,7 +133,7 @@ def test_a_figure_after_the_epoch_is_kept_in_the_store(tmp_path):
     run = run_with(epochs=TURNED, store=tmp_path / "run.zarr")
     epoch = run.begin_epoch()
     for ids in epoch.batches(50):
-        run.observe(ids, losses(ids, epoch.number, 120))
+        run.observe(losses(ids, epoch.number, 120), ids)
     run.end_epoch()
     assert run.advice.verdict == "watch"
     run.validated(figure(TURNED, 6))
@@ -162,7 +164,7 @@ def test_a_loss_turns_when_it_rises():
     run, other = run_with(), Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto")
     for epoch in other.epochs():
         for ids in epoch.batches(50):
-            other.observe(ids, losses(ids, epoch.number, 120))
+            other.observe(losses(ids, epoch.number, 120), ids)
         other.validated(100 - figure(epoch.number, 6), lower_is_better=True)
     assert other.advice.turned == run.advice.turned
     assert np.array_equal(other.visits, run.visits)

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, LossRanked, Pruner, Random, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.dealing.dealer import Dealer
 from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError, SkippedSamples
 from prunedata.findings.inspection import inspect
+from prunedata.policies import DroppingCount, LossRanked, Random, RunningLoss
 from prunedata.reporting.facts import facts_of
 from prunedata.run.adapter import Adapter
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
@@ -35,7 +36,7 @@ def train(run, feed=None, epochs=None, which="remaining"):
     """Observe the batches, and give each epoch with the losses that its factors make of them."""
     for epoch in run.epochs():
         for ids in batches_of(epoch, getattr(epoch, which)):
-            run.observe(ids, np.cos(ids * 1.7 + epoch.number) if feed is None else feed.losses(ids, epoch.number))
+            run.observe(np.cos(ids * 1.7 + epoch.number) if feed is None else feed.losses(ids, epoch.number), ids)
         yield epoch
         if epoch.number + 1 == epochs:
             run.end_epoch()
@@ -94,7 +95,7 @@ def test_the_mean_is_over_what_counts(prune, size, policy, data):
         weights = np.ones(60) if epoch.weights is None else epoch.weights
         expected = (weights[own] * losses[own]).sum() / own.size if own.size else 0.0
         assert (epoch.factors(ids) * losses[ids]).mean() == pytest.approx(expected, abs=1e-5)
-        run.observe(np.arange(60), losses)
+        run.observe(losses, np.arange(60))
 
 
 def test_what_is_left_out_has_to_be_observed_and_a_loss_that_is_none_is_an_error():
@@ -102,12 +103,12 @@ def test_what_is_left_out_has_to_be_observed_and_a_loss_that_is_none_is_an_error
     list(train(run, epochs=1))
     epoch = run.begin_epoch()
     ids = np.flatnonzero(epoch.trained)
-    run.observe(ids, np.cos(ids))
+    run.observe(np.cos(ids), ids)
     with pytest.raises(SkippedSamples, match="Got 20 that were not"):
         run.end_epoch()
     assert not run.begin_epoch().remaining[ids].any()
     out = np.flatnonzero(~epoch.trained)
-    run.observe(out, np.cos(out))
+    run.observe(np.cos(out), out)
     before = run.visits
     run.end_epoch()
     assert run.history[-1]["observed"] == 40
@@ -125,7 +126,7 @@ def test_it_goes_on_within_an_epoch(tmp_path, policy, through):
     epoch = run.begin_epoch()
     assert (epoch.number, epoch.kept, epoch.trained_on) == (2, 60, 40)
     for ids in list(batches_of(epoch, epoch.keep))[:5]:
-        run.observe(ids, np.cos(ids * 1.7 + epoch.number))
+        run.observe(np.cos(ids * 1.7 + epoch.number), ids)
     run.commit()
     state = run.state_dict()
     del run
@@ -149,7 +150,7 @@ def test_advice_is_that_of_leaving_out():
     for run in runs:
         for epoch in run.epochs():
             ids = np.flatnonzero(epoch.keep)
-            run.observe(ids, np.where(wrong[ids], 5.0, 0.1 + 0.01 * np.cos(ids)))
+            run.observe(np.where(wrong[ids], 5.0, 0.1 + 0.01 * np.cos(ids)), ids)
             run.validated(80 - 3 * abs(epoch.number - 5))
             if epoch.number == 14:
                 run.end_epoch()

@@ -5,7 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from prunedata import PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
+from prunedata.policies import RunningLoss
 
 SAMPLES = 12
 
@@ -18,11 +20,11 @@ def trained():
     run = make()
     for epoch in run.epochs():
         for ids in epoch.batches(4):
-            run.observe(ids, np.cos(ids))
+            run.observe(np.cos(ids), ids)
         run.validated(0.5)
         if epoch.number == 2:
             break
-    run.observe(np.arange(4), np.ones(4)) if run.begin_epoch() else None
+    run.observe(np.ones(4), np.arange(4)) if run.begin_epoch() else None
     return run
 
 

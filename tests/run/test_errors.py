@@ -5,20 +5,17 @@ import re
 import numpy as np
 import pytest
 
-from prunedata import (
-    DroppingCount,
+from prunedata import Pruner, Schedule, errors
+from prunedata.errors import (
     FinishedWarning,
     LossError,
     NeverPrunesWarning,
     NotInEpoch,
     PrunedataError,
-    Pruner,
-    Random,
-    Schedule,
     ScheduleError,
     SkippedSamples,
-    errors,
 )
+from prunedata.policies import DroppingCount, Random
 
 SCHEDULE = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
 IDS = np.arange(8)
@@ -59,7 +56,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
     taken = 0
     if position == 0:
         with pytest.raises(LossError) as error:
-            run.observe(ids, losses)
+            run.observe(losses, ids)
     else:
         for number in range(7):
             run.observe(*((ids, losses) if number == position else (IDS, FINE)))
@@ -70,20 +67,20 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
         assert fact in str(error.value)
     # All others are recorded, and the epoch can go on.
     assert run.counts.tolist() == [0] * 4 + [taken] * 4
-    run.observe(IDS, FINE)
+    run.observe(FINE, IDS)
     run.end_epoch()
     assert run.visits.tolist() == [taken + 1] * 8
 
 
 def test_bad_values_in_several_batches_of_a_block_are_all_named(run):
     for number in range(9):
-        run.observe(IDS, changed(FINE, _1=np.nan) if number in (2, 5) else FINE)
-    run.observe(changed(IDS, _0=50), FINE)
+        run.observe(changed(FINE, _1=np.nan) if number in (2, 5) else FINE, IDS)
+    run.observe(FINE, changed(IDS, _0=50))
     with pytest.raises(LossError) as error:
         run.state_dict()
     assert "in batches [2, 5] of this epoch" in str(error.value)
     assert "[50] in batch 9 of this epoch" in str(error.value)
-    run.observe(IDS, changed(FINE, _1=np.nan))
+    run.observe(changed(FINE, _1=np.nan), IDS)
     with pytest.raises(LossError, match="batch 10 of this epoch"):  # those left out are counted
         run.end_epoch()
     run.end_epoch()
@@ -94,12 +91,12 @@ def test_a_bad_batch_found_as_a_block_fills_does_not_take_the_next_with_it():
     pruner = Pruner(40_000, SCHEDULE, prune=0.5)
     pruner.begin_epoch()
     ids, losses = np.arange(40_000), np.ones(40_000)
-    pruner.observe(ids[:10], losses[:10])
-    pruner.observe(ids[10:20], np.full(10, np.nan))
-    pruner.observe(ids[20:], losses[20:])
+    pruner.observe(losses[:10], ids[:10])
+    pruner.observe(np.full(10, np.nan), ids[10:20])
+    pruner.observe(losses[20:], ids[20:])
     with pytest.raises(LossError, match="batch 1 of this epoch"):
-        pruner.observe(ids, losses)  # does not fit beside what waits
-    pruner.observe(ids[10:20], losses[10:20])
+        pruner.observe(losses, ids)  # does not fit beside what waits
+    pruner.observe(losses[10:20], ids[10:20])
     pruner.end_epoch()
     assert (pruner.visits == 2).all()
 
@@ -132,11 +129,11 @@ def test_a_bad_batch_found_as_a_block_fills_does_not_take_the_next_with_it():
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_what_is_no_batch_is_refused_at_once_wherever_it_stands(run, ids, losses, told, before):
     for _ in range(before):
-        run.observe(IDS, FINE)
+        run.observe(FINE, IDS)
     with pytest.raises(LossError, match=told):
-        run.observe(ids, losses)
+        run.observe(losses, ids)
     assert run.counts.tolist() == [0] * 4 + [before] * 4
-    run.observe(IDS, FINE)
+    run.observe(FINE, IDS)
     run.end_epoch()
     assert run.visits.tolist() == [before + 1] * 8
 
@@ -146,17 +143,17 @@ def test_what_is_no_batch_is_refused_at_once_wherever_it_stands(run, ids, losses
 )
 def test_what_is_no_array_is_a_value_error(run, ids, losses):
     with pytest.raises(ValueError, match=r"shape"):
-        run.observe(ids, losses)
+        run.observe(losses, ids)
 
 
 def test_verbs_outside_an_epoch_say_where_they_belong():
     pruner = Pruner(8, SCHEDULE, prune=2)
-    verbs = (lambda: pruner.observe(IDS, FINE), pruner.end_epoch, lambda: pruner.current)
+    verbs = (lambda: pruner.observe(FINE, IDS), pruner.end_epoch, lambda: pruner.current)
     for verb in verbs:
         with pytest.raises(NotInEpoch, match=r"Expected an open epoch. Got none.*epochs"):
             verb()
     for _ in pruner.epochs():
-        pruner.observe(IDS, FINE)
+        pruner.observe(FINE, IDS)
     for verb in verbs:
         with pytest.raises(NotInEpoch, match=r"Expected an open epoch. Got none"):
             verb()
@@ -168,10 +165,10 @@ def test_verbs_outside_an_epoch_say_where_they_belong():
 
 
 def test_a_restored_run_wants_its_epoch_begun(run):
-    run.observe(IDS[:3], FINE[:3])
+    run.observe(FINE[:3], IDS[:3])
     run.load_state_dict(run.state_dict())
     with pytest.raises(NotInEpoch, match=r"begin_epoch.* before observe"):
-        run.observe(IDS, FINE)
+        run.observe(FINE, IDS)
     assert run.begin_epoch().remaining.tolist() == [False] * 3 + [True] * 5
 
 
@@ -180,15 +177,15 @@ def test_forgotten_batches_are_reported_and_can_be_made_up_for(policy):
     pruner = Pruner(8, SCHEDULE, prune=2, policy=policy)
     epochs = pruner.epochs()
     next(epochs)
-    pruner.observe(IDS[:3], FINE[:3])
+    pruner.observe(FINE[:3], IDS[:3])
     with pytest.raises(SkippedSamples, match=r"all 8 kept samples of epoch 0.*Got 5 that were not.*observe\(\)"):
         next(epochs)
     assert (pruner.next_epoch, pruner.history, pruner.visits.tolist()) == (0, [], [1] * 3 + [0] * 5)
-    pruner.observe(IDS[3:], FINE[3:])
+    pruner.observe(FINE[3:], IDS[3:])
     epoch = next(pruner.epochs())
     assert (epoch.number, pruner.next_epoch, len(pruner.history)) == (1, 1, 1)
-    pruner.observe(np.flatnonzero(~epoch.keep), np.ones(2))  # pruned samples stand for no kept one
-    pruner.observe(np.flatnonzero(epoch.keep)[[0, 0, 1]], np.ones(3))  # nor does one that came twice
+    pruner.observe(np.ones(2), np.flatnonzero(~epoch.keep))  # pruned samples stand for no kept one
+    pruner.observe(np.ones(3), np.flatnonzero(epoch.keep)[[0, 0, 1]])  # nor does one that came twice
     with pytest.raises(SkippedSamples, match=r"all 6 kept samples of epoch 1.*Got 4 that were not"):
         pruner.end_epoch()
 
@@ -221,7 +218,7 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
     assert caught[0].filename == __file__  # it points at the call
     for epoch in pruner.epochs():
         assert epoch.keep.all()
-        pruner.observe(IDS, FINE)
+        pruner.observe(FINE, IDS)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +263,7 @@ def test_a_window_that_makes_no_sense_changes_nothing(run):
     with pytest.raises(ScheduleError, match=r"reading='aligned'.*Got 'printed'"):
         printed.rewindow(2)
     for _ in range(3):
-        run.observe(IDS, FINE)
+        run.observe(FINE, IDS)
         run.end_epoch()
         run.begin_epoch()
     with pytest.raises(ScheduleError, match=r"epoch.*from 0 to 3. Got 4"):
@@ -281,8 +278,8 @@ def test_all_errors_are_of_one_family():
 
 
 def test_a_sample_observed_more_often_than_can_be_counted_is_an_error(run):
-    run.observe(IDS, FINE)
-    run.observe(np.zeros(65_535, dtype=np.int64), np.ones(65_535))
+    run.observe(FINE, IDS)
+    run.observe(np.ones(65_535), np.zeros(65_535, dtype=np.int64))
     with pytest.raises(LossError, match="at most 65535 times in an epoch"):
         run.end_epoch()
     assert run.history == []

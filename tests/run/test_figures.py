@@ -12,7 +12,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from prunedata import NeverPrunesWarning, NotInEpoch, PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import NeverPrunesWarning, NotInEpoch, PrunedataError
 from prunedata.run.group import Group
 from tests.common.programs import ROOT
 
@@ -51,7 +52,7 @@ def start(**options):
 
 def batches(run, model, epoch, at):
     for ids in epoch.batches(BATCH):
-        run.observe(ids, model.step(ids))
+        run.observe(model.step(ids), ids)
         at()
 
 
@@ -224,7 +225,7 @@ def test_a_loop_that_is_interrupted_and_run_again_in_a_notebook_loses_no_figure(
         with pytest.raises(KeyboardInterrupt) if run.next_epoch < EPOCHS - 1 else contextlib.nullcontext():
             for epoch in run.epochs():
                 for ids in epoch.batches(BATCH):
-                    run.observe(ids, model.step(ids))
+                    run.observe(model.step(ids), ids)
                 if epoch.number not in seen:
                     seen.add(epoch.number)
                     raise KeyboardInterrupt
@@ -240,7 +241,7 @@ def ended_without_its_figure(figures, **options):
     run = start(**options)
     for figure in figures:
         for ids in run.begin_epoch().batches(BATCH):
-            run.observe(ids, np.ones(len(ids)))
+            run.observe(np.ones(len(ids)), ids)
         if figure is not None:
             run.validated(figure, lower_is_better=False)
         run.end_epoch()
@@ -283,7 +284,7 @@ def test_who_has_not_been_stopped_is_told_nothing():
     other = start()
     other.load_state_dict(run.state_dict())
     for ids in other.begin_epoch().batches(BATCH):
-        other.observe(ids, np.ones(len(ids)))
+        other.observe(np.ones(len(ids)), ids)
     other.end_epoch()
     other.begin_epoch()
 
@@ -293,7 +294,7 @@ def test_held_out_samples_make_the_figure_so_that_none_is_awaited():
     epoch = run.begin_epoch()
     for ids in epoch.batches(BATCH):
         epoch.factors(ids)
-        run.observe(ids, np.ones(len(ids)))
+        run.observe(np.ones(len(ids)), ids)
     assert not run.awaits_figure
     run.end_epoch()
     assert not run.awaits_figure
@@ -306,7 +307,7 @@ def test_a_loss_that_is_given_as_a_score_never_starts_and_is_told_once(told):
     with pytest.warns(NeverPrunesWarning) if told is None else contextlib.nullcontext() as caught:
         for epoch in run.epochs():
             for ids in epoch.batches(BATCH):
-                run.observe(ids, np.ones(len(ids)))
+                run.observe(np.ones(len(ids)), ids)
             run.validated(losses[epoch.number], lower_is_better=told)
     assert any(record["pruned"] for record in run.history) == (told is False)
     if told is None:

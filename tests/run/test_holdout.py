@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Adapter, PrunedataError, Pruner, Random, Schedule, SkippedSamples, UnweighedWarning
+from prunedata import Adapter, Pruner, Schedule
+from prunedata.errors import PrunedataError, SkippedSamples, UnweighedWarning
+from prunedata.policies import Random
 from prunedata.policies.selection import draw_holdout
 from tests.common.marks import FEWER
 
@@ -30,7 +32,7 @@ def start(**options):
 def train(run, turn=6, until=None):
     for epoch in run.epochs():
         for ids in epoch.batches(32):
-            run.observe(ids, losses(ids, epoch.number, turn))
+            run.observe(losses(ids, epoch.number, turn), ids)
         if epoch.number + 1 == until:
             run.end_epoch()
             break
@@ -79,7 +81,7 @@ def test_resumed_within_an_epoch_it_is_the_same_run(stop, batches, leave_out):
     whole, begun = train(start(leave_out=leave_out)), train(start(leave_out=leave_out), until=stop)
     epoch = begun.begin_epoch()
     for ids in list(epoch.batches(32))[:batches]:
-        begun.observe(ids, losses(ids, epoch.number, 6))
+        begun.observe(losses(ids, epoch.number, 6), ids)
     other = start(leave_out=leave_out)
     other.load_state_dict(begun.state_dict())
     train(other)
@@ -117,7 +119,7 @@ def test_they_have_to_be_observed():
     run = start()
     epoch = run.begin_epoch()
     ids = np.flatnonzero(epoch.trained)
-    run.observe(ids, np.ones(ids.size))
+    run.observe(np.ones(ids.size), ids)
     with pytest.raises(SkippedSamples, match="Got 40 that were not"):
         run.end_epoch()
 
@@ -147,7 +149,7 @@ def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
         for epoch in run.epochs():
             for ids in epoch.batches(32):
                 losses = np.ones(len(ids))
-                run.observe(ids, losses)
+                run.observe(losses, ids)
                 (asks(epoch, ids) * losses).mean()
         return run
 

@@ -5,8 +5,10 @@ import gc
 import numpy as np
 import pytest
 
-from prunedata import Pruner, Random, Schedule, SkippedSamples
+from prunedata import Pruner, Schedule
+from prunedata.errors import SkippedSamples
 from prunedata.findings.inspection import inspect
+from prunedata.policies import Random
 from tests.common.programs import run_python
 
 SAMPLES = 40
@@ -19,7 +21,7 @@ def start(place=None, **more):
 
 def observe(run, epoch, batches=None):
     for ids in list(epoch.batches(8))[:batches]:
-        run.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
+        run.observe(np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)), ids)
 
 
 def finish(run):
@@ -107,7 +109,7 @@ def test_what_cannot_be_ended_when_a_loop_is_left_is_told_when_it_goes_on():
     run = start()
     left = run.epochs()
     observe(run, next(left), batches=4)
-    run.observe(np.arange(32, 40), np.full(8, np.nan))  # waits: of a batch in the middle nothing is checked at once
+    run.observe(np.full(8, np.nan), np.arange(32, 40))  # waits: of a batch in the middle nothing is checked at once
     left.close()
     assert run.next_epoch == 0
     with pytest.raises(SkippedSamples, match="Got 8 that were not"):
@@ -121,7 +123,7 @@ from prunedata import Pruner, Schedule
 run = Pruner(8, Schedule(4, 4, 1, 1, 1), prune=2, leave_out="nothing")
 epochs = run.epochs()
 ids, = next(epochs).batches(8)
-run.observe(ids, np.ones(8))
+run.observe(np.ones(8), ids)
 print("end")
 """
 

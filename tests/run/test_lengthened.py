@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import (
-    DroppingCount,
-    FinishedWarning,
-    ForeignStore,
-    LossRanked,
-    NeverPrunesWarning,
-    PrunedataError,
-    Pruner,
-    RunningLoss,
-    Schedule,
-)
+from prunedata import Pruner, Schedule
+from prunedata.errors import FinishedWarning, ForeignStore, NeverPrunesWarning, PrunedataError
 from prunedata.findings.inspection import inspect
+from prunedata.policies import DroppingCount, LossRanked, RunningLoss
 from tests.common.marks import FEWER
 from tests.common.strategies import policies, schedules
 
@@ -48,7 +40,7 @@ def train(run, until=None, batches=None, turn=None):
             seen[epoch.number] = epoch.keep.tolist()
             stops = batches is not None and epoch.number == last
             for ids in list(epoch.batches(16))[: batches if stops else None]:
-                run.observe(ids, np.where(ids < 18, 3.0, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3))))
+                run.observe(np.where(ids < 18, 3.0, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3))), ids)
             if stops:
                 break
             if turn is not None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
-from prunedata import FinishedWarning, NeverPrunesWarning, NotInEpoch, PrunedataError, Pruner, Schedule, ScheduleError
+from prunedata import Pruner, Schedule
+from prunedata.errors import FinishedWarning, NeverPrunesWarning, NotInEpoch, PrunedataError, ScheduleError
 from tests.common.strategies import pruner, schedules
 
 SCHEDULE = Schedule(4, window=4, start=2, block=2, pruned_per_block=1)
@@ -16,13 +17,13 @@ IDS = np.arange(100)
 
 
 def observe(run, epoch):
-    run.observe(np.flatnonzero(epoch.keep), np.cos(np.flatnonzero(epoch.keep)))
+    run.observe(np.cos(np.flatnonzero(epoch.keep)), np.flatnonzero(epoch.keep))
 
 
 def test_an_epoch_is_printed_on_one_line():
     run = Pruner(100_000, SCHEDULE, prune=0.25, seed=3)
     assert repr(run.begin_epoch()) == "Epoch(number=0, pruned=False, kept=100000 of 100000, seed=3)"
-    run.observe(np.arange(60), np.ones(60))
+    run.observe(np.ones(60), np.arange(60))
     assert repr(run.begin_epoch()) == "Epoch(number=0, pruned=False, kept=100000 of 100000, remaining=99940, seed=3)"
 
 
@@ -42,7 +43,7 @@ def test_break_at_the_end_of_an_epoch_loses_nothing_of_it():
             break
     assert (run.next_epoch, len(run.history)) == (2, 2)
     for epoch in run.epochs():
-        run.observe(np.flatnonzero(epoch.keep)[:10], np.ones(10))
+        run.observe(np.ones(10), np.flatnonzero(epoch.keep)[:10])
         break
     assert (run.next_epoch, run.current.number) == (2, 2)  # not seen whole: it stays open
     for epoch in run.epochs():
@@ -113,7 +114,7 @@ def test_a_schedule_that_never_prunes_says_which_number_is_to_blame(schedule, to
 def test_integers_of_any_kind_can_be_skipped(samples):
     run = Pruner(100, SCHEDULE, prune=0.25)
     run.begin_epoch()
-    run.observe(IDS[3:], np.ones(97))
+    run.observe(np.ones(97), IDS[3:])
     run.skip(samples)
     state = run.state_dict()
     run.end_epoch()
@@ -155,7 +156,7 @@ class TestAPolicyThatFails:
         run = Pruner(100, SCHEDULE, prune=0.25, policy=self.failing(), store=MemoryStore())
         before = run.state_dict()
         run.begin_epoch()
-        run.observe(IDS, np.ones(100))
+        run.observe(np.ones(100), IDS)
         with pytest.raises(ZeroDivisionError):
             run.end_epoch()
         for verb in (run.end_epoch, run.commit, run.state_dict, run.begin_epoch):

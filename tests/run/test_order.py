@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from prunedata.run import order
 from prunedata.run.order import cut_batches, epoch_order
 from tests.common.strategies import SEEDS

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Adapter, Delivery, DroppingCount, LossError, LossRanked, PrunedataError, Pruner, Random, Schedule
-from prunedata.errors import ForeignStore
+from prunedata import Adapter, Delivery, Pruner, Schedule
+from prunedata.errors import ForeignStore, LossError, PrunedataError
+from prunedata.policies import DroppingCount, LossRanked, Random
 from tests.common.strategies import SEEDS, PlainRun, feeds, policies, pruner, schedules
 
 SCHEDULE = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
@@ -39,8 +40,8 @@ def test_epochs_are_what_the_schedule_and_the_amount_say(schedule, policy, sampl
         assert run.current is epoch
         assert run.next_epoch == epoch.number == len(run.history)
         for ids in epoch.batches(8):
-            run.observe(ids, feed.losses(ids, epoch.number))
-            model.observe(ids, feed.losses(ids, epoch.number).tolist())
+            run.observe(feed.losses(ids, epoch.number), ids)
+            model.observe(feed.losses(ids, epoch.number).tolist(), ids)
         assert run.counts.tolist() == model.counts_now()
         model.end()
     assert numbers == list(range(schedule.epochs))
@@ -63,7 +64,7 @@ def test_an_epoch_cannot_be_changed():
 def test_counts_hits_and_visits_are_copies():
     run = pruner(5, SCHEDULE, prune=2)
     next(run.epochs())
-    run.observe(np.arange(5), np.arange(5.0))
+    run.observe(np.arange(5.0), np.arange(5))
     for array in (run.counts, run.hits, run.visits):
         np.add(array, 7, out=array)
     assert run.counts.tolist() == [0, 0, 0, 1, 1]
@@ -78,7 +79,7 @@ def test_an_epoch_is_closed_when_the_loop_advances_and_not_before():
     epochs = run.epochs()
     for number in range(6):
         assert next(epochs).number == number
-        run.observe(np.arange(5), np.arange(5.0))
+        run.observe(np.arange(5.0), np.arange(5))
         assert len(run.history) == number
     assert next(epochs, None) is None
     assert len(run.history) == 6
@@ -87,8 +88,8 @@ def test_an_epoch_is_closed_when_the_loop_advances_and_not_before():
 def test_the_mean_loss_and_the_visits_are_recorded():
     run = pruner(4, SCHEDULE, prune=2)
     next(run.epochs())
-    run.observe([0, 1, 2], [1.0, 2.0, 6.0])
-    run.observe([3, 3], [10.0, 0.5])
+    run.observe([1.0, 2.0, 6.0], [0, 1, 2])
+    run.observe([10.0, 0.5], [3, 3])
     run.end_epoch()
     assert (run.history[0]["mean_loss"], run.history[0]["observed"]) == (pytest.approx(19.5 / 5), 5)
 
@@ -113,8 +114,8 @@ def test_a_window_changed_mid_run_counts_from_the_next_epoch_on(schedule, window
             run.rewindow(window)
             model.rewindow(window)
         losses = random.normal(size=12)
-        run.observe(np.arange(12), losses)
-        model.observe(range(12), losses.tolist())
+        run.observe(losses, np.arange(12))
+        model.observe(losses.tolist(), range(12))
         assert run.counts.tolist() == model.counts_now()
         run = resumed(run, lambda: pruner(12, schedule, prune=4, seed=seed))
         run.end_epoch()
@@ -135,13 +136,13 @@ def test_a_longer_window_gives_counts_the_room_it_needs():
     assert run.counts.dtype == np.uint8
     run.rewindow(299)
     for _ in run.epochs():
-        run.observe([0, 1], [1.0, 0.0])
+        run.observe([1.0, 0.0], [0, 1])
     assert run.schedule.resets(299)
     assert run.counts.tolist() == [1, 0]
     run = pruner(2, schedule, prune=1)
     run.rewindow(300)
     for _ in run.epochs():
-        run.observe([0, 1], [1.0, 0.0])
+        run.observe([1.0, 0.0], [0, 1])
     assert (run.counts.tolist(), run.counts.dtype) == ([300, 0], np.uint16)
 
 
@@ -149,11 +150,11 @@ def test_a_state_stays_as_it_was_while_the_run_goes_on():
     run = pruner(20, SCHEDULE, prune=5)
     epochs = run.epochs()
     next(epochs)
-    run.observe(np.arange(20), np.arange(20.0))
+    run.observe(np.arange(20.0), np.arange(20))
     state = run.state_dict()
     kept = copy.deepcopy(state)
     next(epochs)
-    run.observe(np.arange(20), np.arange(20.0))
+    run.observe(np.arange(20.0), np.arange(20))
     run.end_epoch()
     assert state == kept
     other = pruner(20, SCHEDULE, prune=5)
@@ -171,7 +172,7 @@ def test_a_run_is_not_copied_but_by_its_state(twice):
 def test_the_state_of_a_complete_epoch_goes_on_in_the_next():
     run = pruner(20, SCHEDULE, prune=5)
     epoch = next(run.epochs())
-    run.observe(np.arange(20), np.arange(20.0))
+    run.observe(np.arange(20.0), np.arange(20))
     assert (epoch.number, run.next_epoch) == (0, 0)
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
     epochs = other.epochs()
@@ -190,7 +191,7 @@ def delivered(run, samples):
 def test_what_a_loader_was_excused_from_stays_excused_after_a_stop(policy):
     run = pruner(20, SCHEDULE, prune=5, policy=policy)
     run.begin_epoch()
-    run.observe(np.arange(16), np.arange(16.0))
+    run.observe(np.arange(16.0), np.arange(16))
     run.skip(4)
     delivered(run, 16).end()
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5, policy=policy))
@@ -208,13 +209,13 @@ def test_what_a_loader_delivered_is_done_where_no_losses_are_needed():
 def test_an_excuse_does_not_outlive_an_epoch_that_was_left_early():
     run = pruner(20, SCHEDULE, prune=5)
     run.begin_epoch()
-    run.observe(np.arange(8), np.arange(8.0))
+    run.observe(np.arange(8.0), np.arange(8))
     run.skip(4)
     delivered(run, 8)
     other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
     epoch = next(other.epochs())
     assert (epoch.number, int(epoch.remaining.sum())) == (0, 12)
-    other.observe(np.arange(8, 16), np.ones(8))
+    other.observe(np.ones(8), np.arange(8, 16))
     with pytest.raises(PrunedataError, match="Got 4 that were not"):
         other.end_epoch()
 
@@ -245,10 +246,10 @@ def arguments():
 def test_the_state_of_another_run_is_refused_and_changes_nothing(name, value):
     there = pruner(**(arguments() | {name: value}))
     next(there.epochs())
-    there.observe(np.arange(there.samples), np.arange(float(there.samples)))
+    there.observe(np.arange(float(there.samples)), np.arange(there.samples))
     here = pruner(**arguments())
     next(here.epochs())
-    here.observe(np.arange(20), np.arange(20.0)[::-1])
+    here.observe(np.arange(20.0)[::-1], np.arange(20))
     before = comparable(here)
     with pytest.raises(ForeignStore, match=f"{name}: the stored run has .*, you gave "):
         here.load_state_dict(there.state_dict())
@@ -313,9 +314,9 @@ SPOILED = {
 def test_a_spoiled_state_is_refused_and_changes_nothing(how):
     run = pruner(**arguments())
     next(run.epochs())
-    run.observe(np.arange(15), np.arange(15.0))
+    run.observe(np.arange(15.0), np.arange(15))
     state = copy.deepcopy(run.state_dict())
-    run.observe(np.arange(15, 20), np.arange(5.0))
+    run.observe(np.arange(5.0), np.arange(15, 20))
     before = comparable(run)
     SPOILED[how](state)
     with pytest.raises(PrunedataError, match="Expected"):
@@ -334,14 +335,14 @@ def test_the_first_batch_of_every_epoch_is_checked_at_once():
     run = Pruner(8, SCHEDULE, prune=2)
     for _ in run.epochs():
         with pytest.raises(LossError, match="batch 0 of this epoch"):
-            run.observe(np.arange(8), np.full(8, np.nan))
-        run.observe(np.arange(8), np.ones(8))
+            run.observe(np.full(8, np.nan), np.arange(8))
+        run.observe(np.ones(8), np.arange(8))
 
 
 def test_what_was_delivered_of_the_last_epoch_means_nothing_in_the_next():
     run = pruner(20, SCHEDULE, prune=5)
     for epoch in run.epochs():
-        run.observe(np.arange(20), np.arange(20.0))
+        run.observe(np.arange(20.0), np.arange(20))
         delivered(run, 20).end()
         if epoch.number == 1:
             break

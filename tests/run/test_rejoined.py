@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.counting.joining import join
 from prunedata.counting.waiting import SharedBatches
+from prunedata.errors import PrunedataError
+from prunedata.policies import RunningLoss
 from prunedata.run.group import Group
 
 SAMPLES = 30
@@ -97,7 +99,7 @@ def train(run, group, size, shared, *, batches=None):
             return
         own = ids[group.rank :: group.processes]
         if own.size:
-            run.observe(own, losses(own, epoch.number))
+            run.observe(losses(own, epoch.number), own)
 
 
 def facts(run):
@@ -164,7 +166,7 @@ def test_the_first_rank_alone_has_what_all_were_resumed_with(late):
     """Each loads all states and begins; it meets the others then, as where a loader is wrapped within the loop."""
     begun = make()
     begun.begin_epoch()
-    begun.observe(np.arange(10), losses(np.arange(10), 0))
+    begun.observe(losses(np.arange(10), 0), np.arange(10))
     state = begun.state_dict()
 
     def go_on(group):
@@ -172,7 +174,7 @@ def test_the_first_rank_alone_has_what_all_were_resumed_with(late):
         run.load_state_dict([state])
         run.begin_epoch()
         if late:
-            run.observe(np.array([10]), np.ones(1))
+            run.observe(np.ones(1), np.array([10]))
         run.join(group)
         train(run, group, 7, shared=False)
         run.end_epoch()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from prunedata import FinishedWarning, NotInEpoch, ScheduleError, SkippedSamples
+from prunedata.errors import FinishedWarning, NotInEpoch, ScheduleError, SkippedSamples
 from tests.common.strategies import FORMS, LOSSES, SEEDS, PlainRun, in_form, policies, pruner, schedules
 
 
@@ -30,7 +30,7 @@ class Run(RuleBasedStateMachine):
 
     def _observe(self, ids, losses, form):
         given_ids, given_losses, meant = in_form(ids, losses, form)
-        self.run.observe(given_ids, given_losses)
+        self.run.observe(given_losses, given_ids)
         self.model.observe(ids, meant)
 
     @rule()
@@ -64,7 +64,7 @@ class Run(RuleBasedStateMachine):
     @rule()
     def observe_out_of_place(self):
         with pytest.raises(NotInEpoch):
-            self.run.observe([0], [1.0])
+            self.run.observe([1.0], [0])
 
     @rule()
     def end(self):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import EasyPruning, LossRanked
+from prunedata.policies import EasyPruning, LossRanked
 from tests.common.marks import FEWER
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
@@ -72,7 +72,7 @@ class Stopped:
             if self._step():
                 return False
             for ids in epoch.batches(self.size):
-                self.run.observe(ids, self.feed.losses(ids, epoch.number))
+                self.run.observe(self.feed.losses(ids, epoch.number), ids)
                 self.log.append((epoch.number, ids.tolist()))
                 if self._step():
                     return False

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import prunedata
-from prunedata import LossRanked, NotInEpoch, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import NotInEpoch
+from prunedata.policies import LossRanked, RunningLoss
 from prunedata.uninterrupted import Uninterrupted
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
@@ -39,7 +41,7 @@ def train(run):
     """The rest of a run, as a notebook's cell that is run again: every batch that remains of its epoch."""
     for epoch in run.epochs():
         for ids in epoch.batches(7):
-            run.observe(ids, losses(ids, epoch.number))
+            run.observe(losses(ids, epoch.number), ids)
             run.counts  # noqa: B018 (looking cuts blocks)
 
 
@@ -176,7 +178,7 @@ def test_steps_in_threads_of_their_own_end_where_the_run_is_taken_over():
     while run.next_epoch < SCHEDULE.epochs:
         epoch = run.begin_epoch()
         for ids in epoch.batches(7):
-            step = threading.Thread(target=run.observe, args=(ids, losses(ids, epoch.number)))
+            step = threading.Thread(target=run.observe, args=(losses(ids, epoch.number), ids))
             step.start()
             step.join()
         with pytest.raises(NotInEpoch, match=r"each step runs in a thread of its own, call pruner\.take_over\(\) here"):

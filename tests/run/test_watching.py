@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import CostModel, EasyPruning, LossRanked, Pruner, Random, Schedule
+from prunedata import CostModel, Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.errors import ForeignStore
 from prunedata.findings.inspection import inspect
+from prunedata.policies import EasyPruning, LossRanked, Random
 from prunedata.store.run_store import RunStore
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
@@ -22,7 +23,7 @@ def watch(run, epochs=None, feed=None):
     for epoch in run.epochs():
         for ids in epoch.batches(8):
             losses = np.cos(ids + epoch.number) + 1 if feed is None else feed.losses(ids, epoch.number)
-            run.observe(ids, losses)
+            run.observe(losses, ids)
         if epoch.number + 1 == epochs:
             run.end_epoch()
             break
@@ -48,7 +49,7 @@ def test_nothing_is_pruned_and_all_is_counted(schedule, policy, samples, batch_s
         assert epoch.keep.all()
         assert run.kept_in(epoch.number) == samples
         for ids in epoch.batches(8):
-            run.observe(ids, feed.losses(ids, epoch.number))
+            run.observe(feed.losses(ids, epoch.number), ids)
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(run, name), getattr(regular, name))
     would = [samples - other.kept_in(number) for number in range(schedule.epochs)]
@@ -108,7 +109,7 @@ def test_it_goes_on_from_its_store(tmp_path):
     run = watch(make(store=tmp_path), epochs=2)
     epoch = run.begin_epoch()
     ids = next(epoch.batches(8))
-    run.observe(ids, np.cos(ids + epoch.number) + 1)
+    run.observe(np.cos(ids + epoch.number) + 1, ids)
     run.commit()
     run = watch(make(store=tmp_path, resume=True))
     assert [record["would_prune"] for record in run.history] == [0, 5, 5, 0, 5, 5]
@@ -121,7 +122,7 @@ def test_it_goes_on_from_its_store(tmp_path):
 def test_the_share_of_samples_that_are_nearly_always_high_can_be_read_from_a_store(tmp_path):
     run = Pruner(10, SCHEDULE, prune=2, policy=Random(), leave_out="nothing", classes=10, store=tmp_path)
     for epoch in run.epochs():
-        run.observe(np.arange(10), np.where(np.arange(10) < 3, 9.0, 0.1 if epoch.number else 9.0))
+        run.observe(np.where(np.arange(10) < 3, 9.0, 0.1 if epoch.number else 9.0), np.arange(10))
     _, arrays = RunStore(tmp_path, mode="r").read()
     assert np.mean(arrays["high"] / arrays["visits"] >= 0.9) == 0.3
     assert {array["name"] for array in inspect(tmp_path)["arrays"]} == {

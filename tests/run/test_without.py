@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import DroppingCount, EasyPruning, LossRanked, Pruner, Random, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.findings.table import suspect_table
+from prunedata.policies import DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
 from tests.common.marks import WORKERS
 from tests.common.programs import run_python
 
@@ -33,7 +34,7 @@ def train(pruner, epochs=6, numbers=None):
     while pruner.next_epoch < epochs:
         epoch = pruner.begin_epoch()
         for ids in np.array_split(np.flatnonzero(epoch.remaining), 9):
-            pruner.observe(ids, np.cos(numbers[ids] * 1.7 + epoch.number))
+            pruner.observe(np.cos(numbers[ids] * 1.7 + epoch.number), ids)
         yield epoch
         pruner.end_epoch()
 
@@ -119,7 +120,7 @@ def test_a_checkpoint_within_an_epoch(tmp_path):
     list(train(pruner, 1))
     epoch = pruner.begin_epoch()
     ids = np.flatnonzero(epoch.keep)[:30]
-    pruner.observe(ids, np.cos(ids))
+    pruner.observe(np.cos(ids), ids)
     state = pruner.state_dict()
     for without in (None, BAD):
         resumed = start(without=without)
@@ -167,14 +168,14 @@ def test_what_was_cleaned_is_no_suspect_and_not_pruned_most(tmp_path):
     pruner = Pruner(SAMPLES, Schedule(6, 6, 3, 1, 1), **options)
     for epoch in pruner.epochs():
         ids = np.flatnonzero(epoch.keep)
-        pruner.observe(ids, np.where(BAD[ids], 4.0, 0.1))
+        pruner.observe(np.where(BAD[ids], 4.0, 0.1), ids)
     assert set(suspect_table(place, top=10)["id"]) == set(np.flatnonzero(BAD))
     longer = Schedule(8, 8, 3, 1, 1)
     resumed = Pruner(SAMPLES, longer, **options, resume=True, without=suspect_table(place, top=10)["id"])
     for epoch in resumed.epochs():
         ids = np.flatnonzero(epoch.keep)
         assert not BAD[ids].any()
-        resumed.observe(ids, np.cos(ids) + 1)
+        resumed.observe(np.cos(ids) + 1, ids)
     assert not set(suspect_table(place, top=10)["id"]) & set(np.flatnonzero(BAD))
     found = inspect(place)
     assert not {one["id"] for one in found["most_pruned"]} & set(np.flatnonzero(BAD))
@@ -191,7 +192,7 @@ def test_advice_is_of_the_samples_that_are_left():
         for _ in range(10):
             epoch = pruner.begin_epoch()
             ids = np.flatnonzero(epoch.keep)
-            pruner.observe(ids, np.where(wrong[ids], 90.0, np.where(ids % 10 == 0, 60.0, 0.0)))
+            pruner.observe(np.where(wrong[ids], 90.0, np.where(ids % 10 == 0, 60.0, 0.0)), ids)
             pruner.validated(80 - 3 * abs(epoch.number - 5))
             pruner.end_epoch()
     assert runs[0].advice.prune == 90  # the most that it may, of 100 wrong ones

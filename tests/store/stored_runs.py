@@ -25,7 +25,7 @@ def start(store, **changes):
 def observe(pruner, batches=None):
     epoch = pruner.begin_epoch()
     for ids in list(epoch.batches(50))[:batches]:
-        pruner.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
+        pruner.observe(np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)), ids)
 
 
 def build(place):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import zarr
 
-from prunedata import DroppingCount, Random, Schedule
+from prunedata import Schedule
 from prunedata.errors import DamagedStore, ForeignStore, RunExists
+from prunedata.policies import DroppingCount, Random
 from tests.store.stored_runs import SAMPLES, assert_refused, build, start
 
 OTHERS = [

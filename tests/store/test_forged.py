@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
-from prunedata.errors import DamagedStore, StoreError
+from prunedata.errors import DamagedStore, PrunedataError, StoreError
 from prunedata.findings.advice_now import advise_now
 from prunedata.findings.compare import compare
 from prunedata.findings.inspection import inspect
@@ -59,11 +59,11 @@ def go_on(run, epochs, batches=None):
     for _ in range(epochs):
         epoch = run.begin_epoch()
         for ids in epoch.batches(20):
-            run.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number)) + (ids < 6))
+            run.observe(np.abs(np.sin(ids * 12.9 + epoch.number)) + (ids < 6), ids)
         run.validated(50 + epoch.number - 4 * max(0, epoch.number - 7))
         run.end_epoch()
     for ids in list(run.begin_epoch().batches(20))[:batches] if batches else ():
-        run.observe(ids, np.ones(len(ids)))
+        run.observe(np.ones(len(ids)), ids)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ sys.stdin.read()  # lives until it is told to end
 
 RACES = """
 import gc, sys
-from prunedata import StoreError
+from prunedata.errors import StoreError
 from tests.store.test_store import start, train
 print(flush=True)
 for place in sys.stdin:

@@ -16,8 +16,9 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 import prunedata.store.run_store
 import prunedata.store.slots
-from prunedata import Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.errors import ForeignStore, PrunedataError, RunExists, StoreError
+from prunedata.policies import Random
 from prunedata.store.durable import DurableStore
 from prunedata.store.run_store import RunStore
 from tests.common.marks import FEWER
@@ -37,7 +38,7 @@ def train(pruner, epochs):
     for _ in range(epochs):
         epoch = pruner.begin_epoch()
         for ids in epoch.batches(16):
-            pruner.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
+            pruner.observe(np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)), ids)
             seen.append(ids.tolist())
         seen.append(epoch.keep.tolist())
         pruner.end_epoch()
@@ -86,7 +87,7 @@ class TestPlaces:
         train(first, 3)
         epoch = first.begin_epoch()
         for ids in list(epoch.batches(16))[:2]:
-            first.observe(ids, np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)))
+            first.observe(np.abs(np.sin(ids * 12.9 + epoch.number * 7.3)), ids)
         first.commit()
         second = start(store, resume=True)
         assert second.next_epoch == 3

@@ -7,7 +7,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from prunedata import PrunedataError, Pruner
+from prunedata import Pruner
+from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice, advise
 from prunedata.plan.schedule import Schedule
 from tests.store.stored_runs import observe, standing, start
@@ -156,7 +157,7 @@ def test_a_run_of_ten_million_epochs_is_made_without_a_look_at_each(tmp_path, mo
     monkeypatch.setattr(Schedule, "prunes", prunes)
     run = Pruner(100, Schedule(10_000_000, 60, 20, 5, 4, 2), prune=20, store=tmp_path / "run.zarr")
     run.begin_epoch()
-    run.observe(np.arange(100), np.arange(100.0))
+    run.observe(np.arange(100.0), np.arange(100))
     run.end_epoch()
     again = Pruner(100, Schedule(10_000_000, 60, 20, 5, 4, 2), prune=20, store=tmp_path / "run.zarr", resume=True)
     assert again.next_epoch == 1
@@ -170,7 +171,7 @@ def test_losses_of_any_size_are_no_reason_to_refuse_a_run(size):
 
     run = make()
     run.begin_epoch()
-    run.observe(np.arange(4), np.linspace(0.5, 1, 4) * size)
+    run.observe(np.linspace(0.5, 1, 4) * size, np.arange(4))
     again = make()
     again.load_state_dict(run.state_dict())
     assert again.state_dict()["state"]["meter"]["loss_sum"] == run.state_dict()["state"]["meter"]["loss_sum"]

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prunedata import PrunedataError, Pruner
+from prunedata import Pruner
 from prunedata.cli.main import main
-from prunedata.errors import DamagedStore, ForeignStore, StoreError
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.findings.inspection import inspect
 from prunedata.store.reading import read_run
 from tests.common.marks import FEWER
@@ -420,7 +420,7 @@ def test_what_is_too_long_to_be_read_is_not_written(tmp_path, monkeypatch):
 
     def train():
         for epoch in run.epochs():
-            run.observe(np.flatnonzero(epoch.keep), np.arange(epoch.kept, dtype=float))
+            run.observe(np.arange(epoch.kept, dtype=float), np.flatnonzero(epoch.keep))
 
     with pytest.raises(StoreError, match=r"takes at most 2,000 bytes"):
         train()

@@ -39,14 +39,14 @@ def test_a_reader_that_was_sent_away_sees_every_epoch(samples, seed):
         np.testing.assert_array_equal(far.read(), epoch.keep)
         assert far.read().dtype == np.bool_
         assert far.epoch() == epoch.number
-        pruner.observe(np.flatnonzero(epoch.keep), np.random.default_rng(epoch.number).random(epoch.kept))
+        pruner.observe(np.random.default_rng(epoch.number).random(epoch.kept), np.flatnonzero(epoch.keep))
 
 
 def test_an_epoch_that_is_open_is_published_at_once_and_one_that_goes_on_without_what_was_observed():
     pruner = start()
     pruner.begin_epoch()
     assert publish(pruner).epoch() == 0
-    pruner.observe([1, 4], [0.5, 0.5])
+    pruner.observe([0.5, 0.5], [1, 4])
     second = start()
     mask = publish(second)
     second.load_state_dict(pruner.state_dict())
@@ -60,7 +60,7 @@ def test_a_reader_never_sees_half_a_mask(tmp_path):
     pruner = start()
     mask.write(pruner.begin_epoch())
     with open(mask.path, "rb") as old:
-        pruner.observe(np.arange(20), np.arange(20.0))
+        pruner.observe(np.arange(20.0), np.arange(20))
         pruner.end_epoch()
         mask.write(pruner.begin_epoch())
         assert old.read() == bytes(8) + (20).to_bytes(8, "little") + b"\1" * 20
@@ -106,7 +106,7 @@ def test_a_folder_that_a_cleaner_removes_is_there_again_in_the_next_epoch():
     far = pickle.loads(pickle.dumps(mask))
     for epoch in pruner.epochs():
         assert far.read().sum() == epoch.kept
-        pruner.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+        pruner.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
         folder = Path(mask.path).parent
         shutil.rmtree(folder)
         with pytest.raises(NotInEpoch, match=f"let nobody clear {folder} meanwhile"):

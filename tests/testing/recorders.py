@@ -43,7 +43,7 @@ class RecordsNothing(Right):
 
 class RecordsHalf(Right):
     def train(self, ids, losses):
-        self.pruner.observe(ids[::2], losses[::2])
+        self.pruner.observe(losses[::2], ids[::2])
         return self.mean(ids, losses)
 
 
@@ -54,8 +54,8 @@ class HandsOverAtTheEnd(HoldsBack):
 
     def __iter__(self):
         yield from super().__iter__()
-        for held in Held.held_back(self.held):
-            self.pruner.observe_batches(*held)
+        for ids, losses, sizes in Held.held_back(self.held):
+            self.pruner.record_batches(losses, ids, sizes)
 
 
 class NeverHandsOver(HoldsBack):

@@ -4,7 +4,8 @@ from itertools import cycle
 
 import numpy as np
 
-from prunedata import Adapter, Delivery, PrunedataError
+from prunedata import Adapter, Delivery
+from prunedata.errors import PrunedataError
 
 SIZE = 6
 
@@ -67,7 +68,7 @@ class Right:
 
     def train(self, ids, losses):
         """Record the losses, and return what the loop trains on."""
-        self.pruner.observe(ids, losses)
+        self.pruner.observe(losses, ids)
         return self.mean(ids, losses)
 
     def mean(self, ids, losses):

@@ -196,7 +196,7 @@ def test_the_masks_of_the_kit_change_and_their_sizes_go_down_and_up():
     for epoch in pruner.epochs():
         masks.append(epoch.keep.tolist())
         kept = np.flatnonzero(epoch.keep)
-        pruner.observe(kept, losses_of(kept, epoch.number))
+        pruner.observe(losses_of(kept, epoch.number), kept)
     assert [sum(mask) for mask in masks] == [61, 43, 43, 61, 43, 43]
     assert len({tuple(mask) for mask in masks}) == 5
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
-from prunedata.policies.built_in import BUILT_IN
+from prunedata.policies import BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
+from prunedata.policies.rules import BUILT_IN
 from prunedata.testing import BrokenPolicy, check_policy
 from tests.common.marks import FEWER
 from tests.common.strategies import SEEDS

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from prunedata import NeverPrunesWarning, PrunedataError, Pruner
+from prunedata import Pruner
+from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.testing import strategies
 
@@ -27,7 +28,7 @@ def test_ids_and_losses_are_those_of_a_batch(samples, data):
 def test_runs_go_on(pruner):
     for epoch in pruner.epochs() if pruner.next_epoch < pruner.schedule.epochs else ():
         kept = np.flatnonzero(epoch.keep)
-        pruner.observe(kept, np.ones(kept.size))
+        pruner.observe(np.ones(kept.size), kept)
     assert [record["number"] for record in pruner.history] == list(range(pruner.schedule.epochs))
 
 

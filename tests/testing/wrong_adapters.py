@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from prunedata import Adapter, PrunedataError, keep_mask
+from prunedata import Adapter
+from prunedata.errors import PrunedataError
+from prunedata.policies import keep_mask
 from prunedata.testing import losses_of
 from tests.testing.recorders import (
     HandsOverAtTheEnd,
@@ -78,7 +80,7 @@ class DropsTail(Right):
         pairs = super().share(worker)
         tail = [number for number, _ in pairs[len(pairs) // SIZE * SIZE :]]
         if tail:
-            self.pruner.observe(tail, np.zeros(len(tail)))
+            self.pruner.observe(np.zeros(len(tail)), tail)
         return pairs[: len(pairs) // SIZE * SIZE]
 
 
@@ -167,7 +169,7 @@ class ObservesAhead(Right):
 
     def __iter__(self):
         kept = np.flatnonzero(self.keep())
-        self.pruner.observe(kept, np.zeros(kept.size))
+        self.pruner.observe(np.zeros(kept.size), kept)
         yield from super().__iter__()
 
 
@@ -177,7 +179,7 @@ class ObservesTwice(Right):
     def __iter__(self):
         for ids, batch in super().__iter__():
             yield ids, batch
-            self.pruner.observe(ids, losses_of(ids, self.pruner.next_epoch))
+            self.pruner.observe(losses_of(ids, self.pruner.next_epoch), ids)
 
 
 class KeepsIds(Right):
@@ -297,7 +299,7 @@ class RecordsWeighted(Right):
     def mean(self, ids, losses):
         weights = self.pruner.current.weights
         weighted = losses if weights is None else weights[ids] * losses
-        self.pruner.observe(ids, weighted)
+        self.pruner.observe(weighted, ids)
         return np.mean(weighted)
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from itertools import product
 
-from prunedata import DroppingCount, Random, RunningLoss, Schedule
+from prunedata import Schedule
+from prunedata.policies import DroppingCount, Random, RunningLoss
 from prunedata.policies.protocol import Policy
 
 __all__ = ["ARMS", "STALENESS", "SUBJECTS", "StaleRun", "StaleSubject", "runs_to_make"]

@@ -24,7 +24,8 @@ from benchmarks.common.parquet import SIZE
 from benchmarks.common.records import Facts
 from benchmarks.distributed.staleness.runs import ARMS, StaleRun
 from benchmarks.study.judging import auc
-from prunedata import Deal, Dealer, Pruner, RunningLoss
+from prunedata import Deal, Dealer, Pruner
+from prunedata.policies import RunningLoss
 from prunedata.types import Mask
 
 __all__ = ["StaleTask", "task_of", "train_stale"]

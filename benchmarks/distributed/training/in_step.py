@@ -171,5 +171,5 @@ def _step(
         replica.load_weights(optimiser.weights)
     with replica.parts("pruning"):
         if len(losses):
-            pruner.observe(team.mine(whole.ids), losses)
+            pruner.observe(losses, team.mine(whole.ids))
     told.curve.append((time.time(), float(summed[-1]) / size, size))

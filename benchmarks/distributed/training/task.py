@@ -8,9 +8,10 @@ from torch import nn
 
 from benchmarks.common.data import Data, ImageSet
 from benchmarks.common.networks import build
-from prunedata import Policy, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.cli.named import named_object
-from prunedata.policies.built_in import BUILT_IN
+from prunedata.policies import Policy
+from prunedata.policies.rules import BUILT_IN
 
 __all__ = ["MODES", "PLACEMENTS", "Training", "fewer"]
 

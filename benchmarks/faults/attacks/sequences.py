@@ -14,7 +14,9 @@ import numpy as np
 from benchmarks.faults.attack import Attack, Attempt, Verdict
 from benchmarks.faults.child import Child, Say
 from benchmarks.faults.plain import PlainRun
-from prunedata import DroppingCount, NotInEpoch, Pruner, Random, Schedule, SkippedSamples
+from prunedata import Pruner, Schedule
+from prunedata.errors import NotInEpoch, SkippedSamples
+from prunedata.policies import DroppingCount, Random
 
 __all__ = ["Sequences"]
 
@@ -120,9 +122,9 @@ class _Play:
         ids = self._some_ids()
         found = [self.chance.choice([0.1, 0.3, self.chance.gauss(0, 1)]) for _ in ids]
         if not self.ready:
-            _raises(NotInEpoch, self.run.observe, np.array(ids), np.array(found))
+            _raises(NotInEpoch, self.run.observe, np.array(found), np.array(ids))
             return
-        self.run.observe(np.array(ids), np.array(found))
+        self.run.observe(np.array(found), np.array(ids))
         self.plain.observe(ids, found)
 
     def _some_ids(self) -> list[int]:
@@ -135,7 +137,7 @@ class _Play:
     def _observe_all(self) -> None:
         if self.ready and (missing := self.plain.missing()):
             found = [self.chance.gauss(0, 1) for _ in missing]
-            self.run.observe(np.array(missing), np.array(found))
+            self.run.observe(np.array(found), np.array(missing))
             self.plain.observe(missing, found)
 
     def _skip(self) -> None:

@@ -10,8 +10,10 @@ import torch
 from benchmarks.faults.fuzz.loops import Calls, Epochs, one_ahead
 from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup
 from benchmarks.faults.fuzz.sources import loader_of, losses_of, turn
-from prunedata import DroppingCount, PrunedataError, Pruner, Random, RunningLoss, Schedule, SkippedSamples
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies import DroppingCount, Random, RunningLoss
 
 __all__ = ["Entry", "Place", "on_rank", "play"]
 

@@ -25,7 +25,8 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.common.processes.on_ray import on_ray
-from prunedata import DealerDied, Pruner, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import DealerDied
 from prunedata.types import Floats, SomeIds
 
 __all__ = ["Kills", "kill_dealt_runs", "main"]
@@ -139,7 +140,7 @@ def kill_dealt_runs(folder: Path, workers: int, dealers: int, seed: int, tick: C
     plain = new_run()
     for epoch in plain.epochs():
         for ids in epoch.batches(BATCH):
-            plain.observe(ids, losses_of(ids, epoch.number))
+            plain.observe(losses_of(ids, epoch.number), ids)
     expected = found(plain)
     left = ["worker"] * workers + ["dealer"] * dealers
     choose.shuffle(left)

@@ -61,7 +61,7 @@ def train(folder: Path, say: Say) -> None:
             scores = images[ids] @ weights
             shares = np.exp(scores - scores.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
-            pruner.observe(ids, -np.log(shares[np.arange(ids.size), labels[ids]]))
+            pruner.observe(-np.log(shares[np.arange(ids.size), labels[ids]]), ids)
             shares[np.arange(ids.size), labels[ids]] -= 1
             velocity = 0.9 * velocity + images[ids].T @ shares / ids.size
             weights = weights - 0.05 * velocity

@@ -14,10 +14,11 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Rando
 from benchmarks.faults.fuzz.sources import Items
 from benchmarks.faults.weighed.plain import MOMENTUM, RATE
 from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of, held_back
-from prunedata import DroppingCount, EasyPruning, LossRanked, Pruner, Random, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import watch, wrap
 from prunedata.dealing.deal import Deal
 from prunedata.dealing.dealer import Dealer
+from prunedata.policies import DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
 
 __all__ = [
     "Accelerated",
@@ -114,7 +115,7 @@ class Loop:
     def mean(self, batch: Any, losses: torch.Tensor) -> torch.Tensor:
         """Observe the losses of a batch, and return what is trained on."""
         ids = np.asarray(batch)
-        self.pruner.observe(ids, losses.detach().numpy())
+        self.pruner.observe(losses.detach().numpy(), ids)
         return (torch.from_numpy(self.pruner.current.factors(ids)) * losses).mean()
 
     def positions(self) -> Any:

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prunedata import BoundedLoss, Known, Policy, Random, RunningLoss
-from prunedata.policies.moving_average import MovingAverage
+from prunedata.policies import BoundedLoss, Known, Policy, Random, RunningLoss
+from prunedata.policies.rules import MovingAverage
 from prunedata.types import Array, Ids, Losses
 
 __all__ = ["SIGNALS", "Averaged", "BoundedMean", "Signal", "policy_of"]

@@ -84,7 +84,7 @@ class ByPruner:
             yield list(epoch.batches(self._batch_size))
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:
-        self.pruner.observe(ids, signals)
+        self.pruner.observe(signals, ids)
 
     def validated(self, right: float) -> None:
         self.pruner.validated(right, lower_is_better=False)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from benchmarks.common.palette import DARK_GREY, GREY, LIGHT_GREY, ORANGE, VERMILION
 from benchmarks.study.arm import Arm, Task, after_a_sixth
 from benchmarks.study.choosers import AllSamples, Pruned, prune_by
-from prunedata import Known, Random
+from prunedata.policies import Known, Random
 
 
 def choose(task: Task) -> Pruned:

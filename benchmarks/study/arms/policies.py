@@ -3,7 +3,7 @@
 from benchmarks.common.palette import BLUE, GREEN, OLIVE, SKY, WINE
 from benchmarks.study.arm import Arm, after_a_sixth
 from benchmarks.study.choosers import prune_by
-from prunedata import DroppingCount, EasyPruning, LossRanked, RunningLoss
+from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RunningLoss
 
 ARMS = (
     Arm(

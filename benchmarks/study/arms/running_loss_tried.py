@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from benchmarks.study.arm import Arm, after_a_sixth
 from benchmarks.study.choosers import prune_by
-from prunedata import Known, RunningLoss, Schedule
+from prunedata import Schedule
+from prunedata.policies import Known, RunningLoss
 from prunedata.types import Array, Ids, Losses
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from prunedata import DroppingCount, LossRanked, RunningLoss
+from prunedata.policies import DroppingCount, LossRanked, RunningLoss
 from tests.adapters.helpers.ranks_training import losses_of, model_of, weights_of
 from tests.adapters.helpers.torch import make_pruner
 
@@ -39,7 +39,7 @@ def plain(run, batches_of, accumulate=1, *, once=False):
             losses = losses_of(model, ids)
             (plain_loss(epoch, losses, np.asarray(ids)) / accumulate).backward()
             new = len(ids) if not once or number < len(batches) else epoch.kept - (number - 1) * len(batches[0])
-            run.observe(np.asarray(ids)[:new], losses.detach().numpy()[:new])
+            run.observe(losses.detach().numpy()[:new], np.asarray(ids)[:new])
             if number % accumulate == 0 or number == len(batches):
                 optimizer.step()
                 optimizer.zero_grad()

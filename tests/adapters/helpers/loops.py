@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from prunedata import Dealer, DroppingCount, Pruner, Schedule, UnweighedWarning
+from prunedata import Dealer, Pruner, Schedule
+from prunedata.errors import UnweighedWarning
+from prunedata.policies import DroppingCount
 
 SAMPLES, BATCH, CLASSES = 61, 6, 3
 NUMBERS = np.random.default_rng(3)
@@ -82,7 +84,7 @@ def over_epochs(make, pruner, loop, size, drop, stop):
     for epoch in pruner.epochs():
         for pair in loader:
             ids = np.asarray(pair[0])
-            pruner.observe(ids, loop.step(epoch, ids, lambda ids=ids, epoch=epoch: epoch.factors(ids)))
+            pruner.observe(loop.step(epoch, ids, lambda ids=ids, epoch=epoch: epoch.factors(ids)), ids)
             if len(loop.batches) == stop:
                 return
         if drop:
@@ -132,7 +134,7 @@ def with_each_figure(make, pruner, loop, stop=None, *, drop=False):
         came = 0
         for pair in loader:
             ids = np.asarray(pair[0])
-            pruner.observe(ids, loop.step(epoch, ids, lambda ids=ids, epoch=epoch: epoch.factors(ids)))
+            pruner.observe(loop.step(epoch, ids, lambda ids=ids, epoch=epoch: epoch.factors(ids)), ids)
             came += ids.size
         assert came == (0 if goes_on else epoch.kept - epoch.kept % BATCH * drop)
         goes_on = False

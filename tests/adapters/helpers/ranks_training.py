@@ -6,8 +6,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata import DroppingCount, RunningLoss
 from prunedata.adapters.torch import wrap
+from prunedata.policies import DroppingCount, RunningLoss
 from tests.adapters.helpers.torch import Items, make_pruner
 
 __all__ = ["GLOBAL", "POLICIES", "Trained", "losses_of", "model_of", "ready", "sampler_of", "weights_of"]

@@ -52,5 +52,5 @@ def one_epoch(pruned, pruner):
     pairs = list(pruned)
     ids = [number for number, _ in pairs]
     if ids:
-        pruner.observe(ids, losses_of(ids, epoch.number))
+        pruner.observe(losses_of(ids, epoch.number), ids)
     return pairs

@@ -44,8 +44,8 @@ def train(dataset: tf.data.Dataset, pruner: Pruner) -> list[list[list[int]]]:
         batches = []
         for ids, found in dataset:
             batches.append(found.numpy().tolist())
-            told.observe(found.numpy(), losses_of(found, epoch.number))
-            pruner.observe(ids, tf.constant(losses_of(found, epoch.number)))
+            told.observe(losses_of(found, epoch.number), found.numpy())
+            pruner.observe(tf.constant(losses_of(found, epoch.number)), ids)
         assert sorted(flat(batches)) == np.flatnonzero(epoch.keep).tolist()
         told.end_epoch()
         epochs.append(batches)
@@ -62,5 +62,5 @@ def one_epoch(pairs: tf.data.Dataset, pruner: Pruner, steps: int | None = None) 
     """Train on the next epoch, or the first `steps` batches of it."""
     epoch = pruner.begin_epoch()
     for ids, _ in pairs.batch(32).take(-1 if steps is None else steps):
-        pruner.observe(ids, losses_of(ids, epoch.number))
+        pruner.observe(losses_of(ids, epoch.number), ids)
     pruner.end_epoch()

@@ -68,7 +68,7 @@ def train(
             ids = np.atleast_1d(np.asarray(read(batch)))
             losses = losses_of(ids, epoch.number)
             loader.observe(losses)
-            told.observe(ids, losses.numpy())
+            told.observe(losses.numpy(), ids)
             epochs[-1].append(ids.tolist())
         told.skip(epoch.kept)
         told.end_epoch()
@@ -84,7 +84,7 @@ def by_the_core(pruner: Pruner) -> tuple[list[list[int]], list[list[list[int]]]]
         kept.append(np.flatnonzero(epoch.keep).tolist())
         batches.append([batch.tolist() for batch in epoch.batches(BATCH)])
         for batch in batches[-1]:
-            pruner.observe(np.array(batch), losses_of(batch, epoch.number).numpy())
+            pruner.observe(losses_of(batch, epoch.number).numpy(), np.array(batch))
     return kept, batches
 
 

@@ -7,10 +7,12 @@ import transformers
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 
-from prunedata import LossError, PrunedataError, Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.heads import FAR, ignored_labels
 from prunedata.adapters.huggingface.losses import losses_and_counts
+from prunedata.errors import LossError, PrunedataError
+from prunedata.policies import Random
 from tests.adapters.huggingface.stock import ENCODER, LENGTH, SIZES, WORDS
 
 SAMPLES, RATE, VOID = 18, 0.05, 255
@@ -110,7 +112,7 @@ def test_the_hint_for_losses_of_pixels_is_the_mean_over_those_that_have_a_label(
     run = run_of()
     run.begin_epoch()
     with pytest.raises(LossError, match="mean over what has a label") as caught:
-        run.observe(np.arange(SAMPLES), losses.numpy())
+        run.observe(losses.numpy(), np.arange(SAMPLES))
     told = str(caught.value).partition("tokens: ")[2].partition("). Got")[0]
     found = eval(told, {"losses": losses, "labels": labels, "ignore_index": VOID})
     expected = [

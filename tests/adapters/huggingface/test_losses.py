@@ -18,10 +18,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from prunedata import DroppingCount, LossError, LossRanked, PrunedataError
 from prunedata.adapters.huggingface.agreement import shift_by_own_loss
 from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, PrunedataError
+from prunedata.policies import DroppingCount, LossRanked
 from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, build, pruner_of
 
 WORDS, RATE = 11, 0.02
@@ -208,7 +209,7 @@ def loop(model, dataset, pruner, accumulate):
                 loss.backward()
                 seen.append((ids, losses.detach()))
             ids, losses = zip(*seen, strict=True)
-            pruner.observe(np.concatenate(ids), torch.cat(losses).numpy())
+            pruner.observe(torch.cat(losses).numpy(), np.concatenate(ids))
             optimizer.step()
             optimizer.zero_grad()
 

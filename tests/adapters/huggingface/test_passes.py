@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from prunedata import LossError
+from prunedata.errors import LossError
 from tests.adapters.huggingface.trainers import PrunedTrainer, build, pruner_of
 
 

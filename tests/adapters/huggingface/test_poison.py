@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch.utils.data import Dataset, IterableDataset
 from transformers import Trainer, TrainingArguments
 
-from prunedata import DroppingCount, LossRanked, Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin, wrap
+from prunedata.policies import DroppingCount, LossRanked, Random
 from tests.adapters.huggingface.by_weight import test_sft
 from tests.adapters.huggingface.test_sft import WORDS, questions
 
@@ -32,7 +33,7 @@ MODES = {
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:Label smoothing"),
-    pytest.mark.filterwarnings("ignore:Expected a validation figure in each epoch:prunedata.NeverPrunesWarning"),
+    pytest.mark.filterwarnings("ignore:Expected a validation figure in each epoch:prunedata.errors.NeverPrunesWarning"),
 ]
 
 

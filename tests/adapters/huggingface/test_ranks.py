@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from prunedata import PrunedataError
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import clean_processes, start
 from tests.adapters.huggingface.processes import be_rank, meet
 from tests.adapters.huggingface.trainers import BATCH, build, pruner_of

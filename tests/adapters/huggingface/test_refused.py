@@ -7,9 +7,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler
 from transformers import Trainer, TrainerCallback
 
-from prunedata import LossError, LossRanked, PrunedataError, SkippedSamples
 from prunedata.adapters.huggingface import PruneTrainerMixin
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.policies import LossRanked
 from tests.adapters.huggingface.trainers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
 
 ARGUMENTS = {

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import Trainer
 
-from prunedata import PrunedataError
 from prunedata.adapters.huggingface import UntestedReleaseWarning
 from prunedata.adapters.huggingface.release import NEWEST, OLDEST, check_release
+from prunedata.errors import PrunedataError
 from tests.adapters.huggingface.trainers import PrunedTrainer, build, pruner_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,10 +8,12 @@ from datasets import Dataset, IterableDataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from prunedata import LossRanked, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin
 from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.losses import losses_and_counts
+from prunedata.errors import PrunedataError
+from prunedata.policies import LossRanked, RunningLoss
 from tests.adapters.huggingface.trainers import Watcher
 
 ROWS, KINDS = 120, 6

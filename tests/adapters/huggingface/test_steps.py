@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from torch.optim.lr_scheduler import ExponentialLR, LambdaLR
 from transformers import TrainerCallback
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.steps import Steps
+from prunedata.errors import PrunedataError
 from tests.adapters.huggingface.trainers import SAMPLES, Rows, build, pruner_of
 
 

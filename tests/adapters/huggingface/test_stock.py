@@ -18,7 +18,7 @@ from tests.adapters.huggingface.trainers import PrunedTrainer, Unpruned, build
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`loss_type=None`"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),  # DebertaV2 of 5.3
-    pytest.mark.filterwarnings("ignore:Expected a run that prunes:prunedata.NeverPrunesWarning"),
+    pytest.mark.filterwarnings("ignore:Expected a run that prunes:prunedata.errors.NeverPrunesWarning"),
 ]
 
 

@@ -52,7 +52,7 @@ def test_without_a_metric_nothing_is_handed_over(tmp_path):
 
 @pytest.mark.parametrize("leave_out", ["delivery", "weight"])
 @pytest.mark.parametrize("accumulate", [1, 4])
-@pytest.mark.filterwarnings("error::prunedata.NeverPrunesWarning")
+@pytest.mark.filterwarnings("error::prunedata.errors.NeverPrunesWarning")
 def test_a_run_that_goes_on_from_an_epochs_last_step_has_the_epochs_figure(accumulate, leave_out, tmp_path):
     """Evaluations draw random numbers, as the dropout after them does."""
     options = {

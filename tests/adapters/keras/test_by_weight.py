@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from prunedata import UnweighedWarning
+from prunedata.errors import UnweighedWarning
 from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, WEIGHTS, Model, data, fit, make_model
 from tests.adapters.helpers.tensorflow import make_pruner
 from tests.adapters.keras.test_fit import Own, Weighing
@@ -23,7 +23,7 @@ def by_hand(weights=None, reduction="sum_over_batch_size", **options):
             guess = np.exp(IMAGES[ids] @ kernel + bias)
             guess /= guess.sum(axis=1, keepdims=True)
             own = np.ones(ids.size) if weights is None else weights[ids]
-            pruner.observe(ids, own * -np.log(guess[np.arange(ids.size), DIGITS[ids]]))
+            pruner.observe(own * -np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids)
             counted = np.ones(ids.size, bool) if not epoch.zero_weights else epoch.trained[ids]
             epoch.apply_weights()
             factor = own * counted * (1 if epoch.weights is None else epoch.weights[ids])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.keras import PruneCallback, PruneMixin
+from prunedata.errors import PrunedataError
 from prunedata.findings.monitor import is_lower_better
 from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, cross_entropy, data
 

@@ -11,7 +11,7 @@ from prunedata import Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 from prunedata.adapters.keras import model as adapter
 from prunedata.errors import PrunedataError, SkippedSamples
-from prunedata.policies.dropping_count import DroppingCount
+from prunedata.policies.rules import DroppingCount
 from tests.adapters.helpers.keras import (
     BATCH,
     DIGITS,
@@ -42,7 +42,7 @@ def by_hand(*, weights: Any = None, samples: int = SAMPLES, **options: Any) -> t
             guess = np.exp(IMAGES[ids] @ kernel + bias)
             guess /= guess.sum(axis=1, keepdims=True)
             factor = np.ones(ids.size) if weights is None else weights[ids]
-            pruner.observe(ids, factor * -np.log(guess[np.arange(ids.size), DIGITS[ids]]))
+            pruner.observe(factor * -np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids)
             factor = factor if epoch.weights is None else factor * epoch.weights[ids]
             gradient = (guess - np.eye(10)[DIGITS[ids]]) * factor[:, np.newaxis] / ids.size
             kernel, bias = kernel - 0.5 * IMAGES[ids].T @ gradient, bias - 0.5 * gradient.sum(axis=0)
@@ -256,7 +256,7 @@ def tensorflow_step(model: Any, ids: Any, x: Any, y: Any, *, factors: Any) -> An
         losses = cross_entropy(reduction=None)(y, model(x, training=True))
         loss = tf.reduce_mean(factors * losses)
     model.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-    model.observe(ids, losses)
+    model.observe(losses, ids)
     return {"loss": loss}
 
 
@@ -265,7 +265,7 @@ def torch_step(model: Any, ids: Any, x: Any, y: Any, *, factors: Any) -> Any:
     losses = cross_entropy(reduction=None)(y, model(x, training=True))
     (factors * losses).mean().backward()
     model.optimizer.apply([each.value.grad for each in model.trainable_weights], model.trainable_weights)
-    model.observe(ids, losses)
+    model.observe(losses, ids)
     return {"loss": losses.detach().mean()}
 
 
@@ -280,7 +280,7 @@ def jax_step(model: Any, ids: Any, x: Any, y: Any, state: Any, *, factors: Any) 
 
     gradient, losses = jax.grad(loss_of, has_aux=True)(trainable)
     trainable, optimizer = model.optimizer.stateless_apply(optimizer, gradient, trainable)
-    model.observe(ids, losses)
+    model.observe(losses, ids)
     return {"loss": losses.mean()}, (trainable, fixed, optimizer, metrics)
 
 

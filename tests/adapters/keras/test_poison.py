@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from prunedata import DroppingCount, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
+from prunedata.policies import DroppingCount
 
 # Keras's own, wherever it copies weights.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")

@@ -6,8 +6,9 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.lightning import DataPruning, observe, wrap
+from prunedata.errors import PrunedataError
 from tests.adapters.lightning.helpers import QUIET, data, pruner_of
 
 pytestmark = QUIET

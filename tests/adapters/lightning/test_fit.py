@@ -7,10 +7,11 @@ import pytorch_lightning
 import torch
 from torch.utils.data import DataLoader
 
-from prunedata import LossRanked, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.lightning import DataPruning, observe, wrap
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.policies import LossRanked
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, flat, loader_of, pruner_of, trainer_of, validation
 from tests.common.marks import WORKERS
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from prunedata import PrunedataError
 from prunedata.adapters.lightning import DataPruning
+from prunedata.errors import PrunedataError
 from tests.adapters.lightning.helpers import QUIET, Net, loader_of, pruner_of, trainer_of, validation
 
 pytestmark = QUIET

@@ -9,7 +9,8 @@ import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DistributedSampler
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.lightning.helpers import BATCH, Net, data, flat, loader_of, pruner_of, trainer_of, validation
 

@@ -7,9 +7,9 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, SequentialSampler
 
-from prunedata import NotInEpoch, PrunedataError
 from prunedata.adapters.lightning import wrap
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import NotInEpoch, PrunedataError
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, loader_of, pruner_of, trainer_of, validation
 from tests.common.marks import WORKERS
 

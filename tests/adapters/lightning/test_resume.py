@@ -6,8 +6,8 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError
 from prunedata.adapters.lightning import DataPruning
+from prunedata.errors import PrunedataError
 from tests.adapters.lightning.helpers import QUIET, Net, flat, loader_of, pruner_of, trainer_of, validation
 from tests.common.marks import WORKERS
 

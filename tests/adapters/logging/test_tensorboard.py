@@ -6,8 +6,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.logging import tensorboard
+from prunedata.errors import PrunedataError
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def writer(tmp_path, monkeypatch):
 def train(pruner, stop=None):
     for epoch in pruner.epochs():
         for ids in epoch.batches(32):
-            pruner.observe(ids, np.cos(ids) + 2)
+            pruner.observe(np.cos(ids) + 2, ids)
         if epoch.number + 1 == stop:
             break
     return pruner
@@ -72,7 +73,7 @@ def test_a_run_that_goes_on_goes_on_there(writer, tmp_path):
 
 
 def test_a_run_without_losses(writer, tmp_path):
-    from prunedata import Random
+    from prunedata.policies import Random
 
     pruner = Pruner(40, Schedule.steady(3), prune=0.2, policy=Random())
     tensorboard.log(pruner, writer)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError
 
 wandb = pytest.importorskip("wandb")
 
@@ -28,7 +29,7 @@ def test_every_epoch_is_logged_beside_what_the_user_logs(run):
     log(pruner, run)
     for epoch in pruner.epochs():
         for ids in epoch.batches(64):
-            pruner.observe(ids, np.cos(ids) + 2)
+            pruner.observe(np.cos(ids) + 2, ids)
         run.log({"mine": epoch.number})
         logged.append(dict(run.summary))
     found, last = dict(run.summary), pruner.history[-1]

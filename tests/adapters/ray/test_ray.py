@@ -11,8 +11,10 @@ import torch
 ray = pytest.importorskip("ray")
 
 from benchmarks.common.processes.on_ray import on_ray  # noqa: E402
-from prunedata import Deal, DealerDied, LossError, PrunedataError, Pruner, Random, Schedule, UnweighedWarning, Wait  # noqa: E402
+from prunedata import Deal, Pruner, Schedule, Wait  # noqa: E402
 from prunedata.adapters.ray import RayDealer, serve  # noqa: E402
+from prunedata.errors import DealerDied, LossError, PrunedataError, UnweighedWarning  # noqa: E402
+from prunedata.policies import Random  # noqa: E402
 from tests.common.programs import run_python  # noqa: E402
 
 SAMPLES = 60
@@ -64,7 +66,7 @@ def plain_run(**options):
     pruner = maker(**options)()
     for epoch in pruner.epochs():
         for ids in epoch.batches(8):
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
     return pruner
 
 

@@ -26,7 +26,7 @@ def loop(run, dataset, stop=None):
             losses = losses_of(ids, epoch.number)
             expected = losses[counted[ids]].sum() / max(1, counted[ids].sum())
             assert mean(epoch.factors(ids), losses).numpy() == pytest.approx(expected, rel=1e-5)
-            run.observe(ids, losses)
+            run.observe(losses, ids)
             batches.setdefault(epoch.number, []).append(ids)
             done += 1
             if done == stop:
@@ -45,7 +45,7 @@ def test_all_samples_come_and_the_counts_are_those_of_leaving_out():
     for epoch in shorter.epochs():
         for ids in (ids[epoch.keep[ids]] for ids in batches[epoch.number]):
             if len(ids):
-                shorter.observe(ids, losses_of(ids, epoch.number))
+                shorter.observe(losses_of(ids, epoch.number), ids)
     assert [record["observed"] for record in run.history] == KEPT
     assert run.counts.tolist() == shorter.counts.tolist()
     assert run.visits.tolist() == shorter.visits.tolist()

@@ -9,11 +9,12 @@ import tensorflow as tf
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.tensorflow import dataset as adapter
 from prunedata.adapters.tensorflow import wrap
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.policies import Random
 from tests.adapters.helpers.tensorflow import (
     CHANGING,
     KEPT,
@@ -88,7 +89,7 @@ def test_pruned_samples_are_not_parsed():
     for epoch in pruner.epochs():
         parsed.clear()
         for ids, _ in pairs.batch(16):
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
         assert parsed == np.flatnonzero(epoch.keep).tolist()
 
 
@@ -122,7 +123,7 @@ def test_chunks_are_filtered_whatever_of_them_is_kept(monkeypatch, parts, more):
     for epoch in pruner.epochs():
         kept = np.flatnonzero(keep) if epoch.pruned else np.arange(keep.size)
         assert [(int(uid), int(text)) for uid, text in pairs.as_numpy_iterator()] == [(uid, uid) for uid in kept]
-        pruner.observe(kept, np.where(keep, 0.0, 1.0)[kept])
+        pruner.observe(np.where(keep, 0.0, 1.0)[kept], kept)
 
 
 def test_samples_of_various_shapes():
@@ -144,7 +145,7 @@ def test_records(files, reads):
         for ids, uids in pairs.map(parse_record).shuffle(100).batch(32):
             for number, uid in zip(ids.numpy().tolist(), uids.numpy().tolist(), strict=True):
                 assert order.setdefault(number, uid) == uid, "an id belongs to its record in every epoch"
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
     assert sorted(order.values()) == list(range(SAMPLES))
     if reads is None:
         assert all(number == uid for number, uid in order.items()), "the position in the order of files"
@@ -159,7 +160,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(stop):
         for number, (ids, _) in enumerate(dataset):
             if (epoch.number, number) == stop:
                 break
-            first.observe(ids, losses_of(ids, epoch.number))
+            first.observe(losses_of(ids, epoch.number), ids)
             done += ids.numpy().tolist() if epoch.number == stop[0] else []
         if epoch.number == stop[0]:
             break
@@ -172,7 +173,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(stop):
         rest = []
         for ids, _ in dataset:
             rest += ids.numpy().tolist()
-            second.observe(ids, losses_of(ids, epoch.number))
+            second.observe(losses_of(ids, epoch.number), ids)
         before = done if epoch.number == stop[0] else []
         assert sorted(before + rest) == np.flatnonzero(epoch.keep).tolist()
     assert [record["observed"] for record in second.history] == KEPT
@@ -184,7 +185,7 @@ def test_a_dataset_may_be_pruned_in_an_open_epoch_and_again(monkeypatch):
     monkeypatch.setattr(Gate, "begin_epoch", lambda gate, epoch: (opened.append(gate), begin_epoch(gate, epoch)))
     pruner = make_pruner()
     pruner.begin_epoch()
-    pruner.observe(range(3), losses_of(range(3), 0))
+    pruner.observe(losses_of(range(3), 0), range(3))
     pruner.begin_epoch()
     assert [int(number) for number, _ in wrap(raw(), pruner).take(2)] == [3, 4]
     assert [int(number) for number, _ in wrap(raw(), pruner).take(2)] == [3, 4]
@@ -200,7 +201,7 @@ def test_a_peep_at_the_first_batch_is_no_harm():
     for epoch in pruner.epochs():
         next(iter(dataset))
         for ids, _ in dataset:
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
     assert [record["observed"] for record in pruner.history] == [100, 70, 100, 70, 100]
 
 
@@ -208,7 +209,7 @@ def test_losses_may_come_as_tensors_of_any_kind():
     for epoch in (pruner := make_pruner(100, prune=0.5)).epochs():
         ids = np.flatnonzero(epoch.keep)
         half = tf.constant(losses_of(ids, epoch.number), tf.float16)
-        pruner.observe(tf.constant(ids, tf.int32), half)
+        pruner.observe(half, tf.constant(ids, tf.int32))
     assert pruner.visits.sum() == 3 * 100 + 2 * 50
 
 
@@ -223,9 +224,9 @@ def test_losses_may_come_as_tensors_of_any_kind():
         (lambda: raw().repeat(), "repeat"),
         (lambda: raw().repeat(2), f"Got one of {2 * SAMPLES}"),
         (lambda: raw(SAMPLES - 1), f"Got one of {SAMPLES - 1}"),
-        (lambda: raw().shuffle(10), "Shuffle behind prune"),
-        (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle behind prune"),
-        (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle behind prune"),
+        (lambda: raw().shuffle(10), "Shuffle behind wrap"),
+        (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle behind wrap"),
+        (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle behind wrap"),
         (lambda: raw().map(lambda text: text, 2, deterministic=False), "deterministic"),
         (lambda: raw().with_options(unordered()), "deterministic"),
         (lambda: [1, 2], "Expected a tf.data.Dataset"),
@@ -280,7 +281,7 @@ def test_what_is_unbatched_is_not_batched(files):
             "deterministic",
         ),
         (lambda files: tf.data.TFRecordDataset(tf.data.Dataset.list_files(files)), "list_files"),
-        (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle behind prune"),
+        (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle behind wrap"),
         (lambda files: tf.data.TFRecordDataset(files).batch(4), "Got one of batches"),
         (
             lambda files: (
@@ -341,7 +342,7 @@ def test_a_batch_that_is_dropped_can_be_skipped():
     for epoch in pruner.epochs():
         pruner.skip(epoch.kept % 32)
         for ids, _ in dataset:
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
     assert [record["observed"] for record in pruner.history] == [kept // 32 * 32 for kept in KEPT]
 
 
@@ -349,7 +350,7 @@ def test_observing_outside_an_epoch():
     pruner = make_pruner()
     ids, _ = next(iter(wrap(raw(), pruner).batch(8)))
     with pytest.raises(NotInEpoch):
-        pruner.observe(ids, losses_of(ids, 0))
+        pruner.observe(losses_of(ids, 0), ids)
 
 
 def test_a_numpy_mask_would_freeze():

@@ -54,7 +54,7 @@ def test_an_iterator_of_an_earlier_epoch_is_noticed():
 
     def epoch():
         for ids in [next(endless)[0] for _ in range(pruner.begin_epoch().kept)]:
-            pruner.observe(ids[tf.newaxis], losses_of(ids[tf.newaxis], 0))
+            pruner.observe(losses_of(ids[tf.newaxis], 0), ids[tf.newaxis])
         pruner.end_epoch()
 
     epoch()
@@ -75,7 +75,7 @@ def test_pruned_samples_and_repeated_ones_may_be_observed_beside_the_dataset():
         batches.append(np.repeat(batches[0], 2))
         for ids in batches:
             for each in (pruner, told):
-                each.observe(ids, losses_of(ids, epoch.number))
+                each.observe(losses_of(ids, epoch.number), ids)
         told.end_epoch()
     assert [record["observed"] for record in pruner.history] == [SAMPLES + 64] * 5
     assert np.array_equal(pruner.visits, told.visits)
@@ -87,7 +87,7 @@ def test_samples_that_a_stage_behind_prune_doubles_count_twice():
     twice = wrap(raw(), pruner).flat_map(lambda *pair: tf.data.Dataset.from_tensors(pair).repeat(2))
     for epoch in pruner.epochs():
         for ids, _ in twice.batch(64):
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
     assert [record["observed"] for record in pruner.history] == [2 * kept for kept in KEPT]
 
 
@@ -99,6 +99,6 @@ def test_a_share_of_an_epoch_is_missed_as_processes_are_not_merged(by_batch):
     epoch = pruner.begin_epoch()
     for ids, _ in share:
         assert epoch.factors(ids.numpy()).shape == ids.shape
-        pruner.observe(ids, losses_of(ids, epoch.number))
+        pruner.observe(losses_of(ids, epoch.number), ids)
     with pytest.raises(SkippedSamples, match=r"Got \d+ that were not"):
         pruner.end_epoch()

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Sampler, SubsetRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import DroppingCount, EasyPruning, LossRanked
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import watch, wrap
+from prunedata.policies import DroppingCount, EasyPruning, LossRanked
 from tests.adapters.helpers.torch import SAMPLES, Items, make_pruner
 
 __all__ = ["KINDS", "MODES", "Learner", "counts", "run_of", "train"]

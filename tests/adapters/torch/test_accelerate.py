@@ -9,8 +9,9 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import WORLD, group, start
 
 SAMPLES = 103

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from prunedata import LossError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError
 from prunedata.testing import losses_of
 from tests.common.marks import WORKERS
 
@@ -178,7 +179,7 @@ def test_a_stateful_loader_goes_on_in_the_middle_of_an_epoch(images):
         epoch, seen = pruner.begin_epoch(), []
         for ids, numbers in loader:
             assert torch.equal(ids, numbers)
-            pruner.observe(ids, losses_of(numbers, epoch.number))
+            pruner.observe(losses_of(numbers, epoch.number), ids)
             seen.append(numbers.tolist())
             if len(seen) == stop:
                 return seen

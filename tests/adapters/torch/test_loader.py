@@ -11,8 +11,8 @@ import webdataset as wds
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import LossError, NotInEpoch, PrunedataError
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, NotInEpoch, PrunedataError
 from tests.adapters.helpers.torch import (
     BATCH,
     SAMPLES,

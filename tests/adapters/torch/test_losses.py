@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from prunedata import LossError, Pruner, Random, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.losses import DeviceBuffer, Recorder
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import LossError
+from prunedata.policies import Random
 from tests.adapters.helpers.torch import Items, make_pruner, train
 
 CPU = torch.device("cpu")
@@ -72,7 +74,7 @@ def test_every_floating_dtype_is_recorded_as_it_is(dtype):
         spread = torch.rand(len(index), generator=random, dtype=torch.float64) * 64 * torch.finfo(dtype).eps
         losses = (1 + spread).to(dtype).requires_grad_()
         loader.observe(losses)
-        told.observe(index.numpy(), losses.detach().double().numpy())
+        told.observe(losses.detach().double().numpy(), index.numpy())
     assert np.array_equal(pruner.counts, told.counts)
     assert pruner.counts.sum() > 30
 
@@ -140,7 +142,7 @@ class TestDeviceBuffer:
             ids = random.integers(0, pruner.samples, size)
             # So far apart that their sum tells in which order the batches came.
             losses = torch.from_numpy(np.exp2(60 * random.random(size)).astype(np.float32))
-            told.observe(ids, losses.numpy())
+            told.observe(losses.numpy(), ids)
             hold(ids, losses)
             losses.fill_(torch.nan)
             ids.fill(0)  # a buffer of the caller's own
@@ -174,7 +176,7 @@ class TestDeviceBuffer:
     def test_forgets_what_it_holds_when_another_state_is_loaded(self):
         pruner = make_pruner()
         pruner.begin_epoch()
-        pruner.observe(np.arange(8), np.arange(8.0))
+        pruner.observe(np.arange(8.0), np.arange(8))
         state = pruner.state_dict()
         hold = block_of(pruner, 100)
         hold(np.arange(8, 16), torch.full((8,), torch.nan))

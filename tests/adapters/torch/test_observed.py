@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from prunedata import LossError, PrunedataError, Random, Schedule, SkippedSamples
+from prunedata import Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, Items, loader_of, losses_of, make_pruner
 from tests.common.marks import WORKERS
 

@@ -11,9 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Sampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.ranks_training import sampler_of
 from tests.adapters.helpers.torch import SAMPLES, Items

@@ -10,8 +10,10 @@ import torch
 from torch.utils.data import DataLoader, SubsetRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError, Random, Schedule, SkippedSamples
+from prunedata import Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
 from tests.common.marks import WORKERS
 

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from prunedata import LossError, Random, SkippedSamples
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import LossError, SkippedSamples
+from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner
 
 
@@ -86,7 +87,7 @@ class TestTheRawLoaderIteratedByMistake:
         for number in (0, 1):
             pruner.begin_epoch()
             for _, index in raw:
-                pruner.observe(index, losses_of(index, number))
+                pruner.observe(losses_of(index, number), index)
             if number == 0:
                 pruner.end_epoch()
         with pytest.raises(LossError, match=r"Got nothing from it: .*30 pruned samples were observed"):
@@ -97,5 +98,5 @@ class TestTheRawLoaderIteratedByMistake:
         wrap(loader_of(), pruner)
         for epoch in pruner.epochs():
             for ids in epoch.batches(BATCH):
-                pruner.observe(ids, losses_of(ids, epoch.number))
+                pruner.observe(losses_of(ids, epoch.number), ids)
         assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]

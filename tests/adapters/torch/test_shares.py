@@ -23,7 +23,7 @@ def share_of(rank, ranks, seen, *, batch, losses, **options):
     given = DataLoader(items, batch_size=batch, sampler=sampler, drop_last=drop_last)
     loader = wrap(given, pruner, with_ids=True, uneven=uneven)
     pruner.begin_epoch()
-    pruner.observe(np.flatnonzero(seen), losses[seen].double().numpy())
+    pruner.observe(losses[seen].double().numpy(), np.flatnonzero(seen))
     pruner.begin_epoch()
     steps = []
     for ids, _ in loader:

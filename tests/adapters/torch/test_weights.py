@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata import LossRanked
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
+from prunedata.policies import LossRanked
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
@@ -25,7 +25,7 @@ def by_the_core():
         epoch.apply_weights()
         epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
         for ids in epoch.batches(BATCH):
-            run.observe(ids, losses_of(ids, epoch.number).numpy())
+            run.observe(losses_of(ids, epoch.number).numpy(), ids)
     return epochs, _of_policies(run)
 
 

@@ -54,7 +54,7 @@ def test_all_samples_come_and_the_masks_are_those_of_leaving_out(index, workers,
     for epoch in shorter.epochs():  # the same batches, less what is left out
         for ids in (ids[epoch.keep[ids]] for ids in came[epoch.number]):
             if len(ids):
-                shorter.observe(ids, losses_of(ids, epoch.number))
+                shorter.observe(losses_of(ids, epoch.number), ids)
     assert [record["observed"] for record in run.history] == [record["kept"] for record in shorter.history]
     assert run.visits.tolist() == shorter.visits.tolist()
     assert run.counts.tolist() == shorter.counts.tolist()

@@ -41,7 +41,7 @@ def test_a_truncated_shard(tmp_path):
     assert missing == [10, 11]
     assert "cls" not in dict(pairs)[9]
     ids = [number for number, _ in pairs]
-    pruner.observe(ids, losses_of(ids, 0))
+    pruner.observe(losses_of(ids, 0), ids)
     with pytest.raises(SkippedSamples, match="2 that were not"):
         pruner.end_epoch()
 
@@ -81,7 +81,7 @@ def test_an_undecodable_image_and_a_missing_member(tmp_path, workers):
         assert torch.equal(ids, labels)
         assert torch.equal((images[:, 0, 0, 0] * 255).round().long(), ids)
         seen += ids.tolist()
-        pruner.observe(ids, losses_of(ids, 0))
+        pruner.observe(losses_of(ids, 0), ids)
     assert sorted(set(range(20)) - set(seen)) == [4, 13]
     assert Counter(seen).most_common(1)[0][1] == 1
     with pytest.raises(SkippedSamples, match="2 that were not"):

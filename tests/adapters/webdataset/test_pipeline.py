@@ -34,7 +34,7 @@ def train(loader, pruner, *, batches=None):
         for ids, (uids, labels) in loader:
             assert ids.tolist() == uids.tolist()
             assert (ids % 7).tolist() == labels.tolist()
-            pruner.observe(ids, losses_of(ids, epoch.number))
+            pruner.observe(losses_of(ids, epoch.number), ids)
             epochs[-1] += ids.tolist()
         assert sorted(epochs[-1]) == np.flatnonzero(epoch.keep).tolist()
     return epochs
@@ -57,7 +57,7 @@ def test_masks_are_those_of_a_run_without_a_loader(index):
     pairs = DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=SAMPLES)
     for ids, epoch in zip(train(pairs, pruner), plain.epochs(), strict=True):
         assert sorted(ids) == np.flatnonzero(epoch.keep).tolist()
-        plain.observe(ids, losses_of(ids, epoch.number))
+        plain.observe(losses_of(ids, epoch.number), ids)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -113,7 +113,7 @@ def test_nodes_split_the_shards(index, monkeypatch):
             assert len(pairs) == index.kept_by_shard(keep)[rank::2].sum()
             seen += [number for number, _ in pairs]
         assert sorted(seen) == np.flatnonzero(keep).tolist()
-        pruner.observe(seen, losses_of(seen, epoch))
+        pruner.observe(losses_of(seen, epoch), seen)
         pruner.end_epoch()
     pruner.begin_epoch()
     with pytest.raises(ValueError, match="nodesplitter"):  # WebDataset's own word
@@ -236,7 +236,7 @@ def test_pruned_samples_are_never_decoded(index):
         decoded.clear()
         ids = [number for number, _ in pruned]
         assert sorted(decoded) == np.flatnonzero(epoch.keep).tolist()
-        pruner.observe(ids, losses_of(ids, epoch.number))
+        pruner.observe(losses_of(ids, epoch.number), ids)
 
 
 # -- what cannot give each sample once
@@ -364,7 +364,7 @@ def test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed(index, 
     loader = load(first)
     for epoch in first.epochs():
         for ids, _ in loader:
-            first.observe(ids, losses_of(ids, epoch.number))
+            first.observe(losses_of(ids, epoch.number), ids)
             if epoch.number == stop[0]:
                 seen += ids.tolist()
                 if len(seen) == 8 * stop[1]:
@@ -382,7 +382,7 @@ def test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed(index, 
         rest = []
         for ids, (uids, _) in loader:
             assert torch.equal(ids, uids)
-            second.observe(ids, losses_of(ids, epoch.number))
+            second.observe(losses_of(ids, epoch.number), ids)
             rest += ids.tolist()
         own = seen if epoch.number == stop[0] else []
         assert sorted(own + rest) == np.flatnonzero(epoch.keep).tolist()
@@ -401,7 +401,7 @@ def test_a_loader_pruned_by_the_adapter_of_data_loaders_takes_the_ids_off(index,
         ids = []
         for uids, _ in loader:
             loader.observe(losses_of(uids, epoch.number))
-            plain.observe(uids, losses_of(uids, epoch.number))  # in the same batches, by which hits are told
+            plain.observe(losses_of(uids, epoch.number), uids)  # in the same batches, by which hits are told
             ids += uids.tolist()
         assert sorted(ids) == np.flatnonzero(epoch.keep).tolist() == np.flatnonzero(other.keep).tolist()
 

@@ -64,7 +64,7 @@ def plain_loop(task, data, rounds):
             changed.append(own.weights - weights)
             sizes.append(size)
         for ids, losses in observed:
-            pruner.observe(ids, losses)
+            pruner.observe(losses, ids)
         weights = weights + np.average(changed, axis=0, weights=np.array(sizes, np.float32)).astype(np.float32)
     pruner.end_epoch()
     return weights, pruner

@@ -50,7 +50,7 @@ def test_no_staleness_is_plain_training(brief):
             optimizer.zero_grad()
             losses.mean().backward()
             optimizer.step()
-            pruner.observe(ids, losses.detach().numpy())
+            pruner.observe(losses.detach().numpy(), ids)
         images, labels = brief.test.batch(torch.arange(len(brief.test)))
         right.append(float((model(images).argmax(1) == labels).float().mean()))
     assert facts["accuracy"] == pytest.approx(100 * np.mean(right[-3:]), abs=0.2)

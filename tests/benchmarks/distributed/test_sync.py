@@ -115,7 +115,7 @@ def test_tasks_that_make_no_sense_are_refused(wrong):
 def test_a_policy_that_is_none_is_refused():
     with pytest.raises(ValueError, match="Expected a policy of BoundedLoss, DroppingCount"):
         Training(policy="Dropping").pruner(10, 2)
-    assert type(Training(policy="prunedata:Random").pruner(10, 2).policy).__name__ == "Random"
+    assert type(Training(policy="prunedata.policies:Random").pruner(10, 2).policy).__name__ == "Random"
 
 
 def test_the_network_of_the_study_has_its_outputs_and_starts_from_given_weights(tmp_path):

@@ -16,8 +16,8 @@ from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong
 from benchmarks.faults.fuzz.play import play
 from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, shown, simpler
-from prunedata import PrunedataError
 from prunedata.adapters.torch.loader import PrunedLoader
+from prunedata.errors import PrunedataError
 
 
 @pytest.fixture

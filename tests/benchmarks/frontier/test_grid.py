@@ -26,8 +26,8 @@ from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
-from prunedata import Known
 from prunedata.plan.turn import find_turn
+from prunedata.policies import Known
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
 

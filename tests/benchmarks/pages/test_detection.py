@@ -69,7 +69,7 @@ def watched(pixels, labels, epochs=12):
     for epoch in pruner.epochs():
         for ids in epoch.batches(64):
             shares, right = likely(ids), (np.arange(len(ids)), labels[ids])
-            pruner.observe(ids, -np.log(shares[right]))
+            pruner.observe(-np.log(shares[right]), ids)
             shares[right] -= 1
             weights -= 0.1 / len(ids) * pixels[ids].T @ shares
     return pruner, likely(np.arange(len(labels)))

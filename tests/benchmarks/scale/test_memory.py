@@ -5,7 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from prunedata import DroppingCount, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
+from prunedata.policies import DroppingCount, RunningLoss
 
 SAMPLES = 1 << 21
 FIXED = 6 << 20
@@ -34,7 +35,7 @@ def test_a_run_takes_so_many_bytes_a_sample(traced, policy, within, most):
         epoch = pruner.begin_epoch()
         for first in range(0, SAMPLES, 1 << 16):
             some = slice(first, first + (1 << 16))
-            pruner.observe(ids[some], losses[some])
+            pruner.observe(losses[some], ids[some])
         del epoch
         assert traced()[0] - before < within * SAMPLES + FIXED
         pruner.end_epoch()

@@ -21,7 +21,7 @@ SCRATCH = '''
 
 from benchmarks.study.arm import Arm
 from benchmarks.study.choosers import prune_by
-from prunedata import Random
+from prunedata.policies import Random
 
 ARMS = (Arm(name="scratch", what="as random", choose=prune_by(Random()), groups=("paper",), column="scratch"),)
 '''

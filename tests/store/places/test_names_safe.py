@@ -15,7 +15,7 @@ def test_who_goes_on_synchronises_every_folder_of_the_run(tmp_path, monkeypatch)
 
     first = opened()
     epoch = first.begin_epoch()
-    first.observe(np.flatnonzero(epoch.keep), np.ones(epoch.kept))
+    first.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
     first.end_epoch()
     folders = {path for path in (tmp_path / "run.zarr").rglob("*") if path.is_dir()} | {tmp_path / "run.zarr"}
     del first

@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 from transformers import Trainer, TrainingArguments
 
-from prunedata import PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
+from prunedata.errors import PrunedataError
+from prunedata.policies import RunningLoss
 from tests.adapters.huggingface.test_sft import tiny
 
 SAMPLES, LENGTH = 24, 8

@@ -7,8 +7,10 @@ import torch.nn.functional as F
 from torch.utils.data import IterableDataset
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
-from prunedata import LossRanked, PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
+from prunedata.errors import PrunedataError
+from prunedata.policies import LossRanked
 from tests.adapters.huggingface.trainers import BATCH, SAMPLES, Lines, Net, PrunedTrainer, Rows
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)

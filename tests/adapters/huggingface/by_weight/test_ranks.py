@@ -6,8 +6,8 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 
-from prunedata import Random
 from prunedata.adapters.huggingface import wrap
+from prunedata.policies import Random
 from tests.adapters.helpers.ranks import start
 from tests.adapters.huggingface.by_weight import test_joined, test_sft
 from tests.adapters.huggingface.processes import be_rank, meet

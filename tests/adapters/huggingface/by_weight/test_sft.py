@@ -8,9 +8,11 @@ import torch
 import trl
 from datasets import Dataset, IterableDataset
 
-from prunedata import PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.ids import packed_starts
+from prunedata.errors import PrunedataError
+from prunedata.policies import RunningLoss
 from tests.adapters.huggingface.test_sft import questions, tiny, tokenizer
 
 ROWS = 40

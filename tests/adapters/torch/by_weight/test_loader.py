@@ -6,9 +6,9 @@ import torch
 from torch.utils.data import DataLoader, SubsetRandomSampler, WeightedRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import LossError
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError
 from tests.adapters.helpers.by_weight import POLICIES, ours, plain, run_of
 from tests.adapters.helpers.ranks_training import losses_of, model_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner

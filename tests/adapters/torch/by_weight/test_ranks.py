@@ -12,9 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import watch, wrap
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.by_weight import found, ours, plain, run_of
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, ready, sampler_of

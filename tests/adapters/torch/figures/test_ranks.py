@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata import PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from prunedata.plan.turn import find_turn
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.torch import Items

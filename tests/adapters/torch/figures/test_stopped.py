@@ -8,8 +8,9 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import NeverPrunesWarning, NotInEpoch, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
+from prunedata.errors import NeverPrunesWarning, NotInEpoch
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import losses_of, model_of, ready, sampler_of, weights_of
 from tests.adapters.helpers.torch import SAMPLES, Items

@@ -7,10 +7,10 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, DistributedSampler, default_collate
 
-from prunedata import PrunedataError
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.facts import facts
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner, train
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])

@@ -3,8 +3,8 @@
 import pytest
 from torch.utils.data import DataLoader
 
-from prunedata import PrunedataError
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.torch import BATCH, Items, by_the_core, make_pruner, train
 from tests.common.marks import WORKERS
 

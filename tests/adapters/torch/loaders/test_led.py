@@ -5,10 +5,10 @@ import torch
 from torch.utils.data import DistributedSampler, RandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, loader_of, losses_of, make_pruner, train
 from tests.common.marks import WORKERS
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from prunedata import LossError
 from prunedata.adapters.torch import watch, wrap
 from prunedata.adapters.torch.losses import Recorder
+from prunedata.errors import LossError
 from tests.adapters.helpers.torch import loader_of, make_pruner
 
 
@@ -110,8 +110,8 @@ def test_on_a_device_they_are_recorded_too(monkeypatch, dtype):
         if on_device:
             monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False))
         recorder.add(np.arange(8), losses)
-        for held in recorder.held_back():
-            pruner.observe_batches(*held)
+        for ids, held, sizes in recorder.held_back():
+            pruner.record_batches(held, ids, sizes)
         found.append(pruner.counts.tolist())
     assert found[0] == found[1]
     assert sum(found[0]) == 4

@@ -15,8 +15,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from prunedata import PrunedataError, Random, SkippedSamples
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies import Random
 from tests.adapters.helpers.torch import (
     BATCH,
     EVERY_OTHER,

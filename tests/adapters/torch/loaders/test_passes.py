@@ -9,8 +9,8 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import LossError, PrunedataError
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, PrunedataError
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, loader_of, losses_of, make_pruner
 
 

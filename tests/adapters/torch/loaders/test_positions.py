@@ -6,8 +6,8 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.torch import BATCH, Items, make_pruner
 
 ARRAYS = [np.array([0, 1]), np.zeros(2), torch.tensor([0, 1]), torch.tensor(0), "x", None, -1, 0.5, True]

@@ -5,8 +5,9 @@ from itertools import islice
 import pytest
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
-from prunedata import Random, SkippedSamples
 from prunedata.adapters.torch import wrap
+from prunedata.errors import SkippedSamples
+from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 from tests.common.marks import WORKERS
 

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from prunedata import LossError, PrunedataError, Pruner, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, PrunedataError
 from tests.adapters.helpers.torch_sources import Positions
 
 SAMPLES = 61

@@ -12,10 +12,11 @@ from torch.utils.data import DataLoader, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
-from prunedata import PrunedataError, Random, SkippedSamples, keep_mask
 from prunedata.adapters.torch import ranks as torch_ranks
 from prunedata.adapters.torch import wrap
 from prunedata.counting.counts import Tally
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies import Random, keep_mask
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, flat, losses_of, make_pruner

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
-from prunedata import DroppingCount, LossError, PrunedataError, Pruner, RunningLoss, Schedule
+from prunedata import Pruner, Schedule
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
+from prunedata.errors import LossError, PrunedataError
+from prunedata.policies import DroppingCount, RunningLoss
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
 
@@ -50,7 +52,7 @@ def one_resumes(rank):
     if rank:
         alone = make_pruner()
         alone.begin_epoch()
-        alone.observe(np.arange(SAMPLES), np.arange(float(SAMPLES)))
+        alone.observe(np.arange(float(SAMPLES)), np.arange(SAMPLES))
         alone.end_epoch()
         pruner.load_state_dict(alone.state_dict())
     return begins(pruner, rank)

@@ -10,11 +10,12 @@ import webdataset as wds
 from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata import PrunedataError, Random, RunningLoss
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.webdataset import ShardIndex
 from prunedata.adapters.webdataset import wrap as prune_shards
+from prunedata.errors import PrunedataError
+from prunedata.policies import Random, RunningLoss
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import (
     GLOBAL,
@@ -278,7 +279,7 @@ def test_streams_that_split_themselves_are_one_process_that_takes_the_same_steps
         for step in steps_of(found, epoch.number, "steps"):
             optimizer.zero_grad()
             losses = losses_of(model, step)
-            pruner.observe(step, losses.detach().numpy())
+            pruner.observe(losses.detach().numpy(), step)
             losses.mean().backward()
             optimizer.step()
     for rank in found:

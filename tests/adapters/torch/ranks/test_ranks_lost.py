@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 import torch
 
-from prunedata import PrunedataError
 from prunedata.adapters.torch import name_lost_ranks
+from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import clean_processes, group
 from tests.adapters.helpers.ranks_training import Trained
 

@@ -10,8 +10,9 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata import PrunedataError, Random
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
+from prunedata.policies import Random
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 

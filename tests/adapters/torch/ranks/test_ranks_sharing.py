@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from prunedata import PrunedataError
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from prunedata.run.order import epoch_order
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.torch import SAMPLES, Items, losses_of, make_pruner
@@ -133,7 +133,7 @@ def two_at_once(ours, first, second):
 def observed_before(ours):
     loader = ours.loader(SMALL)
     ours.pruner.begin_epoch()
-    ours.pruner.observe(np.arange(3), np.ones(3))
+    ours.pruner.observe(np.ones(3), np.arange(3))
     return told(lambda: next(iter(loader)))
 
 
@@ -207,7 +207,7 @@ def in_one_process(found):
     pruner = make_pruner()
     for epoch in pruner.epochs():
         for batch in global_batches(found, epoch.number):
-            pruner.observe(batch, losses_of(batch, epoch.number).numpy())
+            pruner.observe(losses_of(batch, epoch.number).numpy(), batch)
     return pruner
 
 
@@ -242,7 +242,7 @@ def test_batches_of_other_sizes_go_on_within_an_epoch_by_any_number_of_ranks(wor
     alone = make_pruner()
     alone.begin_epoch()
     for batch in batches:
-        alone.observe(batch, losses_of(batch, 0).numpy())
+        alone.observe(losses_of(batch, 0).numpy(), batch)
     alone.end_epoch()
     for rank in worlds[WORLDS[-1]]["gone on"]:
         assert rank["counts"] == alone.counts.tolist()

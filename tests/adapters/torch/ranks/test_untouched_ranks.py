@@ -15,7 +15,8 @@ from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.untouched import EPOCHS, data, layers, watching
 from tests.adapters.torch.test_untouched import train_by_accelerate
 
-CASES = {"even": (44, None), "padded": (45, "pad")}
+CLASS_WEIGHTS = torch.tensor([0.3, 1.1, 5.7])
+CASES = {"even": (44, None), "padded": (45, "pad"), "weights of classes": (44, None, CLASS_WEIGHTS)}
 ACCELERATED = {  # samples, steps to accumulate over, how accelerate deals
     "even": (48, 1, {}),
     "repeated": (45, 1, {}),
@@ -24,7 +25,7 @@ ACCELERATED = {  # samples, steps to accumulate over, how accelerate deals
 }
 
 
-def train(samples, uneven, *, pruned):
+def train(samples, uneven, weights=None, *, pruned):
     part = TensorDataset(*(tensor[:samples] for tensor in data().tensors))
     batches = DataLoader(part, batch_size=4, sampler=DistributedSampler(part, shuffle=False))
     pruner = Pruner(samples, Schedule(EPOCHS, EPOCHS, 1, 1, 1), prune=0.3, leave_out="nothing")
@@ -33,8 +34,11 @@ def train(samples, uneven, *, pruned):
     net, optimizer = DistributedDataParallel(model), torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for _ in pruner.epochs() if pruned else range(EPOCHS):
         for features, labels in batches:
-            losses = cross_entropy(net(features), labels, reduction="none")
-            (batches.observe(losses) if pruned else losses.mean()).backward()
+            scores = net(features)
+            losses = cross_entropy(scores, labels, reduction="none")
+            own = None if weights is None else weights[labels]
+            mean = batches.observe(losses, weights=own) if pruned else cross_entropy(scores, labels, weight=weights)
+            mean.backward()
             optimizer.step()
             optimizer.zero_grad()
     return model.state_dict()
@@ -43,8 +47,8 @@ def train(samples, uneven, *, pruned):
 def work(rank, folder):
     different = {}
     with group(rank, folder):
-        for name, (samples, uneven) in CASES.items():
-            ours, theirs = (train(samples, uneven, pruned=pruned) for pruned in (True, False))
+        for name, case in CASES.items():
+            ours, theirs = (train(*case, pruned=pruned) for pruned in (True, False))
             different[name] = [part for part in theirs if not torch.equal(ours[part], theirs[part])]
     (folder / f"{rank}.json").write_text(json.dumps(different))
 

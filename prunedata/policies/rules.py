@@ -1,0 +1,339 @@
+"""The policies that the library brings: which samples pruned epochs leave out, and the arrays that they keep for it."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.checks import real, shown
+from prunedata.errors import PrunedataError
+from prunedata.policies.protocol import Known, Policy
+from prunedata.types import Array, Arrays, Ids, Losses, Mask, smallest_unsigned
+
+__all__ = [
+    "BUILT_IN",
+    "LARGEST",
+    "MEAN_EXCESS",
+    "BoundedLoss",
+    "DroppingCount",
+    "EasyPruning",
+    "High",
+    "LastLoss",
+    "LossRanked",
+    "MeanExcess",
+    "MovingAverage",
+    "Random",
+    "RunningLoss",
+    "check_by",
+    "from_description",
+    "hit_rate",
+]
+
+
+def hit_rate(known: Known) -> npt.NDArray[np.uint16]:
+    """Hits over visits of the whole run in steps of 1/65535, shape (samples,); 0 for samples never seen."""
+    scaled = known.hits.astype(np.uint64) * np.uint64(65535)
+    return (scaled // np.maximum(known.visits, 1)).astype(np.uint16)
+
+
+def check_by(by: str, *known: str) -> None:
+    """Raise :class:`PrunedataError` if `by` is none of `known`."""
+    if by not in known:
+        some = ", ".join(map(repr, known[:-1]))
+        raise PrunedataError(f"Expected by={some} or {known[-1]!r}. Got {by!r}.")
+
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+class LastLoss:
+    """Keeps the loss that each sample had last: float32, NaN before its first."""
+
+    def arrays(self, samples: int) -> dict[str, Array]:
+        """``loss``, the last loss of each sample."""
+        return {"loss": np.full(samples, np.nan, dtype=np.float32)}
+
+    def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
+        """Overwrite the losses; of a sample that is named several times the last one holds."""
+        arrays["loss"][ids] = np.clip(losses, -LARGEST, LARGEST)
+
+
+@dataclass(frozen=True)
+class MovingAverage(ABC):
+    """Prune the samples with the highest average of what a loss says.
+
+    Parameters
+    ----------
+    decay : float
+        Weight of all earlier visits beside the newest one; at least 0 and below 1. 0 is the last loss alone.
+    """
+
+    decay: float = 0.8
+    tolerance = 0.0
+    needs_losses = True
+    array: ClassVar[str]
+    """Name of the averages: float32, 0 before the first visit."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decay", real("decay", self.decay, 0.0))
+        if self.decay >= 1:
+            raise PrunedataError(f"Expected decay to be below 1. Got {self.decay}: no loss would ever count.")
+
+    @abstractmethod
+    def said(self, losses: Losses, means: Losses) -> Losses:
+        """What losses say, by themselves and the means of their batches: float64, shape (n,), within float32."""
+
+    def arrays(self, samples: int) -> dict[str, Array]:
+        """The averages."""
+        return {self.array: np.zeros(samples, dtype=np.float32)}
+
+    def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
+        """Move each sample's average by its loss."""
+        average = arrays[self.array]
+        average[ids] = self.decay * average[ids].astype(np.float64) + (1 - self.decay) * self.said(losses, means)
+
+    def scores(self, known: Known) -> Array:
+        """The averages."""
+        return known.arrays[self.array]
+
+
+@dataclass(frozen=True)
+class DroppingCount:
+    """The paper's rule (Algorithms 1 and 2): prune the samples that were most often above their batch's mean.
+
+    Parameters
+    ----------
+    tolerance : float
+        A loss is a hit if it is above ``mean + tolerance * abs(mean)`` of its batch. At least 0.
+    by : {"window", "run"}
+        ``"window"``, the paper: sort by the hits of the current window. ``"run"``: sort by hits over visits of
+        the whole run, which stays sharp just after a window has begun.
+    """
+
+    tolerance: float = 0.0
+    by: str = "window"
+    needs_losses = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0))
+        check_by(self.by, "window", "run")
+
+    def scores(self, known: Known) -> Array:
+        """The counts, or hits over visits in steps of 1/65535, which tells all fractions of up to 255 visits apart."""
+        return known.counts if self.by == "window" else hit_rate(known)
+
+
+@dataclass(frozen=True)
+class EasyPruning(LastLoss):
+    """Prune the easiest samples: those with the lowest losses, or with the fewest hits. The mirror of DroppingCount.
+
+    A sample that is pruned is not observed, and stays as easy as it was last seen. So the same samples are pruned
+    until an epoch on all samples has seen them again: leave one in every block.
+
+    Parameters
+    ----------
+    by : {"loss", "window", "run"}
+        ``"loss"``: sort by each sample's last loss. ``"window"``, ``"run"``: by its hits, as DroppingCount.
+    tolerance : float
+        Of a hit, as DroppingCount's.
+    """
+
+    by: str = "loss"
+    tolerance: float = 0.0
+    needs_losses = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0))
+        check_by(self.by, "loss", "window", "run")
+
+    def arrays(self, samples: int) -> dict[str, Array]:
+        """``loss``, the last loss of each sample; none where hits decide."""
+        return super().arrays(samples) if self.by == "loss" else {}
+
+    def scores(self, known: Known) -> Array:
+        """The losses, or hits, upside down. Samples never seen come last."""
+        if self.by == "loss":
+            losses = known.arrays["loss"]
+            return np.where(np.isnan(losses), np.float32(-np.inf), -losses)
+        hard = known.counts if self.by == "window" else hit_rate(known)
+        top = int(hard.max()) + 1  # so that a sample seen and always hit comes before those never seen
+        dtype = smallest_unsigned(top)
+        return np.where(known.visits > 0, np.subtract(top, hard, dtype=dtype), dtype.type(0))
+
+
+@dataclass(frozen=True)
+class LossRanked(LastLoss):
+    """InfoBatch's rule (Qin et al., ICLR 2024): prune at random among low losses, and let those kept count for all.
+
+    The group to prune from are the samples whose last loss is below the mean of all last losses. Exactly as many
+    as the run prunes are drawn from it, anew in every pruned epoch. The ``k`` that stay of a group of ``m`` get the
+    weight ``m / k``, all others 1: so the expected gradient is that of all samples, and the weights of the kept
+    samples add up to the number of samples.
+
+    Parameters
+    ----------
+    ratio : float
+        At most this fraction of the group is pruned, which bounds the weights by ``1 / (1 - ratio)``. If it would
+        be more, the samples with the next lowest losses join the group (with those that tie). Only where the
+        group is all samples may the fraction be passed. Strictly between 0 and 1.
+    """
+
+    ratio: float = 0.5
+    tolerance = 0.0
+    needs_losses = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ratio", real("ratio", self.ratio, 0.0, above=True))
+        if self.ratio >= 1:
+            raise PrunedataError(f"Expected ratio to be below 1. Got {self.ratio}: some of the group must stay.")
+
+    def scores(self, known: Known) -> Array:
+        """1 for the group, 0 for the others: the selection's hash draws from the group."""
+        return self._group(known).view(np.uint8)
+
+    def weights(self, keep: Mask, known: Known) -> Array:
+        """Float32: ``m / k`` for the kept samples of the group, 1 for the other kept ones, 0 for pruned ones."""
+        group = self._group(known)
+        kept = group & keep
+        weights = keep.astype(np.float32)
+        weights[kept] = np.count_nonzero(group) / np.count_nonzero(kept)
+        return weights
+
+    def _group(self, known: Known) -> Mask:
+        losses = known.arrays["loss"]
+        seen = ~np.isnan(losses)
+        if not seen.any():
+            return np.ones(losses.size, dtype=np.bool_)
+        # Those never seen come last: nothing says that they are easy.
+        losses = np.where(seen, losses, np.float32(np.inf))
+        low = losses < losses[seen].mean(dtype=np.float64)
+        least = math.ceil(min(known.num_pruned / self.ratio, losses.size))
+        if np.count_nonzero(low) < least:
+            low = losses <= np.partition(losses, least - 1)[least - 1]
+        return np.asarray(low)
+
+
+@dataclass(frozen=True)
+class RunningLoss(MovingAverage):
+    """Prune the samples whose losses stay above those of their batches: an exponential moving average of the excess.
+
+    Each visit moves a sample's ``excess`` towards its loss less its batch's mean. DroppingCount asks in how many visits
+    a loss was above the mean; this asks by how much and forgets what is long past, so it finds labels that are wrong
+    at random earlier and with fewer visits. An excess, unlike a loss, doesn't age while its sample is pruned and the
+    losses of all the others fall.
+
+    Parameters
+    ----------
+    decay : float
+        Weight of all earlier visits beside the newest one; at least 0 and below 1. 0 is the last loss alone.
+    """
+
+    array: ClassVar[str] = "excess"
+
+    def said(self, losses: Losses, means: Losses) -> Losses:
+        """How far they lie above the means."""
+        excess = np.clip(losses, -LARGEST, LARGEST) - np.clip(means, -LARGEST, LARGEST)
+        return np.clip(excess, -LARGEST, LARGEST)
+
+
+@dataclass(frozen=True)
+class BoundedLoss(MovingAverage):
+    """Prune the samples whose labels the network believes least: an exponential moving average of ``1 - exp(-loss)``.
+
+    Of a cross-entropy ``exp(-loss)`` is the label's probability. So each visit moves a sample's ``doubt`` towards what
+    that probability lacks of 1, and no loss counts for more than 1, however high it is. It is not held against the
+    batch's mean. While samples are learnt their doubt falls, and that of pruned ones stays. Losses must be
+    cross-entropies, or others of which 0 is the least; one below 0 counts as 0.
+
+    Parameters
+    ----------
+    decay : float
+        Weight of all earlier visits beside the newest one; at least 0 and below 1. 0 is the last loss alone.
+    """
+
+    array: ClassVar[str] = "doubt"
+
+    def said(self, losses: Losses, means: Losses) -> Losses:
+        """How little they say that the labels are believed, 0 to 1."""
+        return -np.expm1(-np.maximum(losses, 0.0))
+
+
+MEAN_EXCESS = "mean_excess"
+"""The array of the means over all finished epochs, float32; of the open epoch it has sums."""
+
+
+@dataclass(frozen=True)
+class MeanExcess:
+    """Prune the samples whose losses lay furthest above those of their batches, in the mean of all visits.
+
+    Every run keeps this mean in the array ``mean_excess``. In a run that is told its validation figure
+    (:meth:`prunedata.Pruner.validated`) it goes up to the turn and no further: so what is left out from there on stays
+    left out, and samples that are learnt by heart later don't come to look right. ``policy="auto"`` leaves out by it.
+    """
+
+    tolerance = 0.0
+    needs_losses = True
+
+    def scores(self, known: Known) -> Array:
+        """The means."""
+        return known.arrays[MEAN_EXCESS]
+
+
+@dataclass(frozen=True)
+class Random:
+    """The control that the paper lacks: prune as many samples, chosen at random anew in every pruned epoch."""
+
+    tolerance = 0.0
+    needs_losses = False
+
+    def scores(self, known: Known) -> Array:
+        """All alike: the selection's hash decides."""
+        return np.broadcast_to(np.uint8(0), known.counts.shape)
+
+
+class High:
+    """Counts the visits of each sample with a loss above ``ln(classes)``.
+
+    The array ``high``, shape (samples,), uint16 in runs of up to 65,535 epochs, saturates.
+    """
+
+    def __init__(self, classes: int, epochs: int) -> None:
+        self.limit = math.log(classes)
+        self._dtype = np.promote_types(np.uint16, smallest_unsigned(epochs))
+
+    def arrays(self, samples: int) -> dict[str, Array]:
+        """``high``."""
+        return {"high": np.zeros(samples, self._dtype)}
+
+    def update(self, arrays: Arrays, ids: Ids, losses: Losses, means: Losses) -> None:
+        """Count some visits, each sample named once."""
+        high, which = arrays["high"], ids[losses > self.limit]
+        high[which] = np.minimum(high[which], np.iinfo(high.dtype).max - 1) + 1
+
+
+BUILT_IN: dict[str, type[Policy]] = {
+    kind.__name__: kind
+    for kind in (BoundedLoss, DroppingCount, EasyPruning, LossRanked, MeanExcess, Random, RunningLoss)
+}
+
+
+def from_description(described: object) -> Policy:
+    """Return the policy that :func:`prunedata.policies.protocol.describe` described.
+
+    Raises
+    ------
+    PrunedataError
+        If it is none of the library's own, or its parameters make no sense.
+    """
+    name = described.get("name") if isinstance(described, Mapping) else None
+    if not isinstance(described, Mapping) or not isinstance(name, str) or name not in BUILT_IN:
+        raise PrunedataError(f"Expected the description of one of {', '.join(BUILT_IN)}. Got {shown(described)}.")
+    parameters: dict[str, Any] = {key: value for key, value in described.items() if key != "name"}
+    try:
+        return BUILT_IN[name](**parameters)
+    except TypeError as error:  # as for a parameter of another version
+        raise PrunedataError(f"Expected the parameters of {name}. Got {shown(parameters)}: {error}.") from error

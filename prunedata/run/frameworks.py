@@ -1,0 +1,60 @@
+"""Which adapter an object belongs to: it is named as the library that the object's class comes from."""
+
+from importlib import import_module
+from typing import Any
+
+from prunedata.errors import PrunedataError
+
+__all__ = ["adapter_of", "samples_in"]
+
+ADAPTERS = "prunedata.adapters"
+OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
+"""Libraries whose adapter has another name."""
+
+
+def adapter_of(given: Any) -> tuple[str, Any]:
+    """Return the name and the module of the adapter for an object; that for any iterable if its library has none.
+
+    Parameters
+    ----------
+    given : object
+        A loader, a dataset, a stream or a trainer. Its class and those that it derives from are looked at in order.
+
+    Raises
+    ------
+    PrunedataError
+        If the adapter's library is not installed.
+    """
+    roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in type(given).__mro__)
+    for root in roots:
+        name = OTHER_NAMES.get(root, root)
+        if name != "builtins" and name.isidentifier():
+            try:
+                adapter = import_module(f"{ADAPTERS}.{name}")
+            except ImportError as error:
+                if error.name != f"{ADAPTERS}.{name}":
+                    raise PrunedataError(str(error)) from error
+                continue
+            if not isinstance(given, getattr(adapter, "ELSEWHERE", ())):
+                return name, adapter
+    return "iterable", import_module(f"{ADAPTERS}.iterable")
+
+
+def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
+    """Return how many samples an object has, where it knows.
+
+    Parameters
+    ----------
+    given : object
+        As :func:`adapter_of` takes it. Its adapter's ``samples_in`` is asked if there is one, otherwise its length.
+    *arguments, **options
+        What else will be given to the adapter's ``wrap``: a ``ShardIndex`` knows the samples of its shards.
+    """
+    _, adapter = adapter_of(given)
+    if hasattr(adapter, "samples_in"):
+        found = adapter.samples_in(given, *arguments, **options)
+        return None if found is None else int(found)
+    try:
+        return len(given)
+    except (TypeError, NotImplementedError):
+        return None

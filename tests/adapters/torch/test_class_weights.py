@@ -1,0 +1,152 @@
+"""Weights of the user's own, as of classes: what is trained on is PyTorch's weighted mean, what is recorded is not."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+from prunedata import Pruner
+from prunedata.adapters.torch import watch, wrap
+from prunedata.adapters.torch.means import ALIKE, mean_of
+from prunedata.errors import LossError
+from prunedata.policies import LossRanked, Random
+
+SAMPLES, CLASSES, EPOCHS = 40, 3, 3
+CLASS_WEIGHTS = torch.tensor([0.3, 1.1, 5.7])
+
+
+def data():
+    torch.manual_seed(3)
+    return TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 4), torch.randint(0, CLASSES, (SAMPLES,)))
+
+
+def batches(workers=0):
+    return DataLoader(data(), batch_size=8, num_workers=workers)
+
+
+def train(pruner, loader, mean, dtype=torch.float32):
+    torch.manual_seed(0)
+    model = nn.Linear(4, CLASSES).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in pruner.epochs() if pruner else range(EPOCHS):
+        for ids, inputs, targets in loader:
+            optimizer.zero_grad()
+            mean(ids, model(inputs.to(dtype)), targets).backward()
+            optimizer.step()
+    return [each.detach().clone() for each in model.parameters()]
+
+
+def losses_of(outputs, targets):
+    return cross_entropy(outputs, targets, reduction="none")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nothing_left_out_it_trains_the_weights_of_pytorchs_own(workers, dtype):
+    own = CLASS_WEIGHTS.to(dtype)
+    plain = train(None, batches(), lambda _, outputs, targets: cross_entropy(outputs, targets, weight=own), dtype)
+    run = Pruner(SAMPLES, epochs=EPOCHS, leave_out="nothing")
+    loader = run.wrap(batches(workers))
+    ours = train(
+        run, loader, lambda _, outputs, targets: run.observe(losses_of(outputs, targets), weights=own[targets]), dtype
+    )
+    assert all(torch.equal(one, other) for one, other in zip(plain, ours, strict=True))
+
+
+@given(st.integers(1, 1100), st.integers(0, 2**32), st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
+def test_value_and_gradient_are_pytorchs(size, seed, dtype):
+    random = torch.Generator().manual_seed(seed)
+    scores = torch.randn(size, CLASSES, generator=random).to(dtype).requires_grad_()
+    targets = torch.randint(0, CLASSES, (size,), generator=random)
+    own = torch.rand(CLASSES, generator=random).to(dtype)
+    plain = cross_entropy(scores, targets, weight=own)
+    ours = mean_of(None, np.arange(size), losses_of(scores, targets), None, own=own[targets])
+    gradients = [torch.autograd.grad(mean, scores)[0] for mean in (plain, ours)]
+    if size <= ALIKE:
+        assert torch.equal(plain, ours)
+        assert torch.equal(*gradients)
+    else:
+        torch.testing.assert_close(ours, plain)
+        torch.testing.assert_close(*gradients)
+
+
+def test_what_is_recorded_has_no_weights():
+    runs = [Pruner(SAMPLES, epochs=1, leave_out="nothing") for _ in range(2)]
+    for run, weights in zip(runs, (None, CLASS_WEIGHTS), strict=True):
+        loader = run.wrap(batches())
+        for _ in run.epochs():
+            for ids, _, targets in loader:
+                run.observe(torch.cos(ids), weights=None if weights is None else weights[targets])
+    assert runs[0].history[0]["mean_loss"] == runs[1].history[0]["mean_loss"]
+    assert all(np.array_equal(runs[0].arrays[name], runs[1].arrays[name]) for name in runs[0].arrays)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": "auto", "holdout": 0.3},
+        {"leave_out": "weight", "policy": Random(), "prune": 12},
+        {"leave_out": "weight", "policy": LossRanked(), "prune": 12, "holdout": 0.2},
+        {"leave_out": "weight", "without": [0, 1, 2, 3, 4, 5, 6, 7, 9], "policy": Random(), "prune": 9},
+    ],
+    ids=["held out", "by weight", "weighed and held out", "a whole batch for good"],
+)
+@pytest.mark.parametrize("watches", [False, True])
+def test_what_counts_nothing_weighs_nothing(options, watches):
+    """As the sums over what counts, made by hand."""
+    if watches and "leave_out" not in options:
+        options = {**options, "leave_out": "weight"}
+    run = Pruner(SAMPLES, epochs=EPOCHS, **options)
+    loader = watch(batches(), run, ids=0) if watches else wrap(batches(), run)
+
+    def compared(ids, outputs, targets):
+        losses, own = losses_of(outputs, targets), CLASS_WEIGHTS[targets]
+        epoch = run.current
+        factors = torch.from_numpy(epoch.loss_weights(ids.numpy()))
+        counts = own * (factors > 0)
+        expected = (losses * own * factors).sum() / counts.sum() if counts.sum() else losses.sum() * 0
+        mean = loader.observe(losses, weights=own)
+        torch.testing.assert_close(mean, expected)
+        return mean
+
+    train(run, loader, compared)
+    assert len(run.history) == EPOCHS
+
+
+def test_a_batch_that_weighs_nothing_trains_nothing():
+    run = Pruner(SAMPLES, epochs=1, leave_out="nothing")
+    loader = run.wrap(batches())
+    for _ in run.epochs():
+        for ids, _, _ in loader:
+            losses = torch.cos(ids).requires_grad_()
+            mean = run.observe(losses, weights=torch.zeros(len(ids)))
+            mean.backward()
+            assert mean == 0
+            assert not losses.grad.any()
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [CLASS_WEIGHTS, 2.0, [1.0] * 8, torch.ones(8, device="meta")],
+    ids=["by class", "a number", "list", "meta"],
+)
+def test_other_weights_are_refused_and_nothing_is_lost(weights):
+    run = Pruner(SAMPLES, epochs=1, leave_out="nothing")
+    loader = run.wrap(batches())
+    for _ in run.epochs():
+        for ids, _, _ in loader:
+            with pytest.raises(LossError, match=r"Expected weights as a Tensor of shape \(8,\) on cpu"):
+                run.observe(torch.cos(ids), weights=weights)
+            run.observe(torch.cos(ids))
+    assert run.history[0]["observed"] == SAMPLES
+
+
+def test_losses_that_are_only_recorded_have_no_weights():
+    run = Pruner(SAMPLES, epochs=1)
+    run.begin_epoch()
+    with pytest.raises(LossError, match="Expected weights with the tensors of a wrapped DataLoader"):
+        run.observe(np.ones(4), np.arange(4), weights=np.ones(4))
