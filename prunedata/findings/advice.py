@@ -56,6 +56,9 @@ class Advice:
     shorter : int or None
         How many epochs to train instead of pruning, with a learning-rate schedule of their own: as many as had the
         highest figures. None if the figure has not turned.
+    doubted : int
+        How many labels look wrong by their losses up to the turn; 0 if the figure has not turned. ``prune`` is this
+        number, or less where the run has a limit.
     """
 
     verdict: Literal["watch", "prune", "don't prune"]
@@ -67,6 +70,10 @@ class Advice:
     turned: int | None = None
     lost: float = 0.0
     shorter: int | None = None
+    doubted: int = 0
+
+    def __str__(self) -> str:
+        return ": ".join((self.verdict, *self.evidence[:1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""
@@ -96,6 +103,7 @@ class Advice:
                 turned=None if turned is None else integer("turned", turned, 0),
                 lost=real("lost", plain["lost"], 0.0),
                 shorter=None if shorter is None else integer("shorter", shorter, 1),
+                doubted=integer("doubted", plain["doubted"], 0),
             )
         except (LookupError, TypeError, RecursionError) as error:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
@@ -192,6 +200,7 @@ def _prune(
         turned=turned,
         lost=max(0.0, figures.lost),
         shorter=best + 1,
+        doubted=wanted,
     )
 
 

@@ -1,21 +1,49 @@
-"""What a run as its store holds it would be advised now."""
+"""What a run as its store holds it was advised, or would be now, and what has come of it in one line."""
 
 from prunedata.findings.advice import Advice, advise
-from prunedata.findings.searched import searched
+from prunedata.findings.searched import num_searched, searched
 from prunedata.plan.schedule import Schedule
+from prunedata.plan.turn import find_turn
 from prunedata.store.state import RunState
 
-__all__ = ["advise_now"]
+__all__ = ["advise_now", "outcome"]
 
 
 def advise_now(run: RunState) -> Advice:
-    """Advise a run by all its finished epochs.
+    """Return the advice that a run follows, or else advise it by all its finished epochs.
 
     Raises
     ------
     PrunedataError
-        If the run has too many samples to look at.
+        If the run has too many samples to look at, or its advice is damaged.
     """
     run.check_size()
+    if run.advice is not None:
+        return Advice.from_dict(run.advice)
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" else None
     return advise(run.history, Schedule.from_dict(run.schedule), run.mean_excess[searched(run)], prune=most)
+
+
+def outcome(run: RunState, advice: Advice) -> str:
+    """Return how many labels look wrong, of how many, and where the validation figure went, in two sentences."""
+    labels = f"{num_searched(run):,} labels"
+    figures = find_turn(run.history)
+    if advice.verdict == "prune":
+        told = f"{advice.doubted:,} of {labels} look wrong."
+    elif not any(record["observed"] for record in run.history):
+        told = f"No losses were observed yet, so nothing is known about the {labels}."
+    elif not figures.number:
+        told = f"How many of the {labels} are wrong is not known, because the run has no validation figure."
+    else:
+        so_far = " so far" if len(run.history) < run.schedule["epochs"] else ""
+        told = f"Nothing shows that the network memorized wrong labels among the {labels}{so_far}."
+    with_figure = [record for record in run.history if record.get("validation") is not None]
+    if not with_figure:
+        return told
+    last, held_out = with_figure[-1], " of the held-out samples" if "held_out" in with_figure[-1] else ""
+    best = next((record for record in with_figure if record["number"] == figures.best), last)
+    told += f" The validation figure{held_out} is {last['validation']:.4g} in epoch {last['number']:,}"
+    if figures.lost > 0 and best is not last:
+        most = "lowest" if last.get("lower_is_better") else "highest"
+        told += f"; it was {most} around epoch {best['number']:,}, at {best['validation']:.4g}"
+    return f"{told}."

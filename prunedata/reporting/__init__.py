@@ -1,1 +1,1 @@
-"""The report of a run: one page of HTML that needs no network and no script."""
+"""The report of a run: one page of HTML that needs no network, and one on which its suspects are judged."""

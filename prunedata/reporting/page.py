@@ -1,119 +1,84 @@
-"""The page as a whole: its sections in order, its head, and what it forbids itself to load."""
+"""The pages as HTML: one template, in which every value is escaped, and what the pages forbid themselves to load."""
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any
 
-from prunedata.reporting import chosen, closing, overview, training
-from prunedata.reporting.drawing.markup import Markup, data, join, shorten, tag
-from prunedata.reporting.drawing.parts import Section
-from prunedata.reporting.drawing.style import PAGE
-from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.previews import Previews
-from prunedata.types import Array
+from prunedata.findings.suspects import ClassShare
+from prunedata.reporting.wording import duration, percent
 
-__all__ = ["page"]
+__all__ = ["render", "shorten", "visible"]
 
-Progress = Callable[[float, str], None]
-"""Told how much is done, from 0 to 1, and what comes next."""
+BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""They change the order in which the text around them is read."""
 
 
-def page(
-    runs: Sequence[RunFacts],
-    *,
-    version: str,
-    top: int,
-    shown: Previews | None = None,
-    labels: Array | None = None,
-    progress: Progress | None = None,
-) -> str:
-    """Return the page of one run, or of two side by side, as HTML.
+def render(names: Sequence[str], *, review: Mapping[str, Any] | None = None, **given: Any) -> str:
+    """Return the page of the runs of these names, or the page on which suspects are judged.
 
-    Parameters
-    ----------
-    runs : sequence of RunFacts
-    version : str
-        Of the library, for the citation.
-    top : int
-        How many samples to list.
-    shown : Previews, optional
-        What samples look like.
-    labels : array of int or str, shape (samples,), optional
-        To see in which classes suspects gather.
-    progress : callable, optional
-        Called before each section.
+    The template shows what is `given`, or its script what `review` holds, as plain values.
     """
-    steps = list(_steps(runs, version, top, shown, labels))
-    sections = []
-    for at, (name, make) in enumerate(steps):
-        if progress is not None:
-            progress(at / len(steps), name)
-        sections.append(make())
-    return _document(runs, [one for one in sections if one is not None])
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 (only a report needs it)
+    from markupsafe import Markup  # noqa: PLC0415 (Jinja's own)
 
+    def data(value: object, longest: int) -> Markup:
+        return Markup(f"<bdi>{escape(visible(shorten(str(value), longest)))}</bdi>")
 
-def _steps(
-    runs: Sequence[RunFacts], version: str, top: int, shown: Previews | None, labels: Array | None
-) -> Iterator[tuple[str, Callable[[], Section | None]]]:
-    """What matters first: what to do, and the samples to look at; a section that has nothing to say is None."""
-    yield "verdict", lambda: closing.verdict(runs)
-    if len(runs) == 2:
-        yield "comparison", lambda: overview.comparison(runs)
-    yield "suspects", lambda: chosen.suspects(runs, top, shown, labels)
-    yield "overview", lambda: overview.overview(runs)
-    yield "schedule", lambda: training.schedule(runs)
-    yield "times", lambda: training.times(runs)
-    yield "counts", lambda: chosen.counts(runs)
-    yield "agreement", lambda: chosen.agreement(runs)
-    yield "left out", lambda: chosen.left_out(runs, top)
-    yield "epochs", lambda: closing.epochs(runs)
-    yield "citation", lambda: closing.citing(version)
+    def shown(value: Any) -> Any:
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-
-def _document(runs: Sequence[RunFacts], sections: Sequence[Section]) -> str:
-    names = [shorten(run.name, 80) for run in runs]
-    title = f"prunedata: {' and '.join(names)}"
-    head = join(
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<meta name="referrer" content="no-referrer">'),
-        Markup('<link rel="icon" href="data:,">'),
-        tag("title", title),
-        Markup(f"<style>{PAGE}</style>"),
+    made = Environment(autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"data": data, "short": shorten, "number": "{:,}".format, "percent": percent, "duration": duration}
+    made.filters |= {"figure": _figure, "figures": lambda row: map(_figure, row.values()), "share": _share}
+    assets = ("page.html", "page.css", "review.js")
+    template, style, script = ((files("prunedata.reporting") / one).read_text("utf-8") for one in assets)
+    allowed = f"default-src 'none'; style-src '{_digest(style)}'; "
+    allowed += f"script-src '{_digest(script)}'; " if review is not None else ""
+    called = " and ".join(shorten(name, 80) for name in names)
+    written = json.dumps(review, ensure_ascii=True).replace("<", "\\u003c")  # nothing in it can end the element
+    return made.from_string(template).render(
+        names=names,
+        review=review is not None,
+        title=f"{'prunedata:' if review is None else 'Suspects of'} {called}",
+        security=f"{allowed}img-src data:; base-uri 'none'; form-action 'none'",
+        **{name: Markup(text) for name, text in {"style": style, "script": script, "known": written}.items()},
+        **given,
     )
-    links = [tag("li", tag("a", one.heading, href=f"#{one.anchor}")) for one in sections]
-    states = [tag("p", _state(run, len(runs)), class_="state") for run in runs]
-    body = join(
-        tag("a", "Skip to the figures", href="#main", class_="skip"),
-        tag(
-            "header",
-            tag("h1", *_heading(runs)),
-            *states,
-            tag("nav", tag("ol", *links), aria_label="Sections"),
-        ),
-        tag("main", *(section.html() for section in sections), id="main"),
-        tag("footer", tag("p", "Made by prunedata report. This page loads nothing and runs nothing.")),
-    )
-    two = "two" if len(runs) == 2 else None
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>{tag("body", body, class_=two)}</html>\n'
 
 
-def _heading(runs: Sequence[RunFacts]) -> list[object]:
-    if len(runs) == 1:
-        return ["Run"] if runs[0].name == "run" else ["Run ", data(runs[0].name, 80)]
-    return ["Runs ", data(runs[0].name, 80), " and ", data(runs[1].name, 80)]
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
-def _state(run: RunFacts, number: int) -> Markup:
-    by = "nothing pruned" if run.watches_only else f"policy {run.policy}"
-    told = f"{overview.progress(run)} {run.samples:,} samples, {by}."
-    return join(data(run.name, 80), ": ", data(told, 300)) if number > 1 else data(told, 300)
+def _share(one: ClassShare) -> tuple[str, ...]:
+    """A row of the table of classes."""
+    name = shorten(str(one.label), 60)
+    return name, f"{one.suspects:,}", f"{one.samples:,}", percent(one.share), percent(one.expected)
 
 
-def _policy() -> str:
-    """What a browser may load for the page: its own style, and pictures that are in it. Nothing else."""
-    style = b64encode(sha256(PAGE.encode("utf-8")).digest()).decode("ascii")
-    return f"default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}"
+
+
+def shorten(text: str, longest: int) -> str:
+    """Return at most so many characters of a text, on one line."""
+    read = text[: 4 * longest]
+    line = " ".join(read.split())
+    whole = len(line) <= longest and len(read) == len(text)
+    return line if whole else f"{line[: longest - 1].rstrip()}…"
+
+
+def visible(text: str) -> str:
+    """Return the text with its control characters shown by their codes: none may hide or turn round what follows."""
+    return "".join(one.encode("unicode_escape").decode("ascii") if _is_control(one) else one for one in text)
+
+
+def _is_control(one: str) -> bool:
+    return one in BIDI or (one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"))

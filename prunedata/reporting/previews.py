@@ -1,40 +1,39 @@
-"""What samples look like: thumbnails, texts and class names, asked of any data set that can be indexed."""
+"""What samples look like: images, texts, rows and class names, from any data set that can be indexed."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
-from prunedata.reporting.drawing.png import LARGE_SIDE, SIDE, as_pixels, data_uri, photograph, shrunk
-from prunedata.reporting.rows import as_row
 
-__all__ = ["Preview", "Previews"]
+__all__ = ["Preview", "Previews", "as_pixels", "picture"]
 
 LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_label", "coarse_label")
 KEYS = ("__key__", "key", "id", "uid", "name", "path", "filename", "__url__")
 """How data sets call a sample's label and its own name."""
+COLUMNS = ("feature_names", "columns", "column_names")
+"""Where they list the names of a row's values."""
+SIDE, LARGE_SIDE = 96, 224
+"""Pixels of a picture's longer side, at most: in a list, and of one that is looked at alone."""
+CHANNELS = (1, 3, 4)
+MOST_VALUES, MOST_CHARACTERS = 64, 4_000
+"""Of a row, and of a value."""
 
 
 @dataclass(frozen=True)
 class Preview:
     """What a reader sees of one sample; None is what it doesn't have.
 
-    Attributes
-    ----------
-    image : str, optional
-        The address of a PNG or JPEG that holds all of it.
-    text : str, optional
-    label, key : str, optional
-        The name of its class, and the sample's own name.
-    value : str, optional
-        The label as the data set has it: for a class with a name its number.
-    row : tuple of (str, str)
-        The names and values of a plain row.
+    ``image`` is a ``data:`` address that holds all of a PNG or JPEG; ``label`` the name of its class, and ``value`` the
+    label as the data set has it, which may be the number of that class; ``key`` the sample's own name; ``row`` the
+    names and values of a plain row.
     """
 
     image: str | None = None
@@ -53,9 +52,12 @@ class Previews:
     dataset : sequence
         ``dataset[id]`` is a sample: an image (Pillow's, or an array), a text, a tuple of datum and label, or a mapping.
         Class names are taken from ``dataset.classes``, as torchvision has them, or from ``dataset.features``, as
-        Hugging Face has them; all labels from ``dataset.targets``, ``dataset.labels`` or a column.
+        Hugging Face has them; all labels from ``dataset.targets``, ``dataset.labels`` or a column; the names of a row's
+        values from ``dataset.feature_names`` or ``dataset.columns``.
     samples : int
         How many samples it must have.
+    large : bool
+        Make pictures to look at one by one.
 
     Raises
     ------
@@ -83,27 +85,22 @@ class Previews:
         if isinstance(item, Mapping):
             return self._of_mapping(item)
         if isinstance(item, (tuple, list)) and item:
-            label = item[1] if len(item) > 1 else None
-            return self._of_values(item[:1], label, None, None)
+            return self._of_values(item[:1], item[1] if len(item) > 1 else None, None, None)
         return self._of_values([item], None, None, None)
 
     def labels(self) -> npt.NDArray[Any] | None:
         """Return the names or numbers of all labels, shape (samples,), or None if the data set does not list them."""
         labels, names = self.values()
-        return labels if labels is None or not names else np.asarray(np.array(names, dtype=np.str_)[labels])
+        return np.asarray(np.array(names, dtype=np.str_)[labels]) if names else labels
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels as the data set has them, or None if it does not list them, and the names of their classes.
 
         Names are () where the labels are names themselves, or numbers that have none.
         """
-        found = next(
-            (getattr(self._dataset, name) for name in ("targets", "labels") if hasattr(self._dataset, name)), None
-        )
-        column = None
-        if found is None:
-            column = next((name for name in LABELS if name in getattr(self._dataset, "column_names", ())), None)
-            found = None if column is None else self._dataset[column]
+        column = next((name for name in LABELS if name in getattr(self._dataset, "column_names", ())), None)
+        listed = [getattr(self._dataset, name) for name in ("targets", "labels") if hasattr(self._dataset, name)]
+        found = listed[0] if listed else None if column is None else self._dataset[column]
         labels = None if found is None or callable(found) else _as_array(found)
         if labels is None or labels.shape != (len(self._dataset),) or labels.dtype.kind not in "iuU":
             return None, ()
@@ -122,20 +119,23 @@ class Previews:
     def _of_values(
         self, values: Sequence[Any], label: Any, column: str | None, key: Any, names: Sequence[str] = ()
     ) -> Preview:
-        image = next((found for found in (_image(value, self._large) for value in values) if found is not None), None)
+        image = next((found for found in (picture(value, self._large) for value in values) if found is not None), None)
         text = next((value for value in values if isinstance(value, str)), None)
         alone = (image is not None or text is not None) and len(values) == 1
-        row = () if alone else as_row(values, names or getattr(self._dataset, "feature_names", ()))
-        if image is None and text is None:
-            text = "; ".join(f"{name} {value}" for name, value in row) or (_described(values[0]) if values else None)
-        named = None if key is None else str(key)
-        return Preview(image, text, self._label(label, column), named, _value(label), row)
+        row = () if alone else _row(values, names or self._columns())
+        if image is None and text is None and not row and values:
+            text = _described(values[0])
+        return Preview(image, text, self._label(label, column), None if key is None else str(key), _value(label), row)
+
+    def _columns(self) -> list[str]:
+        """The names of a row's values that the data set lists, its label left out."""
+        listed = next((getattr(self._dataset, name) for name in COLUMNS if hasattr(self._dataset, name)), ())
+        return [str(name) for name in listed if str(name) not in LABELS]
 
     def _label(self, label: Any, column: str | None) -> str | None:
         value, names = _value(label), self._names(column)
-        if value is None or isinstance(label, str) or not value.isdigit() or int(value) >= len(names):
-            return value
-        return str(names[int(value)])
+        named = value is not None and value.isdigit() and not isinstance(label, str) and int(value) < len(names)
+        return str(names[int(value or 0)]) if named else value
 
     def _names(self, column: str | None) -> Sequence[Any]:
         """The class names that the data set has; none is ()."""
@@ -150,28 +150,84 @@ def _value(label: Any) -> str | None:
     if label is None or isinstance(label, str):
         return label
     array = _as_array(label)
-    if array is None or array.size != 1 or array.dtype.kind not in "biuf":
-        return None
-    return str(array.reshape(()).item())
+    return None if array is None or array.size != 1 or array.dtype.kind not in "biuf" else str(array.item())
 
 
-def _image(value: Any, large: bool) -> str | None:
-    """An image as the address of its thumbnail; None for what is no image."""
-    if isinstance(value, (str, bytes)):
-        return None
+# -- images
+
+
+def picture(value: Any, large: bool = False) -> str | None:
+    """Return an image, Pillow's or an array, as the ``data:`` address of its thumbnail; None for what is no image."""
+    from PIL import Image  # noqa: PLC0415 (comes with matplotlib, which only a report needs)
+
     if hasattr(value, "convert") and hasattr(value, "thumbnail"):  # of Pillow, whose modes are many
-        value = value.convert("RGB")
-        if large and max(value.size) > SIDE:
-            return photograph(value)
-    array = _as_array(value)
-    pixels = None if array is None else as_pixels(array)
-    if pixels is None or min(pixels.shape[:2]) < 2:
+        shown = value.convert("RGB")
+    else:
+        array = _as_array(value)
+        pixels = None if array is None else as_pixels(array)
+        if pixels is None or min(pixels.shape[:2]) < 2:
+            return None
+        shown = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    form = "jpeg" if large and max(shown.size) > SIDE else "png"  # a photograph takes a tenth of it as JPEG
+    shown.thumbnail((LARGE_SIDE, LARGE_SIDE) if large else (SIDE, SIDE))
+    file = BytesIO()
+    shown.save(file, form, quality=85, optimize=True)
+    return f"data:image/{form};base64,{b64encode(file.getvalue()).decode('ascii')}"
+
+
+def as_pixels(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8] | None:
+    """Return an image as uint8 of shape (height, width, channels), or None if the array is none.
+
+    It may be of shape (height, width), (height, width, channels) or (channels, height, width), with 1, 3 or 4 channels.
+    Bytes stay as they are; floats from 0 to 1 are shares of white; all else is spread from its least to its greatest.
+    """
+    if array.dtype.kind not in "buif" or array.ndim not in (2, 3) or not array.size:
         return None
-    return data_uri(shrunk(pixels, LARGE_SIDE if large else SIDE))
+    if array.ndim == 2:
+        array = array[:, :, np.newaxis]
+    if array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
+        array = np.moveaxis(array, 0, 2)
+    if array.shape[2] not in CHANNELS:
+        return None
+    array = array[:, :, :3]
+    if array.dtype == np.uint8:
+        return array
+    values = np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0)
+    low, high = float(values.min()), float(values.max())
+    if array.dtype.kind in "bf" and low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    return (255 * (values - low) / ((high - low) or 1.0)).round().astype(np.uint8)
+
+
+# -- rows
+
+
+def _row(values: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The names and values of a row: one array of features, or texts and numbers; () if it has neither."""
+    if len(values) == 1 and not isinstance(values[0], str | bytes):
+        array = _as_array(values[0])
+        if array is not None and array.ndim == 1 and array.dtype.kind in "biufUO":
+            values, names = array.tolist(), names if len(names) == array.size else ()
+        elif not names:
+            return ()
+    named = names if len(names) == len(values) else [str(at) for at in range(len(values))]
+    row = ((str(name), _cell(value)) for name, value in zip(named, values, strict=True))
+    return tuple((name, cell) for name, cell in row if cell is not None)[:MOST_VALUES]
+
+
+def _cell(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value[:MOST_CHARACTERS]
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if value is None or isinstance(value, bool | int | np.integer | np.bool_):
+        return str(value)
+    array = np.asarray(value) if hasattr(value, "shape") else None
+    return None if array is None or array.size != 1 or array.dtype.kind not in "biuf" else _cell(array.item())
 
 
 def _as_array(value: Any) -> npt.NDArray[Any] | None:
-    """A value as numpy sees it, if it does; of tensors those too that are on a device or want a gradient."""
+    """A value as numpy sees it, if it does; also tensors that are on a device or want a gradient."""
     for step in ("detach", "cpu"):
         value = getattr(value, step)() if callable(getattr(value, step, None)) else value
     try:
@@ -182,5 +238,4 @@ def _as_array(value: Any) -> npt.NDArray[Any] | None:
 
 def _described(value: Any) -> str:
     shape = getattr(value, "shape", None)
-    kind = type(value).__name__
-    return kind if shape is None else f"{kind} of shape {tuple(shape)}"
+    return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
+from html import escape
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,19 +14,28 @@ import numpy.typing as npt
 
 from prunedata.checks import integer
 from prunedata.errors import PrunedataError
-from prunedata.findings.searched import Stateful
-from prunedata.reporting.drawing.markup import escape
-from prunedata.reporting.facts import facts_of
-from prunedata.reporting.page import Progress, page
+from prunedata.findings.compare import compare as compared
+from prunedata.findings.searched import Stateful, searched
+from prunedata.findings.suspects import ClassShare, concentration, most_suspect
+from prunedata.findings.top import count_top
+from prunedata.reporting.curves import curve
+from prunedata.reporting.facts import RunFacts, facts_of
+from prunedata.reporting.page import render
 from prunedata.reporting.previews import Previews
-from prunedata.reporting.review.page import review_page
+from prunedata.reporting.review import suspects_to_judge
+from prunedata.reporting.wording import percent
 from prunedata.store.run_store import StoreLike
 from prunedata.types import Array
 
 __all__ = ["Report", "report"]
 
 LISTED, REVIEWED = 12, 500
-"""Samples on a page if nobody says how many."""
+"""Samples on a page if the caller names no number."""
+SUSPECT_SHARE = 0.1
+"""Of the samples, where suspects are counted by class."""
+
+Progress = Callable[[float, str], None]
+"""Called with the share that is done, from 0 to 1, and what comes next."""
 
 
 class Report:
@@ -34,10 +45,12 @@ class Report:
     ----------
     html : str
         The page.
+    runs : tuple of dict
+        What it says of each run, as plain values that JSON can hold.
     """
 
-    def __init__(self, html: str, *, scripted: bool = False) -> None:
-        self.html, self._scripted = html, scripted
+    def __init__(self, html: str, runs: tuple[dict[str, Any], ...], *, scripted: bool = False) -> None:
+        self.html, self.runs, self._scripted = html, runs, scripted
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the page to a file, and return its path."""
@@ -68,7 +81,7 @@ def report(
     review: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Return the report of a run: its schedule, losses, times and counts, what was left out, and what is advised.
+    """Return the report of a run: what to do and why, its validation curve, its suspects, and the time saved.
 
     Parameters
     ----------
@@ -79,52 +92,52 @@ def report(
     compare : path, URL, zarr store or Pruner, optional
         Another run, to be put beside it.
     dataset : sequence, optional
-        The data set that was trained on: ``dataset[id]`` is an image, a text, a tuple of datum and label, or a mapping.
-        The most suspect samples are then shown, with class names where the data set has ``classes`` or ``features``.
+        The data set, to show the suspects: ``dataset[id]`` is a sample. Images, texts, tuples of these with a label,
+        and mappings are understood, as are the class names of torchvision and Hugging Face.
     labels : array of int or str, shape (samples,), optional
-        The labels, to see in which classes suspects gather. Otherwise those that the data set lists.
+        The labels by id, to see in which classes suspects gather. Otherwise they are taken from the data set.
     top : int, optional
-        How many samples to list, at least 1: 12, or with `review` 500.
+        How many samples to list: 12, in a review 500.
     review : bool
-        Return another page instead: one that shows the most suspect samples one by one, takes by keys whether each
-        label is wrong, and saves that as a file for ``prunedata apply`` and ``Pruner(without=)``. It needs `dataset`,
-        and runs a script of its own in the browser.
+        Return the page on which suspects are judged one by one, by keys, and a file of verdicts is saved. It needs the
+        data set. What it says is corrected are the `labels`, or those of the data set.
     progress : callable, optional
-        Called as ``progress(share, what)``: the share that is done, from 0 to 1, and what comes next.
+        Called with the share of the work that is done, from 0 to 1, and what comes next.
 
     Raises
     ------
+    ImportError
+        If Jinja or matplotlib is not installed.
     PrunedataError
-        If no run is there, or it is damaged, or the data set is another one.
+        If no run is there, it is damaged, or an argument makes no sense.
     """
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"A report needs {' and '.join(missing)}. To install both: pip install jinja2 matplotlib")
     number = integer("top", (REVIEWED if review else LISTED) if top is None else top, 1)
     if review and (dataset is None or compare is not None):
         raise PrunedataError(
             "Expected one run and its data set to be reviewed. Got "
             + ("no data set: there is nothing to look at." if dataset is None else "two runs: leave out compare.")
         )
-    _tell(progress, 0.0, "reading")
-    runs = [facts_of(run)]
-    if compare is not None:
-        runs.append(facts_of(compare))
-        if runs[0].name == runs[1].name:
-            for one, place in zip(runs, ("first", "second"), strict=True):
-                one.name = f"{one.name} ({place})"
-    samples = runs[0].samples
-    shown = None
-    if dataset is not None:
-        if len({one.samples for one in runs}) > 1:
-            raise PrunedataError(
-                f"Expected two runs on the data set that is to be shown. Got runs of {samples:,} and "
-                f"{runs[1].samples:,} samples."
-            )
-        shown = Previews(dataset, samples, large=review)
-    known = shown.labels() if labels is None and shown is not None else _checked(labels, samples)
-    later = None if progress is None else lambda share, what: progress(0.2 + 0.8 * share, what)
+    told = progress or (lambda share, what: None)
+    told(0.0, "reading")
+    runs = [facts_of(run), *([] if compare is None else [facts_of(compare)])]
+    if len({one.name for one in runs}) < len(runs):
+        for one, place in zip(runs, ("first", "second"), strict=True):
+            one.name = f"{one.name} ({place})"
+    if dataset is not None and len({one.samples for one in runs}) > 1:
+        raise PrunedataError(
+            f"Expected two runs on the data set that is to be shown. Got runs of {runs[0].samples:,} and "
+            f"{runs[1].samples:,} samples."
+        )
+    shown = None if dataset is None else Previews(dataset, runs[0].samples, large=review)
+    given = _checked(labels, runs[0].samples)
     if review and shown is not None:
-        found = Report(review_page(runs[0], number, shown, _checked(labels, samples), later), scripted=True)
+        judged = suspects_to_judge(runs[0], number, shown, given, told)
+        found = Report(render([runs[0].name], review=judged), (runs[0].plain(),), scripted=True)
     else:
-        found = Report(page(runs, version=_version(), top=number, shown=shown, labels=known, progress=later))
+        found = _page(runs, number, shown, shown.labels() if given is None and shown is not None else given, told)
     if output is not None:
         found.save(output)
     return found
@@ -141,13 +154,38 @@ def _checked(labels: npt.ArrayLike | None, samples: int) -> Array | None:
     return found
 
 
-def _tell(progress: Progress | None, share: float, what: str) -> None:
-    if progress is not None:
-        progress(share, what)
+def _page(runs: Sequence[RunFacts], top: int, shown: Previews | None, labels: Array | None, told: Progress) -> Report:
+    told(0.2, "suspects")
+    found = tuple(run.plain() | {"suspects": run.suspects(top)} for run in runs)
+    views = [
+        {
+            "run": run,
+            "plain": plain,
+            "seen": {row["id"]: shown.of(row["id"]) for row in plain["suspects"]} if shown is not None else {},
+            "classes": [] if labels is None or not run.observed else _classes(run, labels),
+            "curve": curve(run, runs),
+        }
+        for run, plain in zip(runs, found, strict=True)
+    ]
+    told(0.9, "page")
+    return Report(render([run.name for run in runs], views=views, overlap=_overlap(*runs)), found)
 
 
-def _version() -> str:
+def _classes(run: RunFacts, labels: Array) -> list[ClassShare]:
+    """In which classes the most suspect tenth of the samples gathers."""
+    ids = most_suspect(run.state.mean_excess, run.visits, count_top(SUSPECT_SHARE, run.trainable))
+    return concentration(labels, ids, searched(run.state))
+
+
+def _overlap(first: RunFacts, second: RunFacts | None = None) -> str | None:
+    """Whether two runs suspect the same samples."""
+    if second is None:
+        return None
     try:
-        return version("prunedata")
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        return "0+unknown"
+        found = compared((first.state.mean_excess, first.visits), (second.state.mean_excess, second.visits))
+    except PrunedataError as error:
+        return f"Whether they suspect the same samples is not known. {error}"
+    return (
+        f"Of the {found.top:,} most suspect samples of each, {percent(found.jaccard)} of those in either are in both; "
+        f"by chance it would be {percent(found.jaccard_by_chance)}."
+    )

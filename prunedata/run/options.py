@@ -131,7 +131,7 @@ def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
     if schedule is None and epochs is not None:
         return Schedule.steady(epochs)
     if schedule is None or epochs is not None:
-        got = "neither" if schedule is None else f"epochs={epochs!r} and a schedule, which has {schedule.epochs} epochs"
+        got = "neither" if schedule is None else f"epochs={epochs!r} and a schedule, which has epochs of its own"
         raise ScheduleError(f"Expected epochs, as in Pruner(samples, epochs=30), or a schedule. Got {got}.")
     return schedule
 

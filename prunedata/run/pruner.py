@@ -609,14 +609,9 @@ class Pruner:
         """A context manager: what is done within counts as overhead. Nested ones count once."""
         return self._engine.meter.overhead
 
-    def _repr_html_(self) -> str | None:
-        """The run as a notebook shows it. None, which shows the plain text, where it cannot be asked right now."""
-        from prunedata.reporting.card import card  # noqa: PLC0415 (only in a notebook)
-
-        try:
-            return card(self)
-        except PrunedataError:
-            return None
+    def __repr__(self) -> str:
+        done, epochs = len(self._engine.ledger.history), self.schedule.epochs
+        return f"Pruner({self.samples:,} samples, {done:,} of {epochs:,} epochs done, {self.policy!r})"
 
     def take_over(self) -> None:
         """Let the calling thread be the one that trains: it may record, save and end epochs from now on.

@@ -148,7 +148,7 @@ RECORD = {
 ADVICE = {
     "verdict": _one_of("watch", "prune", "don't prune"), "policy": _maybe(POLICY), "prune": COUNT,
     "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "turned": _maybe(COUNT),
-    "lost": FIGURE, "shorter": _maybe(_whole(1)),
+    "lost": FIGURE, "shorter": _maybe(_whole(1)), "doubted": COUNT,
 }  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def test_a_dataset_of_grain(say, tmp_path):
             "Expected {} to run, and to make x without training. Got SystemExit: no data.",
         ),
         (
-            "from prunedata import *; raise NotInEpoch('it trains.')",
+            "from prunedata.errors import *; raise NotInEpoch('it trains.')",
             "x",
             "without training. Got NotInEpoch: it trains.",
         ),

@@ -1,5 +1,6 @@
 """prunedata report: the page it writes, of real stores, and what it refuses."""
 
+import json
 import sys
 import webbrowser
 import zlib
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from prunedata.findings.table import suspect_table
+from prunedata.reporting import report
 from tests.reporting.reading import read
 from tests.reporting.runs import KINDS, SAMPLES
 
@@ -63,19 +65,35 @@ def test_with_a_data_set(say, store, module, name, tmp_path):
     page = read((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert f"text {suspect_table(store, top=1)['id'][0]} <script>" in page.text
     assert "label <b>good" in page.text
-    assert "Where they gather" in page.text
+    assert "Classes in which suspects gather" in page.text
 
 
 def test_with_labels_from_a_file(say, store, tmp_path):
     np.save("labels.npy", np.arange(SAMPLES) % 3)
     assert say(f"report {store} --labels labels.npy")[0] == 0
-    assert "Where they gather" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "Classes in which suspects gather" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
 def test_beside_another_run(say, store, tmp_path):
     KINDS["unfinished"](tmp_path / "other.zarr")
     assert say(f"report {store} --compare other.zarr")[0] == 0
     assert "Runs run.zarr and other.zarr" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
+
+
+def test_as_json(say, store, tmp_path):
+    status, out, err = say(f"report {store} --json --top 3")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["output"], found["bytes"]) == ("report.html", (tmp_path / "report.html").stat().st_size)
+    assert [one["id"] for one in found["runs"][0]["suspects"]] == suspect_table(store, top=3)["id"].tolist()
+    assert found["runs"][0]["outcome"] in say(f"advise {store}")[1]
+
+
+def test_without_its_packages(say, store, monkeypatch):
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    status, _, err = say(f"report {store}")
+    assert status == 2
+    assert "pip install jinja2 matplotlib" in err
 
 
 def test_it_is_opened(say, store, tmp_path, monkeypatch):

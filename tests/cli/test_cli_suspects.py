@@ -151,10 +151,11 @@ def test_advice_to_prune(say, tmp_path):
     place = watch(tmp_path / "run.zarr", turn=TURN)
     status, out, err = say(f"advise {place}")
     assert (status, err) == (0, "")
-    lines = out.splitlines()
+    first, _, *lines = out.splitlines()
     facts = {line[:19].strip(): line[19:].strip() for line in lines[: lines.index("")]}
     _, out, _ = say(f"advise {place} --json")
     found = json.loads(out)
+    assert first.startswith(f"{found['doubted']} of 120 labels look wrong. The validation figure is ")
     assert facts == {
         "advice": "prune",
         "turned": f"in epoch {found['turned']}",
@@ -180,13 +181,13 @@ def test_advice_to_prune(say, tmp_path):
         ({}, "watch on", "call pruner.validated(accuracy) in each epoch"),
         ({"turn": 0}, "watch on", "12 of 12 epochs have a validation figure, and it has not turned so far."),
         ({"turn": 0, "epochs": 60}, "don't prune", "60 of 60 epochs have a validation figure, and it has not turned:"),
-        ({"epochs": 60}, "watch the next run", "call pruner.validated(accuracy) in each epoch"),
+        ({"epochs": 60}, "look at the suspects", "call pruner.validated(accuracy) in each epoch"),
     ],
 )
 def test_advice_not_to_prune(say, tmp_path, options, advice, told):
     place = watch(tmp_path / "run.zarr", **options)
     _, out, _ = say(f"advise {place}")
-    assert out.splitlines()[0].split(maxsplit=1) == ["advice", advice]
+    assert out.splitlines()[2].split(maxsplit=1) == ["advice", advice]
     assert told in out
 
 
@@ -195,8 +196,8 @@ def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path):
     status, out, err = say(f"advise {place}")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split(maxsplit=1) == ["advice", "prune"]
-    assert lines[1].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
+    assert lines[2].split(maxsplit=1) == ["advice", "prune"]
+    assert lines[3].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
 
 
 def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):

@@ -31,6 +31,7 @@ def test_before_the_turn_it_says_to_watch():
     found = advise(history(TURNS[:7]), SCHEDULE, np.zeros(100, np.float32))
     assert (found.verdict, found.prune, found.policy, found.schedule, found.turned) == ("watch", 0, None, None, None)
     assert found.evidence == ("7 of 7 epochs have a validation figure, and it has not turned so far.",)
+    assert str(found) == f"watch: {found.evidence[0]}"
 
 
 def test_without_a_figure_it_says_what_to_call():
@@ -57,6 +58,7 @@ def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     assert found.schedule == Schedule.steady(30, 10)
     assert found.saving_percent == pytest.approx(100 * found.prune * 20 / (30 * len(excess)))
     assert found.shorter == 8
+    assert found.doubted == wanted
     assert found.lost == pytest.approx((78 + 79 + 78) / 3 - (68 + 60 + 52) / 3)
 
 

@@ -78,7 +78,6 @@ def with_(**members):
             r"Expected a frozen dataclass\. Got Thawed, which isn't frozen: .*frozen=True",
         ),
         (object(), r"Expected a policy such as DroppingCount\(\)"),
-        (None, r"Expected a policy such as DroppingCount\(\).* Got None"),
         (make_dataclass("Named", [("name", str, "a")], bases=(ByHits,), frozen=True)(), r"other names than 'name'"),
     ],
 )

@@ -138,6 +138,13 @@ class TestInstalled:
         code = "import importlib.resources as r; print((r.files('prunedata') / 'py.typed').is_file())"
         assert run(python, "-I", "-c", code).stdout.strip() == "True"
 
+    def test_a_report_brings_its_template_and_names_its_extra(self, python: Path) -> None:
+        code = "import importlib.resources as r; print(*(one.name for one in r.files('prunedata.reporting').iterdir()))"
+        assert {"page.html", "page.css", "review.js"} <= set(run(python, "-I", "-c", code).stdout.split())
+        failed = run(python, "-I", "-c", "import prunedata; prunedata.report('run.zarr')", check=False)
+        assert failed.returncode == 1
+        assert failed.stderr.splitlines()[-1].startswith("ImportError: A report needs jinja2 and matplotlib.")
+
     def test_the_sdist_has_no_tests(self, dist: Path) -> None:
         """Those that setuptools would take by itself cannot run without the others."""
         (built,) = dist.glob("*.tar.gz")

@@ -1,8 +1,37 @@
-"""The browser of the tests that look at pages."""
+"""Runs of every kind, made once, and the browser of the tests that look at pages."""
+
+import shutil
+import warnings
+from functools import cache
 
 import pytest
 
 from tests.reporting.browser import launched
+from tests.reporting.runs import KINDS
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """``made(kind)`` is the run of that kind, alive, and the path of its store. No test may change either."""
+
+    @cache
+    def make(kind):
+        place = tmp_path_factory.mktemp(kind) / "run.zarr"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return KINDS[kind](place), place
+
+    return make
+
+
+@pytest.fixture
+def stored(made, tmp_path):
+    """``stored(kind, name)`` is a copy of its store, of another name."""
+
+    def copy(kind, name="run.zarr"):
+        return shutil.copytree(made(kind)[1], tmp_path / name)
+
+    return copy
 
 
 @pytest.fixture(scope="session")

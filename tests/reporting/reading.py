@@ -1,11 +1,17 @@
-"""A page as a browser without a script reads it: its elements, its text, and whether it is whole."""
+"""A page as a browser without a script reads it: its elements, its text, and whether it is whole and closed."""
 
+import re
+from base64 import b64decode
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
-__all__ = ["Reader", "read"]
+__all__ = ["check", "read"]
 
-VOID = {"meta", "link", "img", "input"}
-BLOCKS = {"p", "td", "th", "h1", "h2", "h3", "li", "dt", "dd", "div", "caption", "text", "title", "desc"}
+VOID = {"meta", "link", "img", "input", "br"}
+BLOCKS = {"p", "td", "th", "h1", "h2", "h3", "li", "dt", "dd", "div", "caption", "q", "small", "figcaption"}
+BOUND = 300_000
+"""Bytes of a page without images."""
+SVG = "data:image/svg+xml;base64,"
 
 
 class Reader(HTMLParser):
@@ -27,7 +33,7 @@ class Reader(HTMLParser):
             self.words.append("\n")
 
     def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in ("style", "script"):
             self.words.append(data)
 
     def all(self, tag):
@@ -37,7 +43,18 @@ class Reader(HTMLParser):
     @property
     def text(self):
         """What stands on the page, with plain spaces."""
-        return "".join(self.words).replace("\N{NO-BREAK SPACE}", " ")
+        return re.sub(r"[ \N{NO-BREAK SPACE}]+", " ", "".join(self.words).replace("\n", " "))
+
+    @property
+    def sections(self):
+        """The sections, by their ids."""
+        return [one["id"] for one in self.all("section")]
+
+    @property
+    def curves(self):
+        """The curves of the page, as trees of their SVG."""
+        sources = [one["src"] for one in self.all("img") if one["src"].startswith(SVG)]
+        return [ElementTree.fromstring(b64decode(one.removeprefix(SVG))) for one in sources]
 
 
 def read(html):
@@ -46,3 +63,32 @@ def read(html):
     reader.close()
     assert reader.open == []
     return reader
+
+
+def check(html):
+    """A report is whole, loads nothing, runs nothing, and says what its pictures are. Returns its reader."""
+    page = read(html)
+    tags = {name for name, _ in page.elements}
+    assert {"header", "main", "footer", "title"} <= tags
+    assert not tags & {"script", "iframe", "object", "embed", "form", "base", "audio", "video", "svg"}
+    for name, attributes in page.elements:
+        assert not [one for one in attributes if one.startswith("on") or one == "style"], (name, attributes)
+        for where in ("href", "src", "srcset", "action", "data"):
+            assert attributes.get(where, "data:,").startswith((SVG, "data:image/png;base64,", "data:,"))
+    assert "url(" not in html
+    assert "@import" not in html
+    (policy,) = (one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
+    rules = {rule.split()[0]: rule.split()[1:] for rule in policy.split(";")}
+    assert rules["default-src"] == ["'none'"]
+    assert rules.keys() == {"default-src", "style-src", "img-src", "base-uri", "form-action"}
+    assert "unsafe" not in policy
+    anchors = [one["id"] for _, one in page.elements if "id" in one]
+    assert len(anchors) == len(set(anchors))
+    assert all("scope" in one for one in page.all("th"))
+    assert all(one["alt"] for one in page.all("img"))
+    for curve in page.curves:
+        drawn = [value for one in curve.iter() for name, value in one.attrib.items() if name in ("d", "x", "y")]
+        assert drawn
+        assert not [one for one in drawn if "nan" in one.lower() or "inf" in one.lower()]
+    assert len(html.encode("utf-8")) - sum(len(one["src"]) for one in page.all("img") if SVG not in one["src"]) < BOUND
+    return page

@@ -6,7 +6,7 @@ from prunedata import Pruner, Schedule
 from prunedata.policies import LossRanked, Random, RunningLoss
 from prunedata.run.group import Group
 
-__all__ = ["HOSTILE", "KINDS", "Sheet", "train"]
+__all__ = ["HOSTILE", "KINDS", "Saved", "Sheet", "train"]
 
 SAMPLES = 90
 WRONG = np.arange(0, SAMPLES, 9)
@@ -48,35 +48,10 @@ def steady(place, **options):
     return Pruner(SAMPLES, Schedule.steady(24), prune=0.2, store=place, **options)
 
 
-def never_begun(place):
-    return steady(place)
-
-
-def random_without_losses(place):
-    return train(steady(place, policy=Random()), observe=False)
-
-
-def watches_only(place):
-    return train(steady(place, leave_out="nothing", classes=10))
-
-
-def finished(place):
-    return train(steady(place, policy=RunningLoss(), batch_size=16, classes=10))
-
-
-def unfinished(place):
-    return train(Pruner(SAMPLES, Schedule(30, 10, 3, 3, 2, 2), prune=0.2, store=place), stop=14)
-
-
-def within_an_epoch(place):
-    pruner = train(steady(place), stop=7)
-    pruner.observe(np.ones(8), next(pruner.begin_epoch().batches(8)))
-    pruner.commit()
-    return pruner
-
-
-def stopped_in_its_first_epoch(place):
-    pruner = steady(place)
+def within_an_epoch(pruner, group=None):
+    """Stopped after the first batch of its next epoch, of which each process has its own part."""
+    if group is not None:
+        pruner.join(group)
     pruner.observe(np.ones(8), next(pruner.begin_epoch().batches(8)))
     pruner.commit()
     return pruner
@@ -86,71 +61,39 @@ class Rank(Group):
     rank, processes = 0, 2
 
 
-def one_of_two_ranks(place):
-    pruner = steady(place)
-    pruner.join(Rank())
-    pruner.observe(np.ones(8), next(pruner.begin_epoch().batches(8)))
-    pruner.commit()
-    return pruner
-
-
-def by_weight(place):
-    return train(steady(place, leave_out="weight", batch_size=16))
-
-
-def left_out_for_good(place):
-    return train(steady(place, without=WRONG[:5], batch_size=16))
-
-
-def left_out_for_good_by_weight(place):
-    return train(steady(place, without=WRONG[:5], leave_out="weight"))
-
-
-def held_out(place):
-    return train(steady(place, policy="auto", holdout=0.2))
-
-
-def held_out_and_left_out_for_good(place):
-    return train(steady(place, holdout=0.2, without=WRONG[:5]), stop=20)
-
-
-def held_out_before_its_first_figure(place):
-    return steady(place, policy="auto", holdout=0.2)
-
-
-def weighed(place):
-    return train(steady(place, policy=LossRanked(), leave_out="weight"))
-
-
-def auto(place):
-    return train(steady(place, policy="auto"), turn=8)
-
-
-def auto_before_advice(place):
-    return train(steady(place, policy="auto"), stop=3, turn=8)
-
-
-def never_pruned(place):
-    return train(steady(place), stop=3)
-
-
-def all_pruned_but_one(place):
-    return train(Pruner(SAMPLES, Schedule(6, 6, 1, 1, 1), prune=0.5, store=place))
-
-
-def one_epoch(place):
-    return train(Pruner(SAMPLES, Schedule(1, 1, 1, 1, 1), prune=0.5, store=place, leave_out="nothing"))
-
-
 KINDS = {
-    one.__name__: one
-    for one in (
-        never_begun, random_without_losses, watches_only, finished, unfinished, within_an_epoch, auto,
-        auto_before_advice, never_pruned, all_pruned_but_one, one_epoch, stopped_in_its_first_epoch, one_of_two_ranks,
-        by_weight, left_out_for_good, left_out_for_good_by_weight, held_out, held_out_and_left_out_for_good,
-        held_out_before_its_first_figure, weighed,
-    )
-}  # fmt: skip
+    "never_begun": steady,
+    "random_without_losses": lambda at: train(steady(at, policy=Random()), observe=False),
+    "watches_only": lambda at: train(steady(at, leave_out="nothing", classes=10)),
+    "finished": lambda at: train(steady(at, policy=RunningLoss(), batch_size=16, classes=10)),
+    "unfinished": lambda at: train(Pruner(SAMPLES, Schedule(30, 10, 3, 3, 2, 2), prune=0.2, store=at), stop=14),
+    "within_an_epoch": lambda at: within_an_epoch(train(steady(at), stop=7)),
+    "auto": lambda at: train(steady(at, policy="auto"), turn=8),
+    "auto_before_advice": lambda at: train(steady(at, policy="auto"), stop=3, turn=8),
+    "never_pruned": lambda at: train(steady(at), stop=3),
+    "all_pruned_but_one": lambda at: train(Pruner(SAMPLES, Schedule(6, 6, 1, 1, 1), prune=0.5, store=at)),
+    "one_epoch": lambda at: train(Pruner(SAMPLES, Schedule(1, 1, 1, 1, 1), prune=0.5, store=at, leave_out="nothing")),
+    "stopped_in_its_first_epoch": lambda at: within_an_epoch(steady(at)),
+    "one_of_two_ranks": lambda at: within_an_epoch(steady(at), Rank()),
+    "by_weight": lambda at: train(steady(at, leave_out="weight", batch_size=16)),
+    "left_out_for_good": lambda at: train(steady(at, without=WRONG[:5], batch_size=16)),
+    "left_out_for_good_by_weight": lambda at: train(steady(at, without=WRONG[:5], leave_out="weight")),
+    "held_out": lambda at: train(steady(at, policy="auto", holdout=0.2)),
+    "held_out_and_left_out_for_good": lambda at: train(steady(at, holdout=0.2, without=WRONG[:5]), stop=20),
+    "held_out_before_its_first_figure": lambda at: steady(at, policy="auto", holdout=0.2),
+    "weighed": lambda at: train(steady(at, policy=LossRanked(), leave_out="weight")),
+}
+"""What makes a run of each kind, with its store at a path, or without one."""
+
+
+class Saved:
+    """A run that has only its state."""
+
+    def __init__(self, state):
+        self._state = state
+
+    def state_dict(self):
+        return self._state
 
 
 class Sheet:

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 import prunedata
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice_now import advise_now
-from prunedata.reporting.facts import RunFacts
-from prunedata.reporting.page import page
 from prunedata.store.state import RunState
 from tests.common.marks import FEWER
-from tests.reporting.reading import read
-from tests.reporting.runs import KINDS
+from tests.reporting.reading import check, read
+from tests.reporting.runs import KINDS, Saved
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")
 
@@ -25,7 +23,9 @@ RECORD = st.sampled_from(
 )
 CHANGES = st.lists(st.tuples(st.integers(0, 23), RECORD, NUMBERS), max_size=4)
 ADVICE = st.dictionaries(
-    st.sampled_from(["verdict", "prune", "schedule", "evidence", "lost", "turned", "shorter", "saving_percent"]),
+    st.sampled_from(
+        ["verdict", "prune", "schedule", "evidence", "lost", "turned", "shorter", "saving_percent", "doubted"]
+    ),
     NUMBERS | st.sampled_from(["prune", None, [], {}, ["why"], "don't prune"]),
 )
 
@@ -49,13 +49,11 @@ def test_a_run_that_is_read_has_a_page(states, name, changes, advice, without):
         state = RunState.from_checkpoint(packed)
     except PrunedataError:
         return  # a store or a checkpoint that says so is refused
-    for ask in (lambda: page([RunFacts("run", state)], version="1", top=3), lambda: advise_now(state)):
-        try:
-            found = ask()
-        except PrunedataError:
-            continue
-        if isinstance(found, str):
-            read(found)
+    try:
+        check(prunedata.report(Saved(packed), compare=Saved(packed)).html)
+        advise_now(state)
+    except PrunedataError:
+        pass
 
 
 def test_a_live_run_with_losses_whose_sum_is_infinite_has_a_page():

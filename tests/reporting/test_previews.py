@@ -1,11 +1,17 @@
 """What samples look like, of the data sets that people have."""
 
+import base64
+import io
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from prunedata.errors import PrunedataError
-from prunedata.reporting.previews import Preview, Previews
+from prunedata.reporting.previews import Preview, Previews, as_pixels, picture
 
 
 class Rows(list):
@@ -52,7 +58,7 @@ def test_tensors():
         ),
         ({"id": 7, "text": "a text"}, Preview(text="a text", key="7")),
         (np.zeros((2, 2, 2, 2)), Preview(text="ndarray of shape (2, 2, 2, 2)")),
-        (([1.5, 2], 1), Preview(text="0 1.5; 1 2", label="dog", value="1", row=(("0", "1.5"), ("1", "2")))),
+        (([1.5, 2], 1), Preview(label="dog", value="1", row=(("0", "1.5"), ("1", "2")))),
         (
             {"age": 39, "work": "Private", "photo": b"", "label": 0},
             Preview(text="Private", label="cat", value="0", row=(("age", "39"), ("work", "Private"))),
@@ -71,16 +77,64 @@ def test_a_row_has_the_names_of_its_features():
     item = np.arange(3) / 2, 1
     assert shown(item, feature_names=["a", "b", "c"]).row == (("a", "0"), ("b", "0.5"), ("c", "1"))
     assert shown(item, feature_names=["a"]).row == (("0", "0"), ("1", "0.5"), ("2", "1"))
+    assert shown(item, columns=["a", "b", "c", "label"]).row == (("a", "0"), ("b", "0.5"), ("c", "1"))
     assert len(shown((np.zeros(5_000), 1)).row) == 64
+
+
+def decoded(address, kind="png"):
+    head, _, body = address.partition(",")
+    assert head == f"data:image/{kind};base64"
+    with Image.open(io.BytesIO(base64.b64decode(body))) as image:
+        image.load()
+        return np.asarray(image)
+
+
+@given(
+    st.tuples(st.integers(2, 96), st.integers(2, 96), st.sampled_from([1, 3])).flatmap(
+        lambda shape: arrays.arrays(np.uint8, shape)
+    )
+)
+def test_a_small_picture_is_shown_as_it_is(pixels):
+    assert np.array_equal(decoded(picture(pixels)), pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+@pytest.mark.parametrize("shape", [(400, 300, 3), (97, 2), (3, 120, 500), (2, 100_000)])
+def test_a_large_one_is_shrunk_and_keeps_its_colour(shape):
+    small = decoded(picture(np.full(shape, 40, np.uint8)))
+    assert max(small.shape[:2]) == 96
+    assert (small == 40).all()
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (np.array([[0.0, 0.5], [1.0, 0.25]]), [[0, 128], [255, 64]]),
+        (np.array([[-1.0, 0.0], [1.0, -1.0]]), [[0, 128], [255, 0]]),
+        (np.array([[True, False], [False, True]]), [[255, 0], [0, 255]]),
+        (np.array([[0, 16], [8, 16]]), [[0, 255], [128, 255]]),
+        (np.array([[7, 8], [255, 0]], np.uint8), [[7, 8], [255, 0]]),
+        (np.full((2, 2), np.nan), [[0, 0], [0, 0]]),
+        (np.full((2, 2), np.inf), [[0, 0], [0, 0]]),
+    ],
+)
+def test_numbers_become_grey(array, expected):
+    assert as_pixels(array)[:, :, 0].tolist() == expected
+
+
+def test_shapes_of_images():
+    for shape in ((5, 7), (5, 7, 1), (5, 7, 3), (5, 7, 4), (1, 5, 7), (3, 5, 7), (4, 5, 7)):
+        found = as_pixels(np.zeros(shape, np.uint8))
+        assert found.shape == (5, 7, 1 if shape in ((5, 7), (5, 7, 1), (1, 5, 7)) else 3)
+    for array in (np.zeros(4), np.zeros((2, 2, 2)), np.zeros((0, 3)), np.array([["a"]]), np.zeros((1, 3, 4, 4))):
+        assert picture(array) is None
 
 
 def test_a_photograph_to_look_at_is_larger():
     image = Image.new("RGB", (1000, 500))
     rows = Rows([(image, 0), (np.zeros((448, 448, 3), np.uint8), 0)])
     large, small = Previews(rows, 2, large=True), Previews(rows, 2)
-    assert large.of(0).image.startswith("data:image/jpeg;base64,")
-    assert small.of(0).image.startswith("data:image/png;base64,")
-    assert len(large.of(1).image) > len(small.of(1).image)
+    assert [decoded(large.of(at).image, "jpeg").shape for at in (0, 1)] == [(112, 224, 3), (224, 224, 3)]
+    assert [decoded(small.of(at).image).shape for at in (0, 1)] == [(48, 96, 3), (96, 96, 3)]
 
 
 def test_an_item_that_cannot_be_read():

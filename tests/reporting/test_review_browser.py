@@ -10,7 +10,7 @@ import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
 from tests.reporting.browser import in_a_browser
-from tests.reporting.runs import HOSTILE, SAMPLES, Sheet, watches_only
+from tests.reporting.runs import HOSTILE, SAMPLES, Sheet
 
 pytestmark = in_a_browser
 
@@ -28,9 +28,8 @@ class Texts(list):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("review")
-    few = watches_only(folder / "run.zarr")
+def pages(made, tmp_path_factory):
+    folder, few = tmp_path_factory.mktemp("review"), made("watches_only")[1]
     many = Pruner(MANY, Schedule.steady(12), prune=0.2, leave_out="nothing", classes=5)
     for epoch in many.epochs():
         many.observe(np.linspace(4, 1, MANY), np.flatnonzero(epoch.keep))
@@ -198,6 +197,17 @@ def test_hostile_texts_and_names_stay_text(context, pages, tmp_path, kind, width
     assert page.locator("main script, main b, #sample img[src=x]").count() == 0
     assert heard == []
     assert read_verdicts(saved(page, tmp_path), SAMPLES)[-1].label == "0"
+
+
+@pytest.mark.parametrize("kind", ["texts", "hostile images", "hostile texts"])
+def test_the_buttons_are_on_the_first_screen_of_a_phone(context, pages, kind):
+    page, _ = opened(context, pages[kind])
+    page.set_viewport_size({"width": 420, "height": 800})
+    for _ in range(12):
+        for name in ("wrong", "right", "another", "skip"):
+            box = page.locator(f"#{name}").bounding_box()
+            assert box["y"] + box["height"] <= 800, page.inner_text("#which")
+        press(page, "r")
 
 
 def test_a_key_with_control_or_held_down_says_nothing(context, pages):

@@ -59,7 +59,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
             run.observe(losses, ids)
     else:
         for number in range(7):
-            run.observe(*((ids, losses) if number == position else (IDS, FINE)))
+            run.observe(*((losses, ids) if number == position else (FINE, IDS)))
         taken = 6
         with pytest.raises(LossError) as error:
             run.end_epoch()
@@ -239,7 +239,7 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
         ({"seed": 2**64}, f"seed.*Got {2**64}"),
         ({"batch_size": 0}, "batch_size to be at least 1. Got 0"),
         ({"batch_size": 2.0}, "batch_size to be an integer. Got 2.0"),
-        ({"schedule": None}, "Expected a Schedule. Got None"),
+        ({"schedule": None}, "Expected epochs, as in .*, or a schedule. Got neither"),
         ({"schedule": (4, 4, 1, 1, 1)}, r"Expected a Schedule. Got \(4"),
         ({"policy": "random"}, "policy.*Got 'random'"),
         ({"policy": Random}, r"policy.*Got the class Random: call it, Random\(\)"),
@@ -251,7 +251,7 @@ def test_arguments_that_make_no_sense_are_refused(options, told):
     with pytest.raises(PrunedataError, match=told) as caught:
         Pruner(arguments.pop("samples"), arguments.pop("schedule"), **arguments)
     # Of a schedule or an amount only: a seed is none.
-    assert isinstance(caught.value, ScheduleError) == ("prune" in options)
+    assert isinstance(caught.value, ScheduleError) == ("prune" in options or options.get("schedule", "") is None)
 
 
 def test_a_window_that_makes_no_sense_changes_nothing(run):

@@ -41,7 +41,7 @@ def test_epochs_are_what_the_schedule_and_the_amount_say(schedule, policy, sampl
         assert run.next_epoch == epoch.number == len(run.history)
         for ids in epoch.batches(8):
             run.observe(feed.losses(ids, epoch.number), ids)
-            model.observe(feed.losses(ids, epoch.number).tolist(), ids)
+            model.observe(ids, feed.losses(ids, epoch.number).tolist())
         assert run.counts.tolist() == model.counts_now()
         model.end()
     assert numbers == list(range(schedule.epochs))
@@ -59,6 +59,11 @@ def test_an_epoch_cannot_be_changed():
         epoch.keep[0] = False
     with pytest.raises(FrozenInstanceError):
         epoch.kept = 3
+
+
+def test_a_run_shows_itself_in_one_line():
+    run = Pruner(1000, SCHEDULE, prune=0.25)
+    assert repr(run) == f"Pruner(1,000 samples, 0 of {SCHEDULE.epochs} epochs done, {DroppingCount()!r})"
 
 
 def test_counts_hits_and_visits_are_copies():
@@ -115,7 +120,7 @@ def test_a_window_changed_mid_run_counts_from_the_next_epoch_on(schedule, window
             model.rewindow(window)
         losses = random.normal(size=12)
         run.observe(losses, np.arange(12))
-        model.observe(losses.tolist(), range(12))
+        model.observe(range(12), losses.tolist())
         assert run.counts.tolist() == model.counts_now()
         run = resumed(run, lambda: pruner(12, schedule, prune=4, seed=seed))
         run.end_epoch()
@@ -188,7 +193,7 @@ def delivered(run, samples):
 
 
 @pytest.mark.parametrize("policy", [DroppingCount(), Random()])
-def test_what_a_loader_was_excused_from_stays_excused_after_a_stop(policy):
+def test_what_a_loader_was_said_to_skip_stays_skipped_after_a_stop(policy):
     run = pruner(20, SCHEDULE, prune=5, policy=policy)
     run.begin_epoch()
     run.observe(np.arange(16.0), np.arange(16))
@@ -206,7 +211,7 @@ def test_what_a_loader_delivered_is_done_where_no_losses_are_needed():
     assert next(other.epochs()).number == 1
 
 
-def test_an_excuse_does_not_outlive_an_epoch_that_was_left_early():
+def test_a_skip_does_not_outlive_an_epoch_that_was_left_early():
     run = pruner(20, SCHEDULE, prune=5)
     run.begin_epoch()
     run.observe(np.arange(8.0), np.arange(8))

@@ -1,8 +1,4 @@
-"""What the page does. All that comes from data is set as text, never as HTML."""
-
-__all__ = ["SCRIPT"]
-
-SCRIPT = r"""
+// What the page of prunedata report --review does. All that comes from data is set as text, never as HTML.
 "use strict";
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -11,7 +7,6 @@ const named = new Map(classes), byId = new Map(items.map(item => [item.id, item]
 const one = id => document.getElementById(id);
 const LAST = 50, FEW = 10, SHOWN = 12;
 let log = [], kept = true, saved = true, found = [], chosen = 0;
-
 // What was said, in order: {id, said: "wrong" | "right" | "skip", was, label}. The last word on a sample counts.
 function valid(entry) {
   return entry && Number.isInteger(entry.id) && ["wrong", "right", "skip"].includes(entry.said)
@@ -33,29 +28,16 @@ function verdicts() {
   return last;
 }
 function current(last) { return items.find(item => !last.has(item.id)); }
-
-function make(tag, text, name) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  if (name) made.className = name;
-  return made;
-}
+const make = (tag, text = "") => Object.assign(document.createElement(tag), {textContent: text});
 function called(value) { return named.has(value) ? named.get(value) : value; }
-
 function picture(item) {
   const box = one("sample");
   box.replaceChildren();
-  if (item.image) {
-    const image = make("img");
-    image.src = item.image;
-    image.alt = "Sample " + item.id;
-    box.append(image);
-  }
+  if (item.image) box.append(Object.assign(make("img"), {src: item.image, alt: "Sample " + item.id}));
   if (item.row) {
     const table = make("table"), body = make("tbody");
     for (const [name, value] of item.row) {
-      const line = make("tr"), head = make("th"), cell = make("td");
-      head.scope = "row";
+      const line = make("tr"), head = Object.assign(make("th"), {scope: "row"}), cell = make("td");
       head.append(make("bdi", name));
       cell.append(make("bdi", value));
       line.append(head, cell);
@@ -68,9 +50,7 @@ function picture(item) {
   one("which").textContent = "sample " + item.id + (item.name === null ? "" : ", ");
   if (item.name !== null) one("which").append(make("bdi", item.name));
 }
-
 function judged(last) { return [...last.values()].filter(entry => entry.said !== "skip"); }
-
 function told(last) {
   const all = judged(last), wrong = all.filter(entry => entry.said === "wrong").length;
   const recent = all.slice(-LAST), bad = recent.filter(entry => entry.said === "wrong").length;
@@ -86,15 +66,13 @@ function told(last) {
   one("kept").textContent = kept ? "Kept in this browser. Save a file to use it."
     : "This browser keeps nothing of this page: save a file before you close it.";
 }
-
 function show(speak) {
   const last = verdicts(), item = current(last);
   closeSearch();
   told(last);
   one("one").hidden = !item;
   one("end").hidden = Boolean(item);
-  const skipped = [...last.values()].some(entry => entry.said === "skip" && byId.has(entry.id));
-  one("again").hidden = !skipped;
+  one("again").hidden = ![...last.values()].some(entry => entry.said === "skip" && byId.has(entry.id));
   for (const name of ["wrong", "right", "another", "skip"]) one(name).disabled = !item;
   one("another").disabled = !item || !classes.length;
   one("undo").disabled = !log.length;
@@ -102,7 +80,6 @@ function show(speak) {
   one("spoken").textContent = (speak ? speak + ". " : "")
     + (item ? "Sample " + item.id + ", labelled " + (item.label === null ? "not known" : item.label) : "All are seen.");
 }
-
 function say(said, label) {
   const item = current(verdicts());
   if (!item) return;
@@ -126,8 +103,7 @@ function again() {
   show("Those that were skipped");
 }
 
-// -- another class: type to find it
-
+// another class: type to find it
 function openSearch() {
   if (!current(verdicts()) || !classes.length) return;
   one("search").hidden = false;
@@ -152,15 +128,12 @@ function list() {
   const more = found.length - SHOWN;
   one("more").textContent = more > 0 ? more + " more: type on" : found.length ? "" : "no such class";
   found = found.slice(0, SHOWN);
-  chosen = 0;
-  mark();
+  mark(0);
 }
-function mark() {
+function mark(at) {
+  chosen = at;
   one("classes").replaceChildren(...found.map(([value, name], at) => {
-    const line = make("li");
-    line.id = "class-" + at;
-    line.setAttribute("role", "option");
-    line.setAttribute("aria-selected", String(at === chosen));
+    const line = Object.assign(make("li"), {id: "class-" + at, role: "option", ariaSelected: String(at === chosen)});
     line.append(make("bdi", name));
     line.addEventListener("click", () => say("wrong", value));
     return line;
@@ -171,10 +144,8 @@ function mark() {
 function searchKey(event) {
   if (event.isComposing) return;
   const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
-  if (step && found.length) {
-    chosen = (chosen + step + found.length) % found.length;
-    mark();
-  } else if (event.key === "Enter") {
+  if (step && found.length) mark((chosen + step + found.length) % found.length);
+  else if (event.key === "Enter") {
     if (found.length && !event.repeat) say("wrong", found[chosen][0]);
   } else if (event.key === "Escape") {
     closeSearch();
@@ -183,49 +154,44 @@ function searchKey(event) {
   event.preventDefault();
 }
 
-// -- the file
-
+// the file
 function cell(text) { return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; }
 function file() {
-  const lines = judged(verdicts()).map(
-    entry => [String(entry.id), entry.said, entry.was, entry.label].map(cell).join(","));
+  const lines = judged(verdicts()).map(one => [String(one.id), one.said, one.was, one.label].map(cell).join(","));
   return ["sample,verdict,was,label", ...lines].join("\r\n") + "\r\n";
 }
 function save() {
-  const link = make("a");
-  link.href = URL.createObjectURL(new Blob([file()], {type: "text/csv"}));
-  link.download = "verdicts.csv";
+  const href = URL.createObjectURL(new Blob([file()], {type: "text/csv"}));
+  const link = Object.assign(make("a"), {href, download: "verdicts.csv"});
   document.body.append(link);
   link.click();
   link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  setTimeout(() => URL.revokeObjectURL(href), 10000);
   saved = true;
   one("spoken").textContent = "Saved verdicts.csv";
 }
 
-// -- keys and buttons
-
+// keys and buttons
 const does = {
-  w: () => say("wrong"), r: () => say("right"), c: openSearch, s: () => say("skip"), u: undo, f: save, a: again,
+  wrong: () => say("wrong"), right: () => say("right"), another: openSearch, skip: () => say("skip"), undo, file: save,
+  again,
 };
-const buttons = {wrong: "w", right: "r", another: "c", skip: "s", undo: "u", file: "f", again: "a"};
+const keys = new Map(Object.keys(does).map(name => [one(name).getAttribute("aria-keyshortcuts").toLowerCase(), name]));
+for (const name in does) one(name).addEventListener("click", does[name]);
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target === one("find")) return;
   // On a keyboard of other letters the key that lies at the same place counts.
   const latin = /^[a-z]$/i.test(event.key) ? event.key : /^Key[A-Z]$/.test(event.code) ? event.code[3] : "";
-  const key = latin.toLowerCase();
-  const act = does[key];
-  if (!act || (key === "a" && one("again").hidden)) return;
+  const name = keys.get(latin.toLowerCase());
+  if (!name || one(name).hidden) return;
   event.preventDefault();
-  act();
+  one(name).click();  // which does nothing if it is disabled
 });
 one("find").addEventListener("input", list);
 one("find").addEventListener("keydown", searchKey);
-for (const [name, key] of Object.entries(buttons)) one(name).addEventListener("click", does[key]);
 addEventListener("storage", event => { if (event.key === place) { read(); show(); } });
 addEventListener("beforeunload", event => { if (!kept && !saved) event.preventDefault(); });
 read();
 show();
 })();
-"""

@@ -1,0 +1,95 @@
+"""The curve of a run as a picture: its validation figure, or its mean loss where it has no figure."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from prunedata.plan.turn import find_turn
+from prunedata.reporting.facts import RunFacts
+from prunedata.types import Floats, Mask
+
+__all__ = ["Curve", "curve"]
+
+MOST_POINTS = 200
+"""Of a curve: more epochs are averaged, so that a page stays small however long the run."""
+INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#b8c2f0"
+STYLE: dict[Any, Any] = {
+    "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "prunedata", "axes.labelcolor": INK, "axes.edgecolor": INK,
+    "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A picture with what it shows: ``source`` is a ``data:`` address of an SVG, ``told`` says it in words."""
+
+    title: str
+    told: str
+    source: str
+
+
+def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
+    """Draw the validation figure of a run, or its mean loss; None if it has neither.
+
+    All `runs` of the page are drawn on one scale. Epochs that left samples out are shaded, and the memorization onset
+    is marked.
+    """
+    figures = find_turn(run.history)
+    name = "validation" if figures.number else "losses"
+    values = getattr(run, name)
+    known = np.flatnonzero(np.isfinite(values))
+    if not known.size:
+        return None
+    told = f"From {values[known[0]]:.4g} in epoch {known[0]:,} to {values[known[-1]]:.4g} in epoch {known[-1]:,}."
+    if figures.turned is not None:
+        told += f" Best around epoch {figures.best:,}, and clearly worse by epoch {figures.turned:,}."
+    told += " Shaded epochs left samples out." if run.pruned.any() else ""
+    every = np.concatenate([getattr(other, name) for other in runs])
+    ends, epochs = (float(np.nanmin(every)), float(np.nanmax(every))), max(other.done for other in runs)
+    onset = None if figures.turned is None else figures.best
+    title = "Validation figure of each epoch" if figures.number else "Mean loss of each epoch"
+    return Curve(title, told, _drawn(values, run.pruned, onset, ends, epochs))
+
+
+def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, float], epochs: int) -> str:
+    from matplotlib import rc_context  # noqa: PLC0415 (slow, and only a report needs it)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    step = -(-len(values) // MOST_POINTS)
+    first = np.arange(0, len(values), step)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(4.6, 2.3), layout="tight")
+        axes = figure.subplots()
+        edges = np.append(first, len(values)) - 0.5
+        shade = np.append(_averaged(pruned.astype(np.float64), step), 0.0)
+        axes.fill_between(edges, shade, step="post", color=PALE, linewidth=0, transform=axes.get_xaxis_transform())
+        at = first + (np.minimum(step, len(values) - first) - 1) / 2
+        axes.plot(at, _averaged(values, step), color=INK, marker="." if len(first) <= 40 else None)
+        if onset is not None:
+            axes.axvline(onset, color=ACCENT, linestyle="--")
+            axes.annotate(
+                "memorization onset", (onset, 1.02), xycoords=axes.get_xaxis_transform(), color=ACCENT, ha="center"
+            )
+        pad = 0.08 * (ends[1] - ends[0]) or 0.1 * abs(ends[1]) or 1.0
+        axes.set_ylim(ends[0] - pad, ends[1] + pad)
+        axes.set_xlim(-0.5, epochs - 0.5)
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        file = BytesIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return "data:image/svg+xml;base64," + b64encode(file.getvalue()).decode("ascii")
+
+
+def _averaged(values: Floats, step: int) -> Floats:
+    """The mean of each `step` values, those that are not known left out; NaN where none is."""
+    blocks = np.pad(values, (0, -len(values) % step), constant_values=np.nan).reshape(-1, step)
+    known = np.isfinite(blocks)
+    return np.asarray(np.where(known, blocks, 0.0).sum(axis=1) / np.where(known.any(axis=1), known.sum(axis=1), np.nan))
