@@ -11,6 +11,7 @@ from prunedata.checks import integer, printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
+from prunedata.run.epoch import Role
 from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
@@ -139,9 +140,9 @@ def _in_words(values: dict[str, Any], name: str) -> str:
 def _check_left_out(engine: Engine, state: RunState) -> None:
     """Raise if an open epoch was selected among other samples than are left now."""
     pruning, before = engine.pruning, state.without
-    pruning.included_without(before)  # raises if too few are left
-    included = pruning.included
-    if state.open and included is not None and (~included if before is None else ~included & ~before).any():
+    pruning.roles_without(before)  # raises if too few are left
+    left_out = pruning.roles == Role.LEFT_OUT
+    if state.open and (left_out if before is None else left_out & ~before).any():
         raise PrunedataError(
             f"Expected epoch {state.epoch} to go on as it began. Got more samples to leave out for good: end this "
             "epoch without them, and leave them out from the next one on."

@@ -20,7 +20,7 @@ from prunedata.policies.protocol import Policy, Weigher
 from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
-from prunedata.run.epoch import Epoch
+from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, samples_in
 from prunedata.run.group import Group
 from prunedata.run.keeping import keep, restore, standing, unpacked
@@ -198,8 +198,7 @@ class Pruner:
     @property
     def without(self) -> Mask:
         """The samples that are left out for good, shape (samples,). A copy."""
-        included = self._engine.pruning.included
-        return np.zeros(self.samples, dtype=np.bool_) if included is None else ~included
+        return np.equal(self._engine.pruning.roles, Role.LEFT_OUT)
 
     @property
     def is_weighed(self) -> bool:
@@ -238,30 +237,31 @@ class Pruner:
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
-        Where several processes share batches, without the open epoch: what is a hit they find out together at its end.
-        From another thread than the one that trains, without the losses that still wait to be worked on.
+        Of several processes, each has what it observed of the open epoch itself; where they share batches, without its
+        hits, which they find together at its end. From another thread than the one that trains, without the losses
+        that still wait to be worked on. All this holds for :attr:`hits`, :attr:`visits` and :attr:`arrays`, too.
         """
-        return self._engine.counted()
+        return self._engine.observed()[0].counts.copy()
 
     @property
     def hits(self) -> Counts:
-        """How often each sample was hit in all finished epochs, shape (samples,). A copy."""
-        return self._engine.ledger.counts.hits.copy()
+        """How often each sample was hit, shape (samples,), the open epoch included. A copy."""
+        return self._engine.observed()[0].hits.copy()
 
     @property
     def visits(self) -> Counts:
-        """How often each sample was observed in all finished epochs, shape (samples,). A copy."""
-        return self._engine.ledger.counts.visits.copy()
+        """How often each sample was observed, shape (samples,), the open epoch included. A copy."""
+        return self._engine.observed()[0].visits.copy()
 
     @property
     def arrays(self) -> Arrays:
-        """What else is kept of each sample, after all finished epochs: arrays of shape (samples,) by name. Copies.
+        """What else is kept of each sample: arrays of shape (samples,) by name, the open epoch included. Copies.
 
         ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, in the mean of its
         visits, up to the turn of the validation figure. With ``classes`` the array ``high``: visits with a high loss.
         And those of the policy, as ``loss``.
         """
-        return {name: array.copy() for name, array in self._engine.ledger.arrays.finished.items()}
+        return {name: array.copy() for name, array in self._engine.observed()[1].items()}
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -441,6 +441,24 @@ class Pruner:
         if not self._add(ids, losses):  # it is full, or not plain
             self._engine.add(ids, losses)
 
+    def record_batches(self, losses: Any, ids: Any, sizes: Any) -> None:
+        """Record the losses of several batches at once, for adapters: as they come from a device.
+
+        Parameters
+        ----------
+        losses : array of float, shape (n,)
+        ids : array of int, shape (n,)
+            Which samples, batch after batch.
+        sizes : array of int, shape (batches,)
+            Samples in each batch; their sum is n.
+
+        Raises
+        ------
+        LossError, NotInEpoch
+            As :meth:`observe`.
+        """
+        self._engine.add(ids, losses, sizes)
+
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.
 
@@ -539,7 +557,7 @@ class Pruner:
         ``begin_epoch`` is called at once.
         """
         option = 'leave_out="weight"' if self.leave_out == "weight" else "holdout"
-        weighs = self.leave_out == "weight" or self._engine.pruning.held_out is not None
+        weighs = self.leave_out == "weight" or self.holdout is not None
         if weighs and isinstance(adapter, Adapter) and not adapter.by_weight:
             raise PrunedataError(
                 f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "
