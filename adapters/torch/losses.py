@@ -54,14 +54,14 @@ class Recorder:
                     "compute them on another one."
                 )
             for numbers, held, sizes in self.held_back():
-                self.pruner.record_batches(held, numbers, sizes)
+                self.pruner.record(held, numbers, sizes)
             self._buffer = DeviceBuffer(losses.device)
         self._hold(self._buffer, ids, losses)
 
     def _hold(self, buffer: "DeviceBuffer", ids: SomeIds, losses: torch.Tensor) -> None:
         """Hold a batch back, and observe those that have come down."""
         for numbers, held, sizes in buffer.add(ids, losses):
-            self.pruner.record_batches(held, numbers, sizes)
+            self.pruner.record(held, numbers, sizes)
 
     def held_back(self) -> Iterator[Block]:
         """Hand over everything; the epoch ends, or its state is asked for."""

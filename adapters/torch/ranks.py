@@ -15,7 +15,7 @@ from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
 from prunedata.run.pruner import Pruner
-from prunedata.types import Arrays, Floats, Mask
+from prunedata.types import Arrays, Floats
 
 __all__ = ["Ranks", "compare", "everyones"]
 
@@ -77,10 +77,6 @@ class Ranks(Group):
                 f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
             )
-
-    def any_of(self, mask: Mask) -> Mask:
-        """Say where a mask is true on any rank."""
-        return _largest(mask.astype(np.uint8)).astype(np.bool_)
 
     def meet(
         self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None

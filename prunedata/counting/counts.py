@@ -151,11 +151,6 @@ class Tally:
         if self.observed > self.LIMIT and int(self.visits.sum(dtype=np.int64)) != self.observed:
             raise LossError(f"Expected a sample to be observed at most {self.LIMIT} times in an epoch. Got more.")
 
-    def clear(self) -> None:
-        """Begin an epoch."""
-        self.packed.fill(0)
-        self.observed = 0
-
 
 def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
     """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""

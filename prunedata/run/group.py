@@ -9,7 +9,7 @@ from prunedata.counting.waiting import Shared
 from prunedata.errors import PrunedataError
 from prunedata.plan.turn import TRUST
 from prunedata.run.epoch import Epoch
-from prunedata.types import Arrays, Floats, Mask
+from prunedata.types import Arrays, Floats
 
 __all__ = ["Group", "GroupTotals"]
 
@@ -98,10 +98,6 @@ class Group:
 
         ``part`` is which of how many processes the state is of; (0, 1) if it is of all together.
         """
-
-    def any_of(self, mask: Mask) -> Mask:
-        """Return where a mask of shape (samples,) is true on any process."""
-        return mask
 
     def meet(
         self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None

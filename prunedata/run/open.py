@@ -87,8 +87,8 @@ class OpenEpoch:
         """The samples that any process has, less those that this one has."""
         if group.processes == 1:
             return None
-        elsewhere = np.asarray(group.any_of(here) & (self.tally.visits == 0))
-        return elsewhere if elsewhere.any() else None
+        elsewhere = (group.add_up(here.astype(np.float64)) > 0) & (self.tally.visits == 0)
+        return np.asarray(elsewhere) if elsewhere.any() else None
 
     def leave_to_first(self, group: Group) -> None:
         """Let the first of several processes alone have what all of them were restored with."""

@@ -439,28 +439,13 @@ class Pruner:
             got = "none, and no wrapped loader that waits for losses: observe each batch once, after it came"
         raise LossError(f"Expected ids with the losses. Got {got}.")
 
-    def record(self, losses: Any, ids: Any) -> None:
-        """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone."""
-        if not self._add(ids, losses):  # it is full, or not plain
-            self._engine.add(ids, losses)
+    def record(self, losses: Any, ids: Any, sizes: Any = None) -> None:
+        """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone.
 
-    def record_batches(self, losses: Any, ids: Any, sizes: Any) -> None:
-        """Record the losses of several batches at once, for adapters: as they come from a device.
-
-        Parameters
-        ----------
-        losses : array of float, shape (n,)
-        ids : array of int, shape (n,)
-            Which samples, batch after batch.
-        sizes : array of int, shape (batches,)
-            Samples in each batch; their sum is n.
-
-        Raises
-        ------
-        LossError, NotInEpoch
-            As :meth:`observe`.
+        ``sizes``, an array of int, says how many samples each of several batches has, as they come from a device.
         """
-        self._engine.add(ids, losses, sizes)
+        if sizes is not None or not self._add(ids, losses):  # it is full, or not plain
+            self._engine.add(ids, losses, sizes)
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.

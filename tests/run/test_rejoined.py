@@ -41,9 +41,6 @@ class Threads(Group):
     def _all(self, mine):
         return self.table.exchange(self.rank, mine)
 
-    def any_of(self, mask):
-        return np.logical_or.reduce(self._all(mask))
-
     def add_up(self, numbers):
         return sum(self._all(np.array(numbers)))
 

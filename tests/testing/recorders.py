@@ -55,7 +55,7 @@ class HandsOverAtTheEnd(HoldsBack):
     def __iter__(self):
         yield from super().__iter__()
         for ids, losses, sizes in Held.held_back(self.held):
-            self.pruner.record_batches(losses, ids, sizes)
+            self.pruner.record(losses, ids, sizes)
 
 
 class NeverHandsOver(HoldsBack):
