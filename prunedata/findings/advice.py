@@ -1,10 +1,9 @@
 """What to do with a run, by its validation figures and the losses of its samples: prune it, and how, or leave it alone.
 
-Advice is a pure function of what a run has recorded. Nothing in it was measured on other networks but for one number,
-:data:`DOUBT_ROOT`.
+Advice is a pure function of what a run has recorded. Nothing in it was measured on other networks, and the unit of the
+losses has no part in it.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
@@ -14,6 +13,7 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
+from prunedata.plan.doubts import count_doubted
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.built_in import from_description
@@ -25,10 +25,6 @@ __all__ = ["ADVISED_POLICY", "Advice", "advise"]
 
 ADVISED_POLICY = MeanExcess()
 """What is left out once the figure has turned: what the losses up to the turn point at."""
-DOUBT_ROOT = 2.0
-"""Leave out as many samples as labels are doubted: the sum of one less that root of each label's probability, by its
-mean loss. By the fourth root too few are left out where 40 % are wrong, by the first too many where 10 % are. Chosen on
-one subject, ``head``; all others had no part in it (docs/evidence/turn.md)."""
 VERDICTS = ("watch", "prune", "don't prune")
 
 
@@ -133,7 +129,7 @@ def advise(
         _check_record(record)
     figures, done = find_turn(history), len(history)
     if figures.turned is not None:
-        return _prune(history, figures, schedule, mean_excess, prune)
+        return _prune(figures, schedule, mean_excess, prune)
     finished = done >= schedule.epochs
     if not figures.number:
         return _leave_alone("watch", figures, _why_no_figure(history))
@@ -164,18 +160,12 @@ def _leave_alone(verdict: Literal["watch", "don't prune"], figures: Figures, tol
     return Advice(verdict, None, 0, None, 0.0, (told,), lost=max(0.0, figures.lost))
 
 
-def _prune(
-    history: Sequence[Mapping[str, Any]],
-    figures: Figures,
-    schedule: Schedule,
-    mean_excess: Array,
-    prune: int | None,
-) -> Advice:
+def _prune(figures: Figures, schedule: Schedule, mean_excess: Array, prune: int | None) -> Advice:
     turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
     start = max(1, min(turned + 1, epochs - 1))
     samples = len(mean_excess)
-    wanted, why = _wanted(history[: turned + 1], mean_excess)
-    number = min(wanted, samples - 1) if prune is None else min(wanted, prune, samples - 1)
+    doubted = count_doubted(mean_excess, memorizes=True)
+    number = doubted if prune is None else min(doubted, prune)
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
@@ -187,32 +177,11 @@ def _prune(
             "it had fallen by more than chance explains. From there on the network learns by heart what holds for "
             "single samples only, such as wrong labels.",
             f"It lies {figures.lost:.3g} below its highest mean of three now.",
-            *why,
+            f"By their losses up to the turn {doubted:,} of {samples:,} labels are doubted: leave out as many samples, "
+            "those of the highest losses.",
             f"Or train {best + 1} epochs instead, with a learning-rate schedule of their own.",
         ),
         turned=turned,
         lost=max(0.0, figures.lost),
         shorter=best + 1,
-    )
-
-
-def _is_mean(record: Mapping[str, Any]) -> bool:
-    """Whether the losses of an epoch have a mean; sums of huge ones have none."""
-    mean = record.get("mean_loss")
-    return mean is not None and abs(mean) <= sys.float_info.max
-
-
-def _wanted(history: Sequence[Mapping[str, Any]], mean_excess: Array) -> tuple[int, tuple[str, ...]]:
-    """How many samples to leave out, and why."""
-    told = [(record["mean_loss"], record["observed"]) for record in history if _is_mean(record)]
-    if not told:  # every figure without an observed sample: nothing is doubted
-        return 0, ()
-    visits = sum(number for _, number in told)
-    mean = sum(float(loss) * number for loss, number in told) / max(1, visits)
-    with np.errstate(invalid="ignore", over="ignore"):  # losses may be of any size
-        losses = np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0)
-    number = round(float(np.nansum(1 - np.exp(-losses / DOUBT_ROOT))))
-    return number, (
-        f"By their losses up to the turn {number:,} of {len(mean_excess):,} labels are doubted: leave out as many "
-        "samples, those of the highest losses.",
     )

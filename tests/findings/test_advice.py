@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Advice, MeanExcess, PrunedataError, Schedule, advise
+from prunedata.plan.doubts import count_doubted
 from tests.common.marks import FEWER
 
 SCHEDULE = Schedule(30, 30, 20, 5, 4)
@@ -47,10 +48,10 @@ def test_of_a_finished_run_that_never_turned_it_says_not_to_prune():
 @given(st.lists(st.floats(-4, 4, width=32), min_size=2, max_size=60), st.none() | st.integers(0, 60))
 def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     found = advise(history(TURNS), SCHEDULE, np.array(excess, np.float32), prune=most)
-    wanted = round(sum(1 - math.sqrt(min(1.0, math.exp(-(2.0 + one)))) for one in excess))
+    wanted = count_doubted(np.array(excess, np.float32), memorizes=True)
     assert found.verdict == "prune"
     assert found.turned == 9
-    assert found.prune == min(wanted, len(excess) - 1 if most is None else most, len(excess) - 1)
+    assert found.prune == (wanted if most is None else min(wanted, most))
     assert found.policy == MeanExcess()
     assert found.schedule == Schedule.steady(30, 10)
     assert found.saving_percent == pytest.approx(100 * found.prune * 20 / (30 * len(excess)))
@@ -58,12 +59,12 @@ def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     assert found.lost == pytest.approx((78 + 79 + 78) / 3 - (68 + 60 + 52) / 3)
 
 
-def test_the_mean_loss_is_that_of_the_epochs_up_to_the_turn():
-    records = history(TURNS)
-    for record in records[10:]:
-        record["mean_loss"] = 1e6
-    excess = np.linspace(-2, 2, 100)
-    assert advise(records, SCHEDULE, excess).prune == advise(history(TURNS), SCHEDULE, excess).prune
+@pytest.mark.parametrize("unit", [0.01, 0.05, 20, 100])
+def test_the_unit_of_the_loss_has_no_part_in_it(unit):
+    excess = np.concatenate([np.linspace(-0.5, 0.2, 70), np.linspace(1, 2, 30)]).astype(np.float32)
+    found = advise(history(TURNS, 2.0 * unit), SCHEDULE, excess * np.float32(unit))
+    assert found == advise(history(TURNS), SCHEDULE, excess)
+    assert found.prune == 30
 
 
 def test_a_turn_in_the_last_epoch_is_advice_for_the_next_run():
