@@ -12,9 +12,10 @@ from prunedata.types import Array
 
 __all__ = ["count_doubted"]
 
-ONE_GROUP, TWO_GROUPS = 0.65, 0.75
+ONE_GROUP, TWO_GROUPS = 0.70, 0.75
 """Share of the variance between the groups up to which no label is doubted, and from which all of the upper group are.
-Between them the share of the upper group that is doubted rises evenly: where a run cannot tell, it doubts fewer."""
+Between them the share of the upper group that is doubted rises evenly: where a run cannot tell, it doubts fewer. Below
+0.70 less than half of the upper group is wrong, on subjects that were made with 3 to 40 % of wrong labels."""
 HIGHEST = 0.999
 """No loss counts for more than twice what so many of all lie below, from the median: one that is out of all proportion
 must not hide the rest."""
