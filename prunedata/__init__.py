@@ -32,9 +32,9 @@ if TYPE_CHECKING:  # for type checkers, editors and the reference; below is how 
     from prunedata.policies.dropping_count import DroppingCount
     from prunedata.policies.easy_pruning import EasyPruning
     from prunedata.policies.loss_ranked import LossRanked
-    from prunedata.policies.mean_excess import MeanExcess
     from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
     from prunedata.policies.random import Random
+    from prunedata.policies.recent_loss import RecentLoss
     from prunedata.policies.running_loss import RunningLoss
     from prunedata.policies.selection import keep_mask
     from prunedata.reporting.report import Report, report
@@ -58,9 +58,9 @@ else:
         "policies.dropping_count": "DroppingCount",
         "policies.easy_pruning": "EasyPruning",
         "policies.loss_ranked": "LossRanked",
-        "policies.mean_excess": "MeanExcess",
         "policies.protocol": "Known Policy Watcher Weigher",
         "policies.random": "Random",
+        "policies.recent_loss": "RecentLoss",
         "policies.running_loss": "RunningLoss",
         "policies.selection": "keep_mask",
         "reporting.report": "Report report",
@@ -102,7 +102,6 @@ __all__ = [
     "Known",
     "LossError",
     "LossRanked",
-    "MeanExcess",
     "NeverPrunesWarning",
     "NotInEpoch",
     "Policy",
@@ -110,6 +109,7 @@ __all__ = [
     "Pruner",
     "Random",
     "Receipt",
+    "RecentLoss",
     "Report",
     "RunExists",
     "RunningLoss",

@@ -13,19 +13,19 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
-from prunedata.plan.doubts import count_doubted
+from prunedata.plan.doubts import count_doubted, late_from
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.built_in import from_description
-from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, describe
+from prunedata.policies.recent_loss import RecentLoss
 from prunedata.types import Array
 
 __all__ = ["ADVISED_POLICY", "Advice", "advise"]
 
-ADVISED_POLICY = MeanExcess()
-"""What is left out once the figure has turned: what the losses up to the turn point at."""
-VERDICTS = ("watch", "prune", "don't prune")
+ADVISED_POLICY = RecentLoss()
+"""What is left out: the samples of the highest recent losses."""
+VERDICTS = ("watch", "prune")
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,15 @@ class Advice:
 
     Attributes
     ----------
-    verdict : {"watch", "prune", "don't prune"}
-        Watch on, as the validation figure has not turned so far; prune, as it has; or don't, as it never did.
+    verdict : {"watch", "prune"}
+        Watch on; or prune, as the validation figure has turned, or as two thirds of the run are done and its losses
+        cast doubt on labels.
     policy : Policy or None
         What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
     prune : int
         Samples to leave out of a pruned epoch.
     schedule : Schedule or None
-        When to prune: in every epoch after the turn.
+        When to prune: in every epoch after the turn, or of the last third.
     saving_percent : float
         Sample visits that it saves.
     evidence : tuple of str
@@ -55,7 +56,7 @@ class Advice:
         highest figures. None if the figure has not turned.
     """
 
-    verdict: Literal["watch", "prune", "don't prune"]
+    verdict: Literal["watch", "prune"]
     policy: Policy | None
     prune: int
     schedule: Schedule | None
@@ -98,12 +99,12 @@ class Advice:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
         agrees = found.verdict in VERDICTS and (found.verdict != "prune" or None not in (found.policy, found.schedule))
         if not agrees or not all(isinstance(sentence, str) for sentence in found.evidence):
-            raise PrunedataError(f"Expected advice with one of three verdicts, and evidence. Got {shown(plain)}.")
+            raise PrunedataError(f"Expected advice with one of two verdicts, and evidence. Got {shown(plain)}.")
         return found
 
 
 def advise(
-    history: Sequence[Mapping[str, Any]], schedule: Schedule, mean_excess: Array, *, prune: int | None = None
+    history: Sequence[Mapping[str, Any]], schedule: Schedule, losses: Array, *, prune: int | None = None
 ) -> Advice:
     """Advise a run by what it has recorded so far.
 
@@ -113,8 +114,8 @@ def advise(
         ``Pruner.history``, with the figures that :meth:`prunedata.Pruner.validated` was given.
     schedule : Schedule
         Of the run: how many epochs it has.
-    mean_excess : array of float, shape (samples,)
-        The run's array of that name, of the samples that it may train on.
+    losses : array of float, shape (samples,)
+        Of the samples that it may train on: the run's array ``recent``, or of one that has none ``mean_excess``.
     prune : int, optional
         Leave out at most so many.
 
@@ -123,21 +124,39 @@ def advise(
     PrunedataError
         If the array is not of shape (samples,), or a record is none.
     """
-    if np.ndim(mean_excess) != 1:
-        raise PrunedataError(f"Expected mean_excess of shape (samples,). Got {np.shape(mean_excess)}.")
+    if np.ndim(losses) != 1:
+        raise PrunedataError(f"Expected losses of shape (samples,). Got {np.shape(losses)}.")
     for record in history:
         _check_record(record)
-    figures, done = find_turn(history), len(history)
+    figures, done, late = find_turn(history), len(history), late_from(schedule.epochs)
     if figures.turned is not None:
-        return _prune(figures, schedule, mean_excess, prune)
-    finished = done >= schedule.epochs
-    if not figures.number:
-        return _leave_alone("watch", figures, _why_no_figure(history))
-    told = f"{figures.number} of {done} epochs have a validation figure, and it has not turned"
-    if finished:
-        why = "nothing shows that the network learns wrong labels by heart, and pruning would only cost accuracy."
-        return _leave_alone("don't prune", figures, f"{told}: {why}")
-    return _leave_alone("watch", figures, f"{told} so far.")
+        return _prune_from_turn(figures, schedule, losses, prune)
+    if done < late:
+        told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
+        return _watch(figures, _figures_so_far(figures, history), told)
+    doubted = count_doubted(losses)
+    told = f"By their recent losses {doubted:,} of {len(losses):,} labels are doubted"
+    if not doubted:
+        return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
+    number = doubted if prune is None else min(doubted, prune)
+    return Advice(
+        verdict="prune",
+        policy=ADVISED_POLICY,
+        prune=number,
+        schedule=Schedule.steady(schedule.epochs, late),
+        saving_percent=_saving(number, late, schedule.epochs, len(losses)),
+        evidence=(
+            f"{told}: leave out as many samples, those of the highest losses.",
+            "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of the "
+            "run is enough.",
+        ),
+        lost=max(0.0, figures.lost),
+    )
+
+
+def _saving(number: int, start: int, epochs: int, samples: int) -> float:
+    """Percent of the sample visits that leaving out ``number`` samples from an epoch on saves."""
+    return 100 * number * max(0, epochs - start) / (epochs * samples)
 
 
 def _check_record(record: Mapping[str, Any]) -> None:
@@ -148,30 +167,28 @@ def _check_record(record: Mapping[str, Any]) -> None:
         integer(f"{name} in the record of an epoch", record.get(name), 0)
 
 
-def _why_no_figure(history: Sequence[Mapping[str, Any]]) -> str:
-    if not history:
-        return "No epoch has ended yet, so that nothing is known."
-    if any("aside" in record for record in history):
-        return "There is no validation figure: observe the losses of the samples that are held out, which make it."
-    return "No validation figure was given: call pruner.validated(accuracy) in each epoch."
+def _figures_so_far(figures: Figures, history: Sequence[Mapping[str, Any]]) -> str:
+    if figures.number:
+        return f"{figures.number} of {len(history)} epochs have a validation figure, and it has not turned so far."
+    return "No validation figure has been given, which could show that the run should begin sooner."
 
 
-def _leave_alone(verdict: Literal["watch", "don't prune"], figures: Figures, told: str) -> Advice:
-    return Advice(verdict, None, 0, None, 0.0, (told,), lost=max(0.0, figures.lost))
+def _watch(figures: Figures, *told: str) -> Advice:
+    return Advice("watch", None, 0, None, 0.0, told, lost=max(0.0, figures.lost))
 
 
-def _prune(figures: Figures, schedule: Schedule, mean_excess: Array, prune: int | None) -> Advice:
+def _prune_from_turn(figures: Figures, schedule: Schedule, losses: Array, prune: int | None) -> Advice:
     turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
     start = max(1, min(turned + 1, epochs - 1))
-    samples = len(mean_excess)
-    doubted = count_doubted(mean_excess, memorizes=True)
+    samples = len(losses)
+    doubted = count_doubted(losses, memorizes=True)
     number = doubted if prune is None else min(doubted, prune)
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
         schedule=Schedule.steady(epochs, start),
-        saving_percent=100 * number * (epochs - start) / (epochs * samples) if epochs > start else 0.0,
+        saving_percent=_saving(number, start, epochs, samples),
         evidence=(
             f"The validation figure has turned: its mean of three was highest in epoch {best}, and by epoch {turned} "
             "it had fallen by more than chance explains. From there on the network learns by heart what holds for "

@@ -3,6 +3,7 @@
 from prunedata.findings.advice import Advice, advise
 from prunedata.findings.searched import searched
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.recent_loss import RecentLoss
 from prunedata.store.state import RunState
 
 __all__ = ["advise_now"]
@@ -18,4 +19,5 @@ def advise_now(run: RunState) -> Advice:
     """
     run.check_size()
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" else None
-    return advise(run.history, Schedule.from_dict(run.schedule), run.mean_excess[searched(run)], prune=most)
+    losses = run.arrays.get(RecentLoss.array, run.mean_excess)
+    return advise(run.history, Schedule.from_dict(run.schedule), losses[searched(run)], prune=most)

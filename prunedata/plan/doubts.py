@@ -6,11 +6,14 @@ groups tells whether these are two kinds of samples or one with a tail. A tail t
 distribution, has 0.648 of it there, and losses that are spread evenly 0.75 (docs/evidence/late.md).
 """
 
+import math
+from fractions import Fraction
+
 import numpy as np
 
 from prunedata.types import Array
 
-__all__ = ["count_doubted"]
+__all__ = ["count_doubted", "late_from"]
 
 ONE_GROUP, TWO_GROUPS = 0.70, 0.75
 """Share of the variance between the groups up to which no label is doubted, and from which all of the upper group are.
@@ -19,8 +22,16 @@ Between them the share of the upper group that is doubted rises evenly: where a 
 HIGHEST = 0.999
 """No loss counts for more than twice what so many of all lie below, from the median: one that is out of all proportion
 must not hide the rest."""
+LATE = Fraction(2, 3)
+"""Of the epochs are done when a run begins whose validation figure has not turned: wrong labels are ranked best late,
+and a network recovers from them within an epoch or two."""
 CLOSE = 1e-6
 """Cuts are equally good, and numbers whole, within so much: rounding must not decide."""
+
+
+def late_from(epochs: int) -> int:
+    """Return the first epoch, from 0, that a run of so many epochs may leave samples out of without a figure."""
+    return math.ceil(LATE * epochs)
 
 
 def count_doubted(averages: Array, *, memorizes: bool = False) -> int:

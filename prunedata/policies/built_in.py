@@ -9,16 +9,16 @@ from prunedata.policies.bounded_loss import BoundedLoss
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.easy_pruning import EasyPruning
 from prunedata.policies.loss_ranked import LossRanked
-from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy
 from prunedata.policies.random import Random
+from prunedata.policies.recent_loss import RecentLoss
 from prunedata.policies.running_loss import RunningLoss
 
 __all__ = ["BUILT_IN", "from_description"]
 
 BUILT_IN: dict[str, type[Policy]] = {
     kind.__name__: kind
-    for kind in (BoundedLoss, DroppingCount, EasyPruning, LossRanked, MeanExcess, Random, RunningLoss)
+    for kind in (BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RecentLoss, RunningLoss)
 }
 
 

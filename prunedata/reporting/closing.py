@@ -50,9 +50,9 @@ def advised(run: RunFacts) -> Markup:
 
 
 def _verdict(found: Advice, run: RunFacts) -> str:
-    return {"watch": "Watch on." if run.done < run.total else "Watch the next run.", "prune": "Prune."}.get(
-        found.verdict, "Don't prune."
-    )
+    if found.verdict == "prune":
+        return "Prune."
+    return "Watch on." if run.done < run.total else "Watch the next run."
 
 
 def _amount(found: Advice, run: RunFacts) -> Markup:

@@ -28,9 +28,7 @@ def schedule_panel(run: RunFacts) -> Markup:
     if run.observe_only:
         told = "This run only watches: no epoch is pruned."
     elif run.auto and run.verdict is None:
-        told = "This run watches first. It prunes once its validation figure has turned."
-    elif run.verdict not in (None, "prune"):
-        told = "This run was advised not to prune."
+        told = "This run watches first. It prunes in its last third, or once its validation figure has turned."
     elif not pruned:
         told = f"No epoch of {run.total:,} is pruned."
     else:

@@ -14,8 +14,8 @@ from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.high import High
-from prunedata.policies.mean_excess import MeanExcess
 from prunedata.policies.protocol import Policy, Watcher, describe
+from prunedata.policies.recent_loss import RecentLoss
 from prunedata.policies.selection import draw_aside
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
@@ -26,7 +26,6 @@ __all__ = [
     "warn_of_falling",
     "warn_of_lost_figure",
     "warn_of_no_factors",
-    "warn_of_no_figure",
     "warn_of_small_prune",
 ]
 
@@ -91,7 +90,7 @@ class Asked:
             return self.policy
         if self.policy != "auto":
             raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {self.policy!r}.')
-        return MeanExcess()
+        return RecentLoss()
 
     def pruning(self) -> Pruning:
         """When and how much the run prunes, before its first epoch."""
@@ -189,16 +188,4 @@ def warn_of_lost_figure(epoch: int) -> None:
         "stopped: after resuming, where pruner.awaits_figure is true, call pruner.validated() first.",
         NeverPrunesWarning,
         stacklevel=5,
-    )
-
-
-def warn_of_no_figure(*, held_out: bool) -> None:
-    """Warn that a run with ``policy="auto"`` has nothing to decide by."""
-    way = "call pruner.validated(accuracy) once an epoch, or give the Pruner aside=0.05"
-    way = "observe the losses of the samples that are held out, as they make it" if held_out else way
-    warnings.warn(
-        'Expected a validation figure in each epoch of a run with policy="auto". Got none in two epochs, and so it '
-        f"will never prune: {way}.",
-        NeverPrunesWarning,
-        stacklevel=3,
     )

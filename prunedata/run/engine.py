@@ -16,10 +16,10 @@ from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.plan.doubts import late_from
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
-from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.asked import Asked, warn_of_lost_figure
@@ -248,13 +248,15 @@ class Engine:
         return Met(excused, unseen, said.delivered or 0, *figure, *aside, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
-        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
+        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, do as advised."""
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
         ledger.arrays.averages = self.figures.turned is None
-        if self.figures.turned is not None and pruning.auto and pruning.advice is None:
-            advice = pruning.advise(ledger.history, ledger.arrays.finished[MEAN_EXCESS])
-            pruning.go_on(advice.schedule or pruning.schedule, advice)
+        late = len(ledger.history) >= late_from(pruning.schedule.epochs)
+        if (late or self.figures.turned is not None) and pruning.auto and pruning.advice is None:
+            advice = pruning.advise(ledger.history, ledger.arrays.finished)
+            if advice.schedule is not None:
+                pruning.go_on(advice.schedule, advice)
         ledger.counts = ledger.counts.widened(pruning.longest_window)
 
     @property
@@ -297,12 +299,6 @@ class Engine:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
-
-    @property
-    def lacks_figures(self) -> bool:
-        """Whether a run with ``auto`` is to begin its third epoch, and nothing is known of how validation goes."""
-        begins = self.opened is None and self.ledger.next_epoch == 2
-        return self.pruning.auto and begins and not self.figures.number
 
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Take the validation figure of the open epoch, or of the one that has just ended."""

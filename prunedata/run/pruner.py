@@ -19,7 +19,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.dropping_count import DroppingCount
 from prunedata.policies.protocol import Policy, Weigher
 from prunedata.run.adapter import Adapter
-from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors, warn_of_no_figure
+from prunedata.run.asked import Asked, warn_of_falling, warn_of_no_factors
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
@@ -49,10 +49,11 @@ class Pruner:
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``. With ``policy="auto"`` the most, 45 % if nothing is said; with ``observe_only`` it may be left out.
     policy : Policy or "auto"
-        Which samples to prune. ``"auto"`` prunes nothing before the validation figure has turned, as
-        :meth:`validated` is given it or ``aside`` makes it. From there on every epoch leaves out the samples whose
-        losses lay highest until then, as :func:`prunedata.advise` says, but never more than ``prune``. Where the figure
-        does not turn, as with clean labels, it never prunes. See :attr:`advice`.
+        Which samples to prune. ``"auto"`` prunes nothing in the first two thirds of the run, or until the validation
+        figure turns, if :meth:`validated` is given one or ``aside`` makes it. From there on every epoch leaves out the
+        samples of the highest recent losses, as many as labels are doubted (:func:`prunedata.advise`), but never more
+        than ``prune``. Where the losses do not fall apart in two groups, as with clean labels, it prunes nothing. See
+        :attr:`advice`.
     store : path, URL or zarr store, optional
         Where the run is kept. Without it the run lives in memory.
     seed : int
@@ -92,8 +93,8 @@ class Pruner:
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything, and nobody said ``observe_only``; with ``policy="auto"`` if two
-        epochs have no validation figure. Also if ``prune`` is an integer that looks like a percentage.
+        If schedule and amount never prune anything, and nobody said ``observe_only``. Also if ``prune`` is an integer
+        that looks like a percentage.
 
     Examples
     --------
@@ -150,7 +151,7 @@ class Pruner:
 
     @property
     def policy(self) -> Policy:
-        """Which samples are pruned; with ``"auto"``, once the validation figure has turned."""
+        """Which samples are pruned; with ``"auto"``, once it is advised."""
         return self._engine.policy
 
     @property
@@ -163,7 +164,7 @@ class Pruner:
         decided = engine.pruning.advice
         if decided is not None:
             return decided
-        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished["mean_excess"])
+        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished)
 
     @property
     def without(self) -> Mask:
@@ -307,10 +308,7 @@ class Pruner:
 
     def begin_epoch(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open, and return it."""
-        engine = self._engine
-        if engine.lacks_figures:
-            warn_of_no_figure(held_out=self.aside is not None)
-        return engine.begin()
+        return self._engine.begin()
 
     def observe(self, ids: Any, losses: Any) -> None:
         """Record the losses of one batch (Algorithm 1, lines 4-8).

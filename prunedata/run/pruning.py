@@ -13,8 +13,10 @@ import numpy as np
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.mean_excess import MEAN_EXCESS
+from prunedata.policies.recent_loss import RecentLoss
 from prunedata.run.epoch import read_only
-from prunedata.types import Array, Arrays, Mask
+from prunedata.types import Arrays, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -140,11 +142,12 @@ class Pruning:
         shortened = self.prunes(epoch) and not self.by_weight
         return self.delivered - self.num_pruned if shortened else self.delivered
 
-    def advise(self, history: Sequence[Mapping[str, Any]], mean_excess: Array) -> Advice:
-        """What the finished epochs advise; with ``auto`` it leaves out no more than the run may."""
+    def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
+        """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
-        among = mean_excess if self._trains is None else mean_excess[self._trains]
+        losses = arrays.get(RecentLoss.array, arrays[MEAN_EXCESS])
+        among = losses if self._trains is None else losses[self._trains]
         return advise(history, self.given, among, prune=self._prune if self.auto else None)
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:

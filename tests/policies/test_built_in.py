@@ -10,17 +10,17 @@ from prunedata import (
     DroppingCount,
     EasyPruning,
     LossRanked,
-    MeanExcess,
     PrunedataError,
     Random,
+    RecentLoss,
     RunningLoss,
 )
 from prunedata.policies.built_in import BUILT_IN, from_description
 from prunedata.policies.protocol import describe
 
 POLICIES = [
-    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), MeanExcess(),
-    Random(), RunningLoss(0.5),
+    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75),
+    Random(), RecentLoss(0.5), RunningLoss(0.5),
 ]  # fmt: skip
 
 
