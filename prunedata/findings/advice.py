@@ -143,7 +143,7 @@ def advise(
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
-        schedule=Schedule.steady(schedule.epochs, late),
+        schedule=Schedule.steady(schedule.epochs, late, anneal=schedule.anneal),
         saving_percent=_saving(number, late, schedule.epochs, len(losses)),
         evidence=(
             f"{told}: leave out as many samples, those of the highest losses.",
@@ -187,7 +187,7 @@ def _prune_from_turn(figures: Figures, schedule: Schedule, losses: Array, prune:
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
-        schedule=Schedule.steady(epochs, start),
+        schedule=Schedule.steady(epochs, start, anneal=schedule.anneal),
         saving_percent=_saving(number, start, epochs, samples),
         evidence=(
             f"The validation figure has turned: its mean of three was highest in epoch {best}, and by epoch {turned} "
