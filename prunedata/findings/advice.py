@@ -4,6 +4,7 @@ Advice is a pure function of what a run has recorded. Nothing in it was measured
 losses has no part in it.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
@@ -13,15 +14,16 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
-from prunedata.plan.doubts import count_doubted, late_from
+from prunedata.plan.doubts import count_doubted, late_from, loss_at_first
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.built_in import from_description
+from prunedata.policies.mean_excess import MEAN_EXCESS
 from prunedata.policies.protocol import Policy, describe
 from prunedata.policies.recent_loss import RecentLoss
-from prunedata.types import Array
+from prunedata.types import Array, Arrays
 
-__all__ = ["ADVISED_POLICY", "Advice", "advise"]
+__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of"]
 
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
@@ -115,7 +117,7 @@ def advise(
     schedule : Schedule
         Of the run: how many epochs it has.
     losses : array of float, shape (samples,)
-        Of the samples that it may train on: the run's array ``recent``, or of one that has none ``mean_excess``.
+        Of the samples that it may train on: a recent average of the losses of each, see :func:`losses_of`.
     prune : int, optional
         Leave out at most so many.
 
@@ -134,7 +136,7 @@ def advise(
     if done < late:
         told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
         return _watch(figures, _figures_so_far(figures, history), told)
-    doubted = count_doubted(losses)
+    doubted = count_doubted(losses, untaught=loss_at_first([mean for mean, _ in _means(history)]))
     told = f"By their recent losses {doubted:,} of {len(losses):,} labels are doubted"
     if not doubted:
         return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
@@ -152,6 +154,22 @@ def advise(
         ),
         lost=max(0.0, figures.lost),
     )
+
+
+def losses_of(arrays: Arrays, history: Sequence[Mapping[str, Any]]) -> Array:
+    """Return a recent average of each sample's losses, of a run's arrays; where it keeps none, the mean of all."""
+    if RecentLoss.array in arrays:  # an average that began with 0 lacks what earlier epochs would have weighed
+        return np.asarray(arrays[RecentLoss.array] / (1 - ADVISED_POLICY.decay ** max(1, len(history))))
+    told = _means(history)
+    visits = sum(number for _, number in told)
+    with np.errstate(over="ignore"):
+        return np.asarray(arrays[MEAN_EXCESS] + sum(mean * number for mean, number in told) / max(1, visits))
+
+
+def _means(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, int]]:
+    """The mean loss of each epoch that has one, and how many visits it is of; sums of huge losses have none."""
+    means = ((record["mean_loss"], record["observed"]) for record in history)
+    return [(float(mean), number) for mean, number in means if mean is not None and abs(mean) <= sys.float_info.max]
 
 
 def _saving(number: int, start: int, epochs: int, samples: int) -> float:

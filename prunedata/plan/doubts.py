@@ -3,17 +3,19 @@
 The losses are cut in two where the two groups lie furthest apart (Otsu, 1979). Learnt samples are in the lower one, and
 wrong labels in the upper one, together with what the network finds hard. How much of the variance lies between the
 groups tells whether these are two kinds of samples or one with a tail. A tail that wanes, as of an exponential
-distribution, has 0.648 of it there, and losses that are spread evenly 0.75 (docs/evidence/late.md).
+distribution, has 0.648 of it there, and losses that are spread evenly 0.75. And on half of the upper group the network
+has to be worse than it was on all before it had learnt anything (docs/evidence/late.md).
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from prunedata.types import Array
 
-__all__ = ["count_doubted", "late_from"]
+__all__ = ["count_doubted", "late_from", "loss_at_first"]
 
 ONE_GROUP, TWO_GROUPS = 0.70, 0.75
 """Share of the variance between the groups up to which no label is doubted, and from which all of the upper group are.
@@ -34,15 +36,29 @@ def late_from(epochs: int) -> int:
     return math.ceil(LATE * epochs)
 
 
-def count_doubted(averages: Array, *, memorizes: bool = False) -> int:
+def loss_at_first(means: Sequence[float]) -> float:
+    """Return the mean loss with which a run began, by the mean losses of its epochs.
+
+    The first epoch's is that of its middle: the loss at its beginning differs from it by half a step to the second.
+    Minus infinity if there is no epoch.
+    """
+    if not means:
+        return -math.inf
+    return means[0] + (means[0] - means[1]) / 2 if len(means) > 1 else means[0]
+
+
+def count_doubted(averages: Array, *, untaught: float = -math.inf, memorizes: bool = False) -> int:
     """Return how many labels are doubted by the losses of their samples.
 
-    The number is the same if all losses are multiplied by a positive number, or if one number is added to all.
+    The number is the same if all losses, ``untaught`` too, are multiplied by a positive number, or added to one number.
 
     Parameters
     ----------
     averages : ndarray of float, shape (samples,)
         A recent average of each sample's losses. Those that are not finite do not count.
+    untaught : float
+        The loss with which the run began, see :func:`loss_at_first`. No label is doubted if the median of the upper
+        group is not above it.
     memorizes : bool
         Whether a validation figure has shown that the network memorizes labels. Then there are wrong ones, and all of
         the upper group are doubted.
@@ -51,6 +67,7 @@ def count_doubted(averages: Array, *, memorizes: bool = False) -> int:
     known = known[np.isfinite(known)]
     if not known.size:
         return 0
+    ordered = known
     known = known / 8 - known[known.size // 2] / 8  # an eighth: what is between must not overflow
     known = np.minimum(known, 2 * known[int(HIGHEST * (known.size - 1))])
     if known[0] == known[-1]:
@@ -61,5 +78,9 @@ def count_doubted(averages: Array, *, memorizes: bool = False) -> int:
     between = known.cumsum()[:-1] ** 2 / (lower * (known.size - lower))
     best = float(between.max())
     cut = int(np.flatnonzero(between >= best * (1 - CLOSE))[-1])  # of equally good ones, that with fewer above it
+    if memorizes:
+        return known.size - 1 - cut
+    if not ordered[(cut + known.size) // 2] > untaught:  # the lower median
+        return 0
     clear = (best / float(known.var()) - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
-    return int((known.size - 1 - cut) * (1 if memorizes else min(max(clear, 0.0), 1.0)) + CLOSE)
+    return int((known.size - 1 - cut) * min(max(clear, 0.0), 1.0) + CLOSE)

@@ -252,8 +252,10 @@ class Engine:
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
         ledger.arrays.averages = self.figures.turned is None
+        turned, before = self.figures.turned is not None, pruning.advice
         late = len(ledger.history) >= late_from(pruning.schedule.epochs)
-        if (late or self.figures.turned is not None) and pruning.auto and pruning.advice is None:
+        # What began late is advised once more by the turn: the figure shows that there are wrong labels.
+        if pruning.auto and (turned or late) if before is None else turned and before.turned is None:
             advice = pruning.advise(ledger.history, ledger.arrays.finished)
             if advice.schedule is not None:
                 pruning.go_on(advice.schedule, advice)

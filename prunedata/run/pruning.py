@@ -13,8 +13,6 @@ import numpy as np
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.mean_excess import MEAN_EXCESS
-from prunedata.policies.recent_loss import RecentLoss
 from prunedata.run.epoch import read_only
 from prunedata.types import Arrays, Mask
 
@@ -144,9 +142,9 @@ class Pruning:
 
     def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
         """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
-        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
+        from prunedata.findings.advice import advise, losses_of  # noqa: PLC0415 (only where a run is to be advised)
 
-        losses = arrays.get(RecentLoss.array, arrays[MEAN_EXCESS])
+        losses = losses_of(arrays, history)
         among = losses if self._trains is None else losses[self._trains]
         return advise(history, self.given, among, prune=self._prune if self.auto else None)
 

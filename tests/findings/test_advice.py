@@ -21,7 +21,7 @@ TURNS = [10.0, 40, 60, 70, 75, 78, 79, 78, 74, 68, 60, 52]
 TWO_GROUPS = np.concatenate([np.linspace(-0.5, 0.2, 70), np.linspace(1, 2, 30)]).astype(np.float32)
 
 
-def history(figures, mean_loss=2.0):
+def history(figures, mean_loss=0.5):
     records = [{"number": at, "kept": 100, "observed": 100, "mean_loss": mean_loss} for at in range(len(figures))]
     return [
         record if figure is None else record | {"validation": figure}
@@ -77,7 +77,7 @@ def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
 @pytest.mark.parametrize("unit", [0.01, 0.05, 20, 100])
 def test_the_unit_of_the_loss_has_no_part_in_it(unit):
     for figures in (TURNS, [None] * 30):
-        found = advise(history(figures, 2.0 * unit), SCHEDULE, TWO_GROUPS * np.float32(unit))
+        found = advise(history(figures, 0.5 * unit), SCHEDULE, TWO_GROUPS * np.float32(unit))
         assert found == advise(history(figures), SCHEDULE, TWO_GROUPS)
         assert found.prune == 30
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from prunedata.plan.doubts import count_doubted
+from prunedata.plan.doubts import count_doubted, loss_at_first
 from prunedata.policies.selection import keep_mask
 
 LOSSES = arrays(np.float32, st.integers(0, 200), elements=st.integers(-500, 2000).map(lambda steps: steps / 64))
@@ -23,6 +23,16 @@ def test_the_same_samples_are_doubted_whatever_the_unit_and_the_zero_of_the_loss
     found = left_out(averages, memorizes=memorizes)
     assert (left_out(averages * np.float32(unit), memorizes=memorizes) == found).all()
     assert (left_out(averages + np.float32(zero), memorizes=memorizes) == found).all()
+
+
+def test_no_label_is_doubted_on_which_the_network_is_better_than_at_first():
+    averages = np.concatenate([np.linspace(0, 0.1, 80), np.linspace(1, 2, 20)])
+    assert [count_doubted(averages, untaught=loss) for loss in (1.0, 1.4, 1.6, 3.0)] == [20, 20, 0, 0]
+    assert count_doubted(averages, untaught=3.0, memorizes=True) == 20
+
+
+def test_the_loss_at_first_is_half_a_step_before_that_of_the_first_epoch():
+    assert [loss_at_first(means) for means in ([], [2.0], [2.0, 1.0, 9.0], [-1.0, -3.0])] == [-np.inf, 2.0, 2.5, 0.0]
 
 
 @given(LOSSES)

@@ -27,7 +27,6 @@ LEFT_OUT = {
     "one_epoch": {"schedule"} | NOTHING_PRUNED,
     "stopped_in_its_first_epoch": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
     "left_out_for_good_by_weight_and_watched": {"schedule"} | NOTHING_PRUNED,
-    "held_out": NOTHING_PRUNED,
     "held_out_before_its_first_figure": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
     "one_of_two_ranks": {"suspects", "time", "counts", "epochs"} | NOTHING_PRUNED,
     "auto_before_advice": NOTHING_PRUNED,

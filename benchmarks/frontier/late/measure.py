@@ -19,21 +19,22 @@ from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
 from prunedata import Pruner, Schedule
+from prunedata.plan.doubts import late_from, loss_at_first
 from prunedata.plan.turn import Figures
 from prunedata.run.order import cut_batches
 
-__all__ = ["ARMS", "BEGINS", "LateSelection", "measure"]
+__all__ = ["ARMS", "LateSelection", "measure"]
 
 ARMS = ("regular", "short", "oracle", "auto", *RULES)
 """Regular training, the same for a third of the epochs, without the wrong labels, today's ``auto``, and each rule."""
-BEGINS, LOOKS = 2 / 3, 3
-"""Of the run is over when it begins to leave out, and every so many epochs it looks at what it leaves out."""
+LOOKS = 3
+"""Every so many epochs a run looks at what it leaves out."""
 MOST = 0.45
 """Share of the samples that is left out at most."""
 
 
 class LateSelection:
-    """Leaves out from two thirds of the run on as many samples as a rule counts, those of the highest averages.
+    """Leaves out, from an epoch of the run on, as many samples as a rule counts, those of the highest averages.
 
     Every third epoch delivers all samples, and the mean loss, which this object returns when it is called with a batch,
     is that of the samples that are trained on. Without a rule every epoch is trained on the same samples.
@@ -51,7 +52,7 @@ class LateSelection:
     left_out: NDArray[np.bool_] | None = None
 
     def __init__(self, keep: NDArray[np.bool_], rule: Rule | None, epochs: int, seed: int, batch_size: int) -> None:
-        self.keep, self.begins = keep.copy(), epochs if rule is None else round(BEGINS * epochs)
+        self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
         self.first: NDArray[np.bool_] | None = None
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
         self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
@@ -79,7 +80,7 @@ class LateSelection:
     def _choose(self) -> None:
         averages = self._averages.now
         count = self._rule.count if self._figures.turned is None else upper_group
-        number = min(count(averages), int(MOST * averages.size))
+        number = min(count(averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
         self.keep[:] = True
         self.keep[np.argsort(-averages, kind="stable")[:number]] = False
         self.first = ~self.keep if self.first is None else self.first

@@ -18,11 +18,19 @@ ROOT = 2.0
 
 
 class MovingAverages:
-    """Each sample's moving average of losses. Old ones fade with every epoch, whether it was seen or not."""
+    """Each sample's moving average of losses. Old ones fade with every epoch, whether it was seen or not.
+
+    Attributes
+    ----------
+    means : list of float
+        The mean loss of each epoch.
+    """
 
     def __init__(self, samples: int) -> None:
         self._sums, self._weights = np.zeros(samples), np.zeros(samples)
         self._seen = np.full(samples, -1)
+        self.means: list[float] = []
+        self._visits = 0
 
     def add(self, ids: NDArray[np.integer], losses: NDArray[np.float32], epoch: int) -> None:
         """Take the losses of an epoch; each sample once."""
@@ -30,6 +38,11 @@ class MovingAverages:
         self._sums[ids] = kept * self._sums[ids] + (1 - DECAY) * losses
         self._weights[ids] = kept * self._weights[ids] + (1 - DECAY)
         self._seen[ids] = epoch
+        if epoch == len(self.means):
+            self.means.append(0.0)
+            self._visits = 0
+        self._visits += len(ids)
+        self.means[epoch] += (float(losses.mean()) - self.means[epoch]) * len(ids) / self._visits
 
     @property
     def now(self) -> Averages:
@@ -37,11 +50,15 @@ class MovingAverages:
         return np.asarray(self._sums / np.maximum(self._weights, 1e-12))
 
 
-def _sum(averages: Averages) -> int:
+def _doubted(averages: Averages, untaught: float) -> int:
+    return count_doubted(averages, untaught=untaught)
+
+
+def _sum(averages: Averages, untaught: float) -> int:
     return round(float((1 - np.exp(-averages / ROOT)).sum()))
 
 
-def upper_group(averages: Averages) -> int:
+def upper_group(averages: Averages, untaught: float) -> int:
     """How many samples there are in the upper of the two groups of losses, however clear these are."""
     return count_doubted(averages, memorizes=True)
 
@@ -55,15 +72,15 @@ class Rule:
     title : str
         What it does, in a few words.
     count : callable
-        Called with the moving averages; how many samples to leave out.
+        Called with the moving averages, and the loss with which the run began; how many samples to leave out.
     looks : bool
         Whether every third epoch delivers what is left out.
     turns : bool
-        Whether it begins at the turn of its validation figure, if that comes before two thirds of the run.
+        Whether it begins at the turn of its validation figure, if that comes sooner.
     """
 
     title: str
-    count: Callable[[Averages], int] = count_doubted
+    count: Callable[[Averages, float], int] = _doubted
     looks: bool = True
     turns: bool = False
 

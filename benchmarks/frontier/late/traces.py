@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.common.markdown import markdown
 from benchmarks.frontier.late.rules import MovingAverages
-from prunedata.plan.doubts import count_doubted
+from prunedata.plan.doubts import count_doubted, loss_at_first
 
 __all__ = ["BEGIN", "traces"]
 
@@ -31,13 +31,13 @@ def traces(folder: Path) -> str:
         for epoch, of_epoch in enumerate(losses, 1):
             averages.add(ids, of_epoch, epoch - 1)
             if epoch in AFTER:
-                rows.append([f"`{kind}`", str(epoch), *_row(averages.now, losses[1:epoch].mean(0), wrong)])
+                number = count_doubted(averages.now, untaught=loss_at_first(averages.means))
+                rows.append([f"`{kind}`", str(epoch), *_row(averages.now, losses[1:epoch].mean(0), wrong, number)])
     heads = ("labels", "after epoch", "wrong", "AUC", "AUC, mean of all epochs", "doubted", "of these wrong")
     return markdown(heads, rows) + "\n"
 
 
-def _row(averages: NDArray[np.float64], means: NDArray[np.float32], wrong: NDArray[np.bool_]) -> list[str]:
-    number = count_doubted(averages)
+def _row(averages: NDArray[np.float64], means: NDArray[np.float32], wrong: NDArray[np.bool_], number: int) -> list[str]:
     cells = [f"{100 * wrong.mean():.1f} %", "", "", f"{100 * number / wrong.size:.1f} %", ""]
     if wrong.any():
         cells[1:3] = f"{roc_auc_score(wrong, averages):.3f}", f"{roc_auc_score(wrong, means):.3f}"

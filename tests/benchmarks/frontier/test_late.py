@@ -71,8 +71,9 @@ def test_an_average_fades_by_the_epoch_though_its_sample_is_not_observed():
     averages.add(ids, np.array([4.0, 4.0], np.float32), 0)
     assert averages.now == pytest.approx([4, 4])
     averages.add(ids[:1], np.array([0.0], np.float32), 1)
-    averages.add(ids[1:], np.array([0.0], np.float32), 3)
+    averages.add(ids[1:], np.array([0.0], np.float32), 2)
     assert averages.now[1] < averages.now[0] < 4
+    assert averages.means == [4, 0, 0]
 
 
 def test_a_table_is_read_scaled_and_split(tmp_path):
