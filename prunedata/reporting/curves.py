@@ -18,7 +18,7 @@ __all__ = ["Curve", "curve"]
 
 MOST_POINTS = 200
 """Of a curve: more epochs are averaged, so that a page stays small however long the run."""
-INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#b8c2f0"
+INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#cdd4f5"
 STYLE: dict[Any, Any] = {
     "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "prunedata", "axes.labelcolor": INK, "axes.edgecolor": INK,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
@@ -58,13 +58,15 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
 
 
 def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, float], epochs: int) -> str:
-    from matplotlib import rc_context  # noqa: PLC0415 (slow, and only a report needs it)
+    from matplotlib import rc_context, rcdefaults, rcParams  # noqa: PLC0415 (slow, and only a report needs it)
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     step = -(-len(values) // MOST_POINTS)
     first = np.arange(0, len(values), step)
-    with rc_context(STYLE):
+    with rc_context():
+        rcdefaults()  # not the style of the user's own pictures
+        rcParams.update(STYLE)
         figure = Figure(figsize=(4.6, 2.3), layout="tight")
         axes = figure.subplots()
         edges = np.append(first, len(values)) - 0.5
@@ -74,9 +76,8 @@ def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, f
         axes.plot(at, _averaged(values, step), color=INK, marker="." if len(first) <= 40 else None)
         if onset is not None:
             axes.axvline(onset, color=ACCENT, linestyle="--")
-            axes.annotate(
-                "memorization onset", (onset, 1.02), xycoords=axes.get_xaxis_transform(), color=ACCENT, ha="center"
-            )
+            place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "ha": "center"}
+            axes.annotate("memorization onset", (onset, 1.02), color=ACCENT, **place)
         pad = 0.08 * (ends[1] - ends[0]) or 0.1 * abs(ends[1]) or 1.0
         axes.set_ylim(ends[0] - pad, ends[1] + pad)
         axes.set_xlim(-0.5, epochs - 0.5)

@@ -24,6 +24,7 @@ from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.run.group import Group, GroupTotals
+from prunedata.run.identity import Identity
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure
@@ -74,6 +75,7 @@ class Engine:
         self.ledger = self.empty_ledger()
         self.figures = Figures()
         self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
+        self.identity = Identity(options.samples, options.seed)
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(options.samples)
         self.opened: OpenEpoch | None = None
@@ -548,6 +550,7 @@ class Engine:
         """Write where the run stands to its store, if it has one."""
         if self.store is not None:
             self.flush()
+            self.identity.saved()
             with self.uninterrupted:
                 state = self.state()
                 self.store.write(state.described(), state.arrays)
@@ -555,6 +558,7 @@ class Engine:
     def checkpoint(self) -> dict[str, Any]:
         """Where the run stands as one dict of plain values."""
         self.flush()
+        self.identity.saved()
         with self.uninterrupted:
             return self.state().to_checkpoint()
 
@@ -588,6 +592,7 @@ class Engine:
             left_out=left_out,
             unseen=unseen,
             shared=None if waiting is None else waiting.shared.to_dict(),
+            data=self.identity.stored,
             arrays=arrays,
         )
 
@@ -601,6 +606,7 @@ class Engine:
             self._failed, self._resumed = False, True
             self.pruning.go_on(schedule, advice)
             self.pruning.exclude(state.without)
+            self.identity.stored = state.data
             self.figures = find_turn(state.history)
             self.ledger = self.empty_ledger()
             self.ledger.restore(state)

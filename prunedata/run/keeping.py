@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["keep", "restore", "standing", "unpacked"]
 
 
-def keep(engine: Engine, location: StoreLike | None, *, resume: bool) -> None:
+def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
     """Let a run be kept in a store from now on.
 
     Parameters
@@ -29,18 +29,21 @@ def keep(engine: Engine, location: StoreLike | None, *, resume: bool) -> None:
     engine : Engine
     location : path, URL or zarr store, or None
         None keeps the run in memory.
-    resume : bool
-        Go on with the run that is there; if nothing is, begin.
+    resume : bool or "other data"
+        Go on with the run that is there; if nothing is, begin. With "other data" its data set may look different.
     """
+    if not isinstance(resume, bool | np.bool_) and resume != "other data":
+        raise PrunedataError(f'Expected resume to be True, False or "other data". Got {shown(resume)}.')
+    engine.identity.accepts_all = resume == "other data"
     if location is None:
-        if resume:
+        if resume is True:
             raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
         return
     from prunedata.store.run_store import RunStore  # noqa: PLC0415 (zarr takes longer to load than all else)
 
     store = RunStore(location)
     try:
-        _begin(engine, store, resume)
+        _begin(engine, store, bool(resume))
     except BaseException:
         engine.store = None
         store.release()  # a traceback would keep it, and so the lock
@@ -112,6 +115,7 @@ def restore(engine: Engine, state: RunState) -> None:
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
     integer("the state's skipped samples", state.skipped, 0)
+    engine.identity.check(state.data)
     engine.restore(state, schedule, advice)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 from weakref import WeakSet
@@ -65,9 +66,11 @@ class Pruner:
         Decides ties and orders.
     batch_size : int, optional
         Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
-    resume : bool
+    resume : bool or "other data"
         Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error. The
-        schedule may have more epochs than when the run began: it is lengthened.
+        schedule may have more epochs than when the run began: it is lengthened. A data set with other samples at its
+        places is an error, :class:`prunedata.errors.OtherData`, as far as that can be seen from 30 of them;
+        ``"other data"`` goes on all the same, for samples that are the same and only read in another way.
     leave_out : "delivery", "weight" or "nothing"
         How pruned epochs leave samples out. By ``"delivery"`` they do not deliver them, and are shorter. By
         ``"weight"`` every epoch delivers all samples, and those that are left out have the weight 0: what is trained
@@ -122,7 +125,7 @@ class Pruner:
         store: StoreLike | None = None,
         seed: int = 0,
         batch_size: int | None = None,
-        resume: bool = False,
+        resume: bool | Literal["other data"] = False,
         leave_out: LeaveOut = "delivery",
         classes: int | None = None,
         holdout: float | None = None,
@@ -143,7 +146,7 @@ class Pruner:
         if samples is not None:
             begin(len(samples) if isinstance(samples, Sized) else samples)
 
-    def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool) -> None:
+    def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
         self.samples, self.seed, self.batch_size, self.classes = (
             options.samples,
@@ -552,6 +555,27 @@ class Pruner:
         if attached is adapter and self._engine.is_recording:
             adapter.begin_epoch(self.current)
         return attached
+
+    def trains_on(
+        self, read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        """Say how a sample is read, so that a run that goes on notices other data. The first adapter's word holds.
+
+        Parameters
+        ----------
+        read : callable
+            Given an id, returns the sample, before anything random is done to it, where that can be had. It is called
+            for at most 30 ids, twice for two of them: when the run is saved for the first time, and when it goes on.
+        alike : callable, optional
+            Returns a context manager in which the framework's generators of random numbers are seeded, and after which
+            they are as before. Python's and NumPy's are taken care of.
+
+        Raises
+        ------
+        OtherData
+            If the run was saved with other data.
+        """
+        self._engine.identity.trains_on(read, alike)
 
     @property
     def group(self) -> Group:

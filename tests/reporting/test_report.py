@@ -197,10 +197,12 @@ def test_it_is_written_and_shows_itself(made, tmp_path):
     assert repr(found).endswith("report.save('report.html') writes it")
 
 
-def test_matplotlib_is_left_as_it_was(made):
-    before = dict(matplotlib.rcParams)
-    prunedata.report(made("watches_only")[0])
-    assert dict(matplotlib.rcParams) == before
+def test_no_style_of_the_users_pictures_comes_in_or_is_changed(made):
+    page = prunedata.report(made("auto")[0]).html
+    with matplotlib.rc_context({"text.usetex": True, "font.size": 30, "axes.facecolor": "black"}):
+        before = dict(matplotlib.rcParams)
+        assert prunedata.report(made("auto")[0]).html == page
+        assert dict(matplotlib.rcParams) == before
 
 
 def test_what_is_not_installed_is_named(made, monkeypatch):
