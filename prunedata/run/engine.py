@@ -16,11 +16,11 @@ from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.plan.doubts import late_from
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Policy
-from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.run.adapter import Adapters, Delivery
 from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.run.group import Group, GroupTotals
@@ -250,13 +250,17 @@ class Engine:
         return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *holdout, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
-        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
+        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, do as advised."""
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
         ledger.arrays.excess.is_on = self.figures.turned is None
-        if self.figures.turned is not None and pruning.auto and pruning.advice is None:
-            advice = pruning.advise(ledger.history, ledger.arrays.finished[MEAN_EXCESS])
-            pruning.go_on(advice.schedule or pruning.schedule, advice)
+        turned, before = self.figures.turned is not None, pruning.advice
+        late = len(ledger.history) >= late_from(pruning.schedule.epochs)
+        # What began late is advised once more by the turn: the figure shows that there are wrong labels.
+        if pruning.auto and (turned or late) if before is None else turned and before.turned is None:
+            advice = pruning.advise(ledger.history, ledger.arrays.finished)
+            if advice.schedule is not None:
+                pruning.go_on(advice.schedule, advice)
         ledger.counts = ledger.counts.widened(pruning.longest_window)
 
     @property
@@ -299,13 +303,6 @@ class Engine:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
-
-    @property
-    def lacks_figures(self) -> bool:
-        """Whether a run that is to decide by a figure begins its third epoch, and none has come."""
-        begins = self.opened is None and self.ledger.next_epoch == 2
-        decides = self.pruning.auto and self.pruning.leave_out != "nothing"
-        return decides and begins and not self.figures.number
 
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Take the validation figure of the open epoch, or of the one that has just ended."""

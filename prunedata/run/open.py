@@ -141,13 +141,18 @@ class OpenEpoch:
         self.tally.add(all_ids, hits)
         if not ids.size:
             return
-        if not waits:
-            self._watched.add(self.arrays, batches, self.tally.visits)
         # One after the other: the sum must not depend on where a buffer was full.
         sums = means * sizes
         sums[0] += self._meter.loss_sum
-        self._meter.loss_sum = float(sums.cumsum()[-1])
+        totals, visits = sums.cumsum(), self._meter.visits
+        self._meter.loss_sum = float(totals[-1])
         self._meter.visits += ids.size
+        if waits:
+            return
+        alone = sizes == 1
+        if alone.any():  # a loss never lies above its own mean: it is held against that of the epoch so far
+            batches = batches._replace(means=np.where(alone, totals / (visits + sizes.cumsum()), means))
+        self._watched.add(self.arrays, batches, self.tally.visits)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
         """Let losses wait for the means of batches that processes share, or none wait.

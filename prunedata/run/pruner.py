@@ -26,7 +26,7 @@ from prunedata.run.frameworks import adapter_of, samples_in
 from prunedata.run.group import Group
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors, warn_of_no_figure
+from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
 from prunedata.types import Arrays, Counts, LeaveOut, Mask
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ class Pruner:
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
     policy : Policy or "auto"
-        Which samples to prune. ``"auto"`` prunes nothing before the validation figure has turned, as
-        :meth:`validated` is given it or ``holdout`` makes it. From there on every epoch leaves out the samples whose
-        losses lay highest until then, as :func:`prunedata.advise` says, but never more than ``prune``. Where the figure
-        does not turn, as with clean labels, it never prunes. See :attr:`advice`.
+        Which samples to prune. ``"auto"`` prunes nothing in the first two thirds of the run, or until the validation
+        figure turns, if :meth:`validated` is given one or ``holdout`` makes it. From there on every epoch leaves out
+        the samples of the highest recent losses, as many as labels are doubted (:func:`prunedata.advise`), but never
+        more than ``prune``. Where the losses do not fall apart in two groups, as with clean labels, it prunes nothing.
+        See :attr:`advice`.
     store : path, URL or zarr store, optional
         Where the run is kept. Without it the run lives in memory.
     seed : int
@@ -99,8 +100,8 @@ class Pruner:
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything, unless ``leave_out="nothing"``; with ``policy="auto"`` if two
-        epochs have no validation figure. Also if ``prune`` is an integer that looks like a percentage.
+        If schedule and amount never prune anything, unless ``leave_out="nothing"``. Also if ``prune`` is an integer
+        that looks like a percentage.
 
     Examples
     --------
@@ -183,7 +184,7 @@ class Pruner:
 
     @property
     def policy(self) -> Policy:
-        """Which samples are pruned; with ``"auto"``, once the validation figure has turned."""
+        """Which samples are pruned; with ``"auto"``, once it is advised."""
         return self._engine.policy
 
     @property
@@ -196,7 +197,7 @@ class Pruner:
         decided = engine.pruning.advice
         if decided is not None:
             return decided
-        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished["mean_excess"])
+        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished)
 
     @property
     def without(self) -> Mask:
@@ -341,10 +342,7 @@ class Pruner:
 
     def begin_epoch(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open, and return it."""
-        engine = self._engine
-        if engine.lacks_figures:
-            warn_of_no_figure(held_out=self.holdout is not None)
-        return engine.begin()
+        return self._engine.begin()
 
     def wrap(self, given: Any, *arguments: Any, **options: Any) -> Any:
         """Wrap a loader, a dataset, a stream or a trainer, so that it delivers the samples that each epoch keeps.

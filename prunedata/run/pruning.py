@@ -14,7 +14,7 @@ from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.run.epoch import Role, read_only
-from prunedata.types import Array, Arrays, LeaveOut, Mask, Roles
+from prunedata.types import Arrays, LeaveOut, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -140,12 +140,12 @@ class Pruning:
         delivered = self._samples - self.num_without
         return delivered - self.num_pruned if shortened else delivered
 
-    def advise(self, history: Sequence[Mapping[str, Any]], mean_excess: Array) -> Advice:
-        """What the finished epochs advise; with ``auto`` it leaves out no more than the run may."""
-        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
+    def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
+        """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
+        from prunedata.findings.advice import advise, losses_of  # noqa: PLC0415 (only where a run is to be advised)
 
-        among = self.among
-        trained = mean_excess if among is None else mean_excess[among]
+        among, losses = self.among, losses_of(arrays, history)
+        trained = losses if among is None else losses[among]
         return advise(history, self.given, trained, prune=self._prune if self.auto else None)
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:

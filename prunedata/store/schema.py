@@ -147,7 +147,7 @@ RECORD = {
     **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {
-    "verdict": _one_of("watch", "prune", "don't prune"), "policy": _maybe(POLICY), "prune": COUNT,
+    "verdict": _one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
     "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "turned": _maybe(COUNT),
     "lost": FIGURE, "shorter": _maybe(_whole(1)), "doubted": COUNT,
 }  # fmt: skip

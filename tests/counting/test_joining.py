@@ -204,7 +204,7 @@ class Loader(Adapter):
 
 
 @pytest.mark.parametrize(("skipped", "enough"), [((2, 4), True), ((6, 0), True), ((5, 0), False), ((3, 2), False)])
-def test_what_each_process_excused_counts_for_all(skipped, enough):
+def test_what_each_process_skipped_counts_for_all(skipped, enough):
     """8 samples are missing, of which the loaders leave out 2."""
     states = []
     for rank, number in enumerate(skipped):
