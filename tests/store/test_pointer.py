@@ -196,7 +196,7 @@ class TestState:
     )
     def test_it_goes_through_json(self, more):
         plain = state(**more).to_json()
-        assert plain == PLAIN_STATE | more
+        assert plain == PLAIN_STATE | {"data": None} | more
         again = RunState.from_json(json.loads(json.dumps(plain)), COUNTS)
         assert again.to_json() == plain
         assert again.arrays == COUNTS

@@ -73,7 +73,7 @@ def train(stop=None, state=None, leave_out="delivery"):
 def test_what_accelerate_prepared_before_is_refused_with_the_way_to_go():
     data = TensorDataset(torch.arange(SAMPLES).float())
     pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 2, 1), prune=0.3)
-    with pytest.raises(PrunedataError, match="prune the loader first, with with_ids=True"):
+    with pytest.raises(PrunedataError, match="wrap the loader first, with with_ids=True"):
         wrap(Accelerator(cpu=True).prepare(DataLoader(data)), pruner)
 
 
