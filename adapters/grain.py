@@ -79,6 +79,7 @@ def wrap(
             f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {len(dataset)}: "
             "build the Pruner with len(dataset), and call batch() in build=."
         )
+    pruner.trains_on(dataset.__getitem__)
     return PrunedDataset(dataset, pruner, build or grain.MapDataset.to_iter_dataset, shuffle)
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "MissingPackage",
     "NeverPrunesWarning",
     "NotInEpoch",
+    "OtherData",
     "PrunedataError",
     "RunExists",
     "ScheduleError",
@@ -35,6 +36,10 @@ class LossError(PrunedataError):
 
 class NotInEpoch(PrunedataError, RuntimeError):
     """A verb used outside the part of the run where it has a meaning, as ``observe`` before ``begin_epoch``."""
+
+
+class OtherData(PrunedataError):
+    """The data set is not the one that the run began with: other samples lie at its places."""
 
 
 class SkippedSamples(PrunedataError):

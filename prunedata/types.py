@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "Array", "Arrays", "Counts", "Floats", "Ids", "LeaveOut", "Losses", "Mask", "Means", "Recorded", "Sizes", "SomeIds",
-    "Weights", "smallest_unsigned",
+    "Array", "Arrays", "Counts", "Floats", "Ids", "LeaveOut", "Losses", "Mask", "Means", "Recorded", "Roles", "Sizes",
+    "SomeIds", "Weights", "smallest_unsigned",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -21,6 +21,8 @@ Mask = npt.NDArray[np.bool_]
 Losses = npt.NDArray[np.float64]
 Recorded = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 """Losses as a buffer keeps them: float32 where they came so, otherwise float64."""
+Roles = npt.NDArray[np.uint8]
+"""Of each sample its part in an epoch, see :class:`prunedata.run.epoch.Role`."""
 Sizes = npt.NDArray[np.intp]
 """Samples in each batch of a buffer."""
 Means = npt.NDArray[np.float64]

@@ -59,7 +59,7 @@ class WeighingTrainer(ScaledTrainer):
                 without_labels(seen[-1], part.counted[part.in_batch], {"labels": IGNORED, "shift_labels": IGNORED})
         self._weigh_parts([batch[IDS] for batch in batch_samples])
         items = plain._get_num_items_in_batch(seen, *args, **options)
-        if self.pruner.current.which_count is None or items is None:
+        if not self.pruner.current.zero_weights or items is None:
             return items
         return items.clamp(min=1) if isinstance(items, torch.Tensor) else max(1, items)
 
@@ -67,7 +67,7 @@ class WeighingTrainer(ScaledTrainer):
         """Take out of a batch what does not count."""
         ids, epoch = batch.pop(IDS), self.pruner.current
         ids = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else ids
-        counted = np.ones(len(ids), dtype=np.bool_) if epoch.which_count is None else epoch.which_count[ids]
+        counted = np.ones(len(ids), dtype=np.bool_) if not epoch.zero_weights else epoch.trained[ids]
         part = Part(ids, epoch.loss_weights(ids), counted)
         if counted.all():
             return part
@@ -86,7 +86,7 @@ class WeighingTrainer(ScaledTrainer):
 
     def _weigh_parts(self, parts: list[Part]) -> None:
         """Say what the mean of each batch counts in the mean of the step, over its batches and all processes."""
-        if self.pruner.current.which_count is None:
+        if not self.pruner.current.zero_weights:
             return
         sizes = torch.tensor([sum(len(part.ids) for part in parts), sum(int(part.counted.sum()) for part in parts)])
         if self.args.world_size > 1:

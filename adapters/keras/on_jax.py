@@ -71,9 +71,12 @@ class JaxRecorder(Adapter):
         jax.effects_barrier()  # steps run behind Python
         return self._drained + sum(ids.size for ids, _ in self._came)
 
-    def held_back(self) -> list[tuple[SomeIds, Array]]:
-        """Hand over everything, batch by batch as it came."""
+    def held_back(self) -> list[tuple[SomeIds, Array, SomeIds]]:
+        """Hand over everything, as it came."""
         jax.effects_barrier()
-        came, self._came = self._came, []
-        self._drained += sum(ids.size for ids, _ in came)
-        return came
+        came, self._came = [pair for pair in self._came if pair[0].size], []
+        if not came:
+            return []
+        ids, losses = (np.concatenate(parts) for parts in zip(*came, strict=True))
+        self._drained += ids.size
+        return [(ids, losses, np.array([batch.size for batch, _ in came]))]

@@ -88,8 +88,8 @@ class GraphRecorder(Adapter):
         """Losses since the epoch was begun."""
         return self._drained + int(self._fill.numpy())
 
-    def held_back(self) -> Iterator[tuple[Any, Any]]:
-        """Hand over everything, batch by batch as it came."""
+    def held_back(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Hand over everything, as it came."""
         fill = int(self._fill.numpy())
         if not fill:
             return
@@ -101,7 +101,4 @@ class GraphRecorder(Adapter):
                 "is there a repeat() behind wrap()?"
             )
         ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))
-        first = 0
-        for end in [*(np.flatnonzero(np.diff(batches)) + 1), fill]:
-            yield ids[first:end], losses[first:end]
-            first = end
+        yield ids, losses, np.diff([0, *(np.flatnonzero(np.diff(batches)) + 1), fill])

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from prunedata.adapters.keras.recorders import weights_in
-from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.losses import Block, Recorder
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -30,7 +30,7 @@ class TorchRecorder(Adapter):
         """Begin an epoch, or go on with it."""
         self.count, self._epoch = 0, epoch
 
-    def held_back(self) -> Iterator[tuple[Any, Any]]:
+    def held_back(self) -> Iterator[Block]:
         """Hand over the losses that are on a device."""
         return self._losses.held_back()
 

@@ -34,5 +34,5 @@ def recorder_for(pruner: Pruner) -> Any:
 
 def weights_in(epoch: Epoch, ids: SomeIds) -> tuple[Weights, Mask]:
     """What the loss of each sample weighs, and whether it counts, both of shape (n,), as the epoch has it."""
-    counts = epoch.keep if epoch.which_count is None else epoch.which_count
+    counts = epoch.trained
     return epoch.loss_weights(ids), counts[ids]

@@ -44,7 +44,7 @@ class Gate(Adapter):
         """Forget what was said of an epoch: the run stands elsewhere now."""
         self.delivery = Delivery(-1)
 
-    def held_back(self) -> Iterable[tuple[Any, Any]]:
+    def held_back(self) -> Iterable[tuple[Any, Any, Any]]:
         """No losses. Tell how many samples have passed."""
         self.delivery.delivered = self.passed
         return ()

@@ -148,7 +148,7 @@ class PrunedLoader:
         else:
             self._recorder.add(ids, losses)
         epoch = self._run.weighed
-        counting = None if epoch is None or epoch.which_count is None else self._order.counting(ids)
+        counting = None if epoch is None or not epoch.zero_weights else self._order.counting(ids)
         charge.seconds = perf_counter() - began
         if epoch is None and scale is None and weights is None:
             try:

@@ -11,8 +11,10 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["DeviceBuffer", "Recorder", "fits"]
+__all__ = ["Block", "DeviceBuffer", "Recorder", "fits"]
 
+Block = tuple[SomeIds, Any, SomeIds]
+"""Ids and losses, batch after batch, and the sizes of the batches."""
 CAPACITY = 1 << 16
 """Losses that stay on the device before they are copied to the host together."""
 
@@ -51,17 +53,17 @@ class Recorder:
                     "Expected losses that were computed. Got those of the device meta, which has no numbers: "
                     "compute them on another one."
                 )
-            for numbers, held in self.held_back():
-                self.pruner.record(held, numbers)
+            for numbers, held, sizes in self.held_back():
+                self.pruner.record(held, numbers, sizes)
             self._buffer = DeviceBuffer(losses.device)
         self._hold(self._buffer, ids, losses)
 
     def _hold(self, buffer: "DeviceBuffer", ids: SomeIds, losses: torch.Tensor) -> None:
         """Hold a batch back, and observe those that have come down."""
-        for numbers, held in buffer.add(ids, losses):
-            self.pruner.record(held, numbers)
+        for numbers, held, sizes in buffer.add(ids, losses):
+            self.pruner.record(held, numbers, sizes)
 
-    def held_back(self) -> Iterator[tuple[SomeIds, Any]]:
+    def held_back(self) -> Iterator[Block]:
         """Hand over everything; the epoch ends, or its state is asked for."""
         if self._buffer is not None:
             yield from self._buffer.held_back()
@@ -113,20 +115,22 @@ class DeviceBuffer:
         self._flying: list[SomeIds] = []
         self._fill = 0
 
-    def add(self, ids: SomeIds, losses: torch.Tensor) -> list[tuple[SomeIds, Any]]:
+    def add(self, ids: SomeIds, losses: torch.Tensor) -> list[Block]:
         """Take a batch, whose ids and losses the caller may then change; return the batches that have come down."""
+        if not len(ids):
+            return []
         end, came = self._fill + len(ids), []
         if end > self._filling.numel():
             came = self._send()
             end = len(ids)
             if end > self._filling.numel():
-                return [*came, *self._land(), (ids, losses.detach().float().cpu().numpy())]
+                return [*came, *self._land(), (np.array(ids), losses.detach().float().cpu().numpy(), np.array([end]))]
         self._filling[self._fill : end].copy_(losses.detach(), non_blocking=True)
         self._ids.append(np.array(ids))  # the caller may use its buffers again
         self._fill = end
         return came
 
-    def _send(self) -> list[tuple[SomeIds, Any]]:
+    def _send(self) -> list[Block]:
         """Start the copy of the filled buffer; return the batches of the one before."""
         came = self._land()
         self._filling, self._copied = self._copied, self._filling
@@ -136,17 +140,17 @@ class DeviceBuffer:
         self._ids, self._flying, self._fill = [], self._ids, 0
         return came
 
-    def _land(self) -> list[tuple[SomeIds, Any]]:
+    def _land(self) -> list[Block]:
         """Return the batches of the buffer that was sent; copies."""
-        if self._event is not None and self._flying:
+        flying, self._flying = self._flying, []
+        if not flying:
+            return []
+        if self._event is not None:
             self._event.synchronize()  # a buffer ago: long done
-        sizes = np.cumsum([len(ids) for ids in self._flying])
-        parts = np.split(self._host.numpy()[: sizes[-1] if sizes.size else 0].copy(), sizes[:-1])
-        came = list(zip(self._flying, parts, strict=False))
-        self._flying = []
-        return came
+        ids = np.concatenate(flying)
+        return [(ids, self._host.numpy()[: ids.size].copy(), np.array([len(each) for each in flying]))]
 
-    def held_back(self) -> list[tuple[SomeIds, Any]]:
+    def held_back(self) -> list[Block]:
         """Hand over everything."""
         return [*self._send(), *self._land()]
 

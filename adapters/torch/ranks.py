@@ -64,11 +64,10 @@ class Ranks(Group):
         """Compare again."""
         self._compared = None
 
-    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
-        """Merge what each rank had observed, by the state that it was given."""
+    def rejoin(self, part: tuple[int, int]) -> None:
+        """Compare the states that the ranks were given."""
         self.compare_loaders()
-        said = everyones([*part, tally.repeats]).astype(np.int64)
-        parts = said[:, :2]
+        parts = everyones(part).astype(np.int64)
         of_all = (parts == (0, 1)).all()
         if not of_all and sorted(map(tuple, parts.tolist())) != [(rank, len(parts)) for rank in range(len(parts))]:
             told = ", ".join(
@@ -78,11 +77,6 @@ class Ranks(Group):
                 f"Expected each rank to go on from a state of its own, or each from all states. Got others ({told}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
             )
-        if said[:, 2].any():
-            join(tally, arrays, _add_up, _largest, _total)
-        else:
-            join(tally, arrays, _unite, _largest)
-        tally.check()
 
     def meet(
         self, sums: Sequence[float], failure: Exception | None, tally: Tally | None, shared: Shared | None

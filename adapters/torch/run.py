@@ -8,7 +8,7 @@ from weakref import WeakSet
 import numpy as np
 import torch.distributed as dist
 
-from prunedata.adapters.torch.losses import Recorder
+from prunedata.adapters.torch.losses import Block, Recorder
 from prunedata.adapters.torch.ranks import Ranks, everyones
 from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.adapters.torch.trainers import trainer_that_iterates
@@ -186,7 +186,7 @@ class TorchRun(Adapter):
         for each in self.seeds:
             each.begin(epoch)
 
-    def held_back(self) -> Iterator[tuple[Any, Any]]:
+    def held_back(self) -> Iterator[Block]:
         """Hand over the losses that are on a device."""
         return self.recorder.held_back()
 
@@ -201,9 +201,7 @@ class TorchRun(Adapter):
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
         group = self._pruner.group
-        counted = (
-            tally.observed if epoch.which_count is None else int(tally.visits[epoch.which_count].sum(dtype=np.int64))
-        )
+        counted = tally.observed if not epoch.zero_weights else int(tally.visits[epoch.trained].sum(dtype=np.int64))
         twice = group.observed - counted if isinstance(group, Ranks) else 0
         # Without a loader's delivery somebody else has dealt the stream, as accelerate, who repeats some at the end.
         if self.streams and self.delivery is not None and twice > 0:

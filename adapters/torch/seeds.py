@@ -1,13 +1,25 @@
 """What the workers of a loader draw their random numbers from, as for augmentation: another seed in each epoch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from prunedata.run.epoch import Epoch
 
-__all__ = ["WorkerSeeds", "draw"]
+__all__ = ["WorkerSeeds", "draw", "drawing_alike"]
+
+
+@contextmanager
+def drawing_alike() -> Iterator[None]:
+    """Let what draws from PyTorch's generator on the host draw the same numbers each time, and leave it as it was."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
 
 
 class WorkerSeeds:

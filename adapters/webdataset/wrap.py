@@ -73,6 +73,7 @@ def wrap(
             "build the Pruner with len(index)."
         )
     _check_stages(dataset)
+    pruner.trains_on(index.key_of)
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")

@@ -103,3 +103,14 @@ class PlainRun:
         before: Counter[int] = Counter() if self.open and self.schedule.resets(self.number) else self.counts
         now: Counter[int] = self.new_hits if self.open else Counter()
         return [min(self.top, before[x] + now[x]) for x in range(self.samples)]
+
+    def hits_now(self) -> list[int]:
+        """Of the whole run, the open epoch included."""
+        return self._with_open(self.hits, self.new_hits)
+
+    def visits_now(self) -> list[int]:
+        """Of the whole run, the open epoch included."""
+        return self._with_open(self.visits, self.new_visits)
+
+    def _with_open(self, finished: Counter[int], new: Counter[int]) -> list[int]:
+        return [min(self.top_of_run, finished[x] + new[x] * self.open) for x in range(self.samples)]

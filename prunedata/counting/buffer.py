@@ -4,7 +4,8 @@ They come in batch by batch, and adding a batch is two copies into preallocated 
 :class:`Batches`: checked, and with the means of its batches.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +14,10 @@ from prunedata.counting.counts import batch_means
 from prunedata.errors import LossError
 from prunedata.types import Ids, Means, Recorded, Sizes
 
-__all__ = ["LossBuffer", "Offered"]
+__all__ = ["LossBuffer"]
 
 CAPACITY = 1 << 16
 """Losses a buffer holds: enough to spread the cost of a call, few enough to stay in a cache."""
-
-
-class Offered(NamedTuple):
-    """A batch that :meth:`LossBuffer.add` did not take, as plain arrays."""
-
-    ids: Ids
-    losses: Recorded
-    alone: bool
-    """Whether it is to be worked on by itself: it is too large, or bad."""
-    narrow: bool
-    """Whether float32 holds its losses, and those of the epoch so far."""
 
 
 class LossBuffer:
@@ -65,7 +55,7 @@ class LossBuffer:
         self._added = self._taken = 0  # batches in the buffer
 
     def add(self, ids: Any, losses: Any) -> bool:
-        """Take one batch, if it is plain arrays and there is room; else return False, and let it be offered.
+        """Take one batch, if it is plain arrays and there is room; else return False, and let :meth:`put` take it.
 
         Parameters
         ----------
@@ -73,9 +63,9 @@ class LossBuffer:
         losses : array of float, shape (n,)
         """
         # This runs once a batch for the whole run. A memoryview copies in a third of the time of an array, and by
-        # itself rejects what is not of its own dtype, shape and length; that is offered, which converts it or says
-        # what is wrong with it. The line before `return True` puts the batch there, and as it calls nothing, no
-        # signal comes in its middle. A handler that takes before that line changes nothing it reads.
+        # itself rejects what is not of its own dtype, shape and length; put() converts that or says what is wrong
+        # with it. The line before `return True` puts the batch there, and as it calls nothing, no signal comes in
+        # its middle. A signal handler that calls take() before that line sees the buffer without this batch.
         fill = self._fill
         try:
             end = fill + len(ids)
@@ -88,38 +78,48 @@ class LossBuffer:
             pass
         return False
 
-    def offer(self, ids: Any, losses: Any) -> Offered | None:
-        """Return a batch as plain arrays, None if it is empty. Raises :class:`LossError` if it is no batch."""
-        arrays = isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
+    def put(self, ids: Any, losses: Any, sizes: Any = None) -> Iterator[Taken]:
+        """Take what :meth:`add` did not, and yield what is to be recorded, each before the next is asked for.
+
+        Yields what waited if there is no room; and batches that cannot wait, as they are several, too large, or bad.
+
+        Parameters
+        ----------
+        ids : array of int, shape (n,)
+        losses : array of float, shape (n,)
+        sizes : array of int, shape (batches,), optional
+            Samples in each of several batches.
+
+        Raises
+        ------
+        LossError
+            If it is no batch.
+        """
+        arrays = sizes is None and isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
         ids, losses = plain_ids(ids), plain_losses(losses)
         if ids.shape != losses.shape:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if not ids.size:
-            return None
+            return
+        several = np.array([ids.size]) if sizes is None else _sizes_of(sizes, ids.size)
         first = self._room == 0
-        alone = ids.size > CAPACITY or not ((arrays and not first) or self._is_good(ids, losses))
+        waits = sizes is None and ids.size <= CAPACITY and ((arrays and not first) or self._is_good(ids, losses))
         # The first batch of an epoch says how wide the losses are; should wider ones come, so is the buffer from then.
         narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
-        return Offered(ids, losses, alone, narrow)
-
-    def has_room(self, batch: Offered) -> bool:
-        """Whether a batch can be put in beside those that wait. If not, take these first."""
-        alike = self._losses is (self._narrow if batch.narrow else self._wide)
-        return alike and not batch.alone and self._fill + batch.ids.size <= CAPACITY
-
-    def put(self, batch: Offered) -> Taken | None:
-        """Put a batch in; where there is no room, in the place of all that was in. One that is alone is returned."""
-        if not self.has_room(batch):
+        kept = self._narrow if narrow else self._wide
+        if not waits or self._losses is not kept or self._fill + ids.size > CAPACITY:
+            taken = self.take()
+            if taken is not None:
+                yield taken
             self._empty()
-        self._use(self._narrow if batch.narrow else self._wide)
+        self._use(kept)
         self._room = CAPACITY
-        ids, losses = batch.ids, batch.losses
-        if batch.alone:
-            return self._checked(ids, losses, np.array([ids.size]))
+        if not waits:
+            yield self._checked(ids, losses, several)
+            return
         fill, end = self._fill, self._fill + ids.size
         self._ids[fill:end], self._losses[fill:end] = ids, losses
         self._added, self._fill, self._ends_view[self._added] = self._added + 1, end, end
-        return None
 
     def _use(self, losses: Recorded) -> None:
         self._losses, self._losses_view = losses, losses.data
@@ -163,3 +163,14 @@ class LossBuffer:
         with np.errstate(invalid="ignore", over="ignore"):
             total = losses.sum(dtype=np.float64, keepdims=True)
         return not bad_batches(ids, np.array([ids.size]), total, self.samples).any()
+
+
+def _sizes_of(sizes: Any, visits: int) -> Sizes:
+    """Sizes of batches, shape (batches,), that are together so many visits."""
+    plain = plain_ids(sizes)
+    if (plain < 1).any() or int(plain.sum()) != visits:
+        raise LossError(
+            f"Expected sizes of batches, each at least 1, that add up to {visits} losses. Got {plain.sum()} in "
+            f"{plain.size} batches."
+        )
+    return plain

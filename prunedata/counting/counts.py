@@ -151,11 +151,6 @@ class Tally:
         if self.observed > self.LIMIT and int(self.visits.sum(dtype=np.int64)) != self.observed:
             raise LossError(f"Expected a sample to be observed at most {self.LIMIT} times in an epoch. Got more.")
 
-    def clear(self) -> None:
-        """Begin an epoch."""
-        self.packed.fill(0)
-        self.observed = 0
-
 
 def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
     """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""
@@ -187,25 +182,21 @@ class SampleCounts:
         count, total = smallest_unsigned(min(longest_window, epochs)), smallest_unsigned(epochs)
         return cls(np.zeros(samples, count), np.zeros(samples, total), np.zeros(samples, total))
 
-    def counts_with(self, tally: Tally, *, reset: bool) -> Counts:
-        """The counts after the epoch of ``tally`` (Algorithm 1, lines 1-3 and 6). A copy.
+    def after(self, tally: Tally, *, reset: bool) -> "SampleCounts":
+        """What is known when the epoch of ``tally`` has finished (Algorithm 1, lines 1-3 and 6).
 
         ``reset`` says that a window begins with this epoch. The counts before it are emptied no earlier than
         here, so that what was selected by them can be selected again when the epoch is resumed.
         """
         counts = np.zeros_like(self.counts) if reset else self.counts.copy()
         saturating_add(counts, tally.hits)
-        return counts
-
-    def after(self, tally: Tally, *, reset: bool) -> "SampleCounts":
-        """What is known when the epoch of ``tally`` has finished."""
         # A rate of hits would be wrong if one of the two saturated before the other.
         most = int(self.visits.max()) + int(tally.visits.max())
         kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
         hits, visits = tally.hits.astype(kind), tally.visits.astype(kind)
         hits += self.hits
         visits += self.visits
-        return SampleCounts(self.counts_with(tally, reset=reset), hits, visits)
+        return SampleCounts(counts, hits, visits)
 
     def widened(self, longest_window: int) -> "SampleCounts":
         """The same, with room in the counts for a longer window."""

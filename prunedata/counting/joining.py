@@ -7,9 +7,9 @@ import numpy as np
 
 from prunedata.checks import shown
 from prunedata.counting.counts import Tally
+from prunedata.counting.excess import SUMS
 from prunedata.counting.sample_arrays import OPEN
 from prunedata.errors import PrunedataError
-from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays
 
@@ -44,8 +44,8 @@ def join(
     """
     seen = tally.packed != 0 if arrays else np.empty(0)
     merge(tally)
-    for name, array in arrays.items():
-        if total is not None and name == MEAN_EXCESS:
+    for name, array in sorted(arrays.items()):  # in one order, wherever they come from
+        if total is not None and name in SUMS:
             array[:] = total(array)
             continue
         np.copyto(array, largest(_of_seen(array, seen)).astype(array.dtype), where=tally.packed != 0)
@@ -85,8 +85,7 @@ def joined(states: Iterable[RunState]) -> RunState:
         if state.open:
             tally = _tally(state)
             bits, repeats = tally.bits() if first else bits | tally.bits(), repeats or tally.repeats
-            own = {name: state.arrays[name] for name in (OPEN + MEAN_EXCESS,) if name in state.arrays}
-            sums = {name: sums.get(name, 0) + array for name, array in own.items()}
+            sums = {name: sums.get(name, 0) + state.arrays[name] for name in (OPEN + one for one in SUMS)}
             joined = joined if first else _with(joined, state)
     if joined is None:
         raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
@@ -135,7 +134,7 @@ def _same(one: Array | None, other: Array | None) -> bool:
 def _with(joined: RunState, state: RunState) -> RunState:
     """What two of the processes know together, with the visits of both."""
     ours, theirs = _tally(joined), _tally(state)
-    arrays = {name: joined.arrays[name].copy() for name in joined.arrays if name.startswith(OPEN)}
+    arrays = {name: joined.arrays[name].copy() for name in sorted(joined.arrays) if name.startswith(OPEN)}
     others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
     join(
         ours,
@@ -166,7 +165,7 @@ def _with(joined: RunState, state: RunState) -> RunState:
 
 
 def _tally(state: RunState) -> Tally:
-    state.check_arrays({"tally": np.dtype("<u4")})
+    state.check_arrays({"tally": np.dtype("<u4")} | {f"{OPEN}{name}": np.dtype(np.float32) for name in SUMS})
     tally = Tally(state.samples)
     tally.packed[:], tally.observed = state.arrays["tally"], state.observed
     return tally

@@ -1,22 +1,22 @@
 """Arrays beside the counts, one number for each sample: ``mean_excess``, ``high``, and those that a policy keeps."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from prunedata.counting.batches import Batches
-from prunedata.counting.excess import add_excess, mean_after
+from prunedata.counting.excess import SUMS, Excess
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
-from prunedata.policies.rules import MEAN_EXCESS, High
-from prunedata.types import Array, Arrays, Counts, Ids, Recorded
+from prunedata.policies.rules import High
+from prunedata.types import Array, Arrays, Counts, Ids
 
 __all__ = ["OPEN", "SampleArrays"]
 
 OPEN = "open-"
 """Before the names under which arrays are saved as the open epoch has changed them."""
 
-TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without", MEAN_EXCESS)
+TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without", *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """What a store can keep: kinds of dtypes, and their bytes."""
 
@@ -36,14 +36,13 @@ class SampleArrays:
     ----------
     finished : dict of ndarray, shape (samples,)
         By name.
-    averages : bool
-        Whether epochs that begin from now on add to the mean excess.
+    excess : Excess
+        What watches the mean excess.
     """
 
     def __init__(self, samples: int, watchers: Sequence[Watcher]) -> None:
         self.finished: Arrays = {}
-        self.averages = True
-        self._watchers: list[tuple[Watcher, list[str]]] = []
+        owners: list[tuple[Watcher, list[str]]] = []
         for watcher in watchers:
             made = watcher.arrays(samples)
             if not isinstance(made, dict):
@@ -52,9 +51,10 @@ class SampleArrays:
                 self._check(watcher, name, array, samples)
             self.finished |= made
             if made:
-                self._watchers.append((watcher, list(made)))
-        self.finished[MEAN_EXCESS] = np.zeros(samples, dtype=np.float32)
-        self._room: Recorded = np.empty(0, dtype=np.float32)
+                owners.append((watcher, list(made)))
+        self.excess = Excess(samples)
+        self._kept: tuple[_Watched | Excess, ...] = (self.excess, _Watched(owners))
+        self.finished |= self.excess.initial
 
     def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -79,26 +79,61 @@ class SampleArrays:
         )
 
     def copies(self) -> Arrays:
-        """Those that an epoch begins with and may change; of the mean excess, the sums of this epoch."""
-        return {
-            name: np.zeros_like(array) if name == MEAN_EXCESS else array.copy()
-            for name, array in self.finished.items()
-            if name != MEAN_EXCESS or self.averages
-        }
+        """Those that an epoch begins with and may change."""
+        return {name: array for each in self._kept for name, array in each.begin(self.finished).items()}
 
     def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
         """Take batches over into the arrays of an open epoch, in place.
 
         ``visits`` says how often each sample was observed in this epoch, these batches included.
         """
-        if MEAN_EXCESS in arrays:
-            add_excess(arrays[MEAN_EXCESS], batches, self._room_for(batches.losses))
-        if not self._watchers:
+        for each in self._kept:
+            each.add(arrays, batches, visits)
+
+    def after(self, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
+        """The arrays after an epoch that left ``arrays``, which may be overwritten.
+
+        ``visits`` of the run so far, those of this epoch included, and ``visited`` in it, shape (samples,).
+        """
+        ended = {
+            name: array
+            for each in self._kept
+            for name, array in each.end(self.finished, arrays, visits, visited).items()
+        }
+        return self.finished | ended
+
+    def wanted(self, *, within: bool) -> dict[str, np.dtype]:
+        """The dtypes of what a state must have of them; ``within`` an epoch also of those that it changes."""
+        kinds = {name: array.dtype for name, array in self.finished.items()}
+        return kinds | ({f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {})
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Take over those in a state that was checked for what is :meth:`wanted`."""
+        self.finished = {name: arrays[name].copy() for name in self.finished}
+
+    def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
+        """Copies of those in a state as its open epoch had changed them."""
+        return {name: arrays[f"{OPEN}{name}"].copy() for name in self.finished}
+
+
+class _Watched:
+    """The arrays of policies and other watchers, which change them visit by visit."""
+
+    def __init__(self, owners: Sequence[tuple[Watcher, list[str]]]) -> None:
+        self._owners = owners
+
+    def begin(self, finished: Arrays) -> Arrays:
+        """Copies of them, as an epoch begins."""
+        return {name: finished[name].copy() for _, names in self._owners for name in names}
+
+    def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
+        """Let each watcher see the visits of some batches, each sample's one at a time."""
+        if not self._owners:
             return
         ids, of_batch = batches.ids, np.repeat(batches.means, batches.sizes)
         losses = np.asarray(batches.losses, dtype=np.float64)
         for now in _rounds(ids, visits):
-            for watcher, names in self._watchers:
+            for watcher, names in self._owners:
                 given = {name: arrays[name] for name in names}
                 watcher.update(given, ids[now], losses[now], of_batch[now])
                 if given.keys() != set(names) or any(given[name] is not arrays[name] for name in names):
@@ -107,39 +142,9 @@ class SampleArrays:
                         "arrays['loss'][ids] = losses. Got other arrays in their place."
                     )
 
-    def _room_for(self, losses: Recorded) -> Recorded:
-        if losses.size > self._room.size or losses.dtype != self._room.dtype:
-            self._room = np.empty_like(losses)
-        return self._room[: losses.size]
-
-    def end_epoch(self, arrays: Arrays, visits: Counts, visited: Counts) -> None:
-        """Take over the arrays of a finished epoch.
-
-        ``visits`` of the run so far, those of this epoch included, and ``visited`` in it, shape (samples,).
-        """
-        if MEAN_EXCESS in arrays:  # not after the turn
-            mean = mean_after(self.finished[MEAN_EXCESS], arrays[MEAN_EXCESS], visits, visited)
-            self.finished = arrays | {MEAN_EXCESS: mean}
-        else:
-            self.finished |= arrays
-
-    def wanted(self, found: Container[str], *, within: bool) -> dict[str, np.dtype]:
-        """The dtypes of what a state must have of them; ``within`` an epoch also of those that it changes.
-
-        ``found`` names what it has: an epoch after the turn adds nothing to the mean excess.
-        """
-        kinds = {name: array.dtype for name, array in self.finished.items()}
-        changed = {f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {}
-        return kinds | {name: kind for name, kind in changed.items() if name != OPEN + MEAN_EXCESS or name in found}
-
-    def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Take over those in a state that was checked for what is :meth:`wanted`."""
-        self.finished = {name: arrays[name].copy() for name in self.finished}
-
-    def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
-        """Copies of those in a state as its open epoch had changed them."""
-        names = (name for name in self.finished if name != MEAN_EXCESS or OPEN + name in arrays)
-        return {name: arrays[f"{OPEN}{name}"].copy() for name in names}
+    def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
+        """They are as the epoch left them."""
+        return {name: arrays[name] for _, names in self._owners for name in names}
 
 
 def _rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:

@@ -24,8 +24,12 @@ class Ordered(Protocol):
         """True for the samples that are kept, shape (samples,)."""
 
     @property
-    def which_count(self) -> Mask | None:
-        """True for those of them whose losses count, shape (samples,); None for all."""
+    def trained(self) -> Mask:
+        """True for those of them that are trained on, shape (samples,)."""
+
+    @property
+    def zero_weights(self) -> bool:
+        """Whether there may be others."""
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
@@ -56,12 +60,12 @@ class SharedBatches:
         """Whether it is known which global batches these samples are of."""
         return True
 
-    def cut(self, epoch: Ordered, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Ordered, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, batch after batch, the batch of each, and how many batches there are."""
         ids: list[Ids] = []
         numbers: list[Ids] = []
         place = 0
-        rest = epoch.keep & (waits | ~seen) if self.rest else epoch.keep
+        rest = epoch.keep & ~settled if self.rest else epoch.keep
         for piece in epoch.order_of(rest, shuffle=self.shuffle):
             own = np.flatnonzero(waits[piece])
             ids.append(piece[own].astype(np.int64, copy=False))
@@ -109,7 +113,7 @@ class SharedSteps:
         """Whether these samples came in steps that all processes took."""
         return bool((self.steps[ids] >= 0).all())
 
-    def cut(self, epoch: Ordered, waits: Mask, seen: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Ordered, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, step after step, the step of each, and how many steps there were."""
         ids = np.flatnonzero(waits)
         ids = ids[np.argsort(self.steps[ids], kind="stable")]
@@ -175,22 +179,27 @@ class WaitingLosses:
             self.losses[ids] = losses
         return known
 
-    def settle(self, epoch: Ordered, seen: Mask, add_up: Callable[[Floats], Floats] | None = None) -> Batches:
+    @property
+    def waits(self) -> Mask:
+        """The samples whose losses wait, shape (samples,)."""
+        return self.losses > -np.inf
+
+    def settle(self, epoch: Ordered, settled: Mask, add_up: Callable[[Floats], Floats] | None = None) -> Batches:
         """Return what waits, with the means of the global batches.
 
         Parameters
         ----------
         epoch : Epoch
             The open one.
-        seen : ndarray of bool, shape (samples,)
-            Which samples were observed here, those that wait included.
+        settled : ndarray of bool, shape (samples,)
+            Which samples any process had observed when the epoch last went on.
         add_up : callable, optional
             Adds up an array over all processes, element by element. Without it what waits is that of all.
         """
-        which, number, batches = self.shared.cut(epoch, self.losses > -np.inf, seen)
-        if epoch.which_count is not None:  # only now: batches are cut from all that was delivered
-            counts = epoch.which_count[which]
-            which, number = which[counts], number[counts]
+        which, number, batches = self.shared.cut(epoch, self.waits, settled)
+        if epoch.zero_weights:  # only now: batches are cut from all that was delivered
+            trained = epoch.trained[which]
+            which, number = which[trained], number[trained]
         losses = self.losses[which]
         if add_up is None:  # no need to count as others do
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums

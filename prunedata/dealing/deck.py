@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from prunedata.run.epoch import Epoch, read_only
+from prunedata.run.order import cut_batches
 from prunedata.types import Ids
 
 __all__ = ["Batch", "Deck"]
@@ -49,7 +50,7 @@ class Deck:
     @staticmethod
     def _cut(epoch: Epoch, batch_size: int, skip: Collection[int]) -> Iterator[Batch]:
         resumed = epoch.remaining is not epoch.keep
-        for number, cut in enumerate(replace(epoch, remaining=epoch.keep).batches(batch_size)):
+        for number, cut in enumerate(cut_batches(epoch.order_of(epoch.keep), batch_size)):
             ids = np.array(cut[epoch.remaining[cut]] if resumed else cut, dtype=np.int64)
             if ids.size and number not in skip:
                 yield Batch(number, read_only(ids))

@@ -1,7 +1,7 @@
 """What to do with a run, by its validation figures and the losses of its samples: prune it, and how, or leave it alone.
 
-Advice is a pure function of what a run has recorded. Nothing in it was measured on other networks but for one number,
-:data:`DOUBT_ROOT`.
+Advice is a pure function of what a run has recorded. Nothing in it was measured on other networks, and the unit of the
+losses has no part in it.
 """
 
 import sys
@@ -14,21 +14,18 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
+from prunedata.plan.doubts import count_doubted, late_from, loss_at_first
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.protocol import Policy, describe
-from prunedata.policies.rules import MeanExcess, from_description
-from prunedata.types import Array
+from prunedata.policies.rules import MEAN_EXCESS, RecentLoss, from_description
+from prunedata.types import Array, Arrays
 
-__all__ = ["ADVISED_POLICY", "Advice", "advise"]
+__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of"]
 
-ADVISED_POLICY = MeanExcess()
-"""What is left out once the figure has turned: what the losses up to the turn point at."""
-DOUBT_ROOT = 2.0
-"""Leave out as many samples as labels are doubted: the sum of one less that root of each label's probability, by its
-mean loss. By the fourth root too few are left out where 40 % are wrong, by the first too many where 10 % are. Chosen on
-one subject, ``head``; all others had no part in it (docs/evidence/turn.md)."""
-VERDICTS = ("watch", "prune", "don't prune")
+ADVISED_POLICY = RecentLoss()
+"""What is left out: the samples of the highest recent losses."""
+VERDICTS = ("watch", "prune")
 
 
 @dataclass(frozen=True)
@@ -37,14 +34,15 @@ class Advice:
 
     Attributes
     ----------
-    verdict : {"watch", "prune", "don't prune"}
-        Watch on, as the validation figure has not turned so far; prune, as it has; or don't, as it never did.
+    verdict : {"watch", "prune"}
+        Watch on; or prune, as the validation figure has turned, or as two thirds of the run are done and its losses
+        cast doubt on labels.
     policy : Policy or None
         What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
     prune : int
         Samples to leave out of a pruned epoch.
     schedule : Schedule or None
-        When to prune: in every epoch after the turn.
+        When to prune: in every epoch after the turn, or of the last third.
     saving_percent : float
         Sample visits that it saves.
     evidence : tuple of str
@@ -61,7 +59,7 @@ class Advice:
         number, or less where the run has a limit.
     """
 
-    verdict: Literal["watch", "prune", "don't prune"]
+    verdict: Literal["watch", "prune"]
     policy: Policy | None
     prune: int
     schedule: Schedule | None
@@ -109,12 +107,12 @@ class Advice:
             raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
         agrees = found.verdict in VERDICTS and (found.verdict != "prune" or None not in (found.policy, found.schedule))
         if not agrees or not all(isinstance(sentence, str) for sentence in found.evidence):
-            raise PrunedataError(f"Expected advice with one of three verdicts, and evidence. Got {shown(plain)}.")
+            raise PrunedataError(f"Expected advice with one of two verdicts, and evidence. Got {shown(plain)}.")
         return found
 
 
 def advise(
-    history: Sequence[Mapping[str, Any]], schedule: Schedule, mean_excess: Array, *, prune: int | None = None
+    history: Sequence[Mapping[str, Any]], schedule: Schedule, losses: Array, *, prune: int | None = None
 ) -> Advice:
     """Advise a run by what it has recorded so far.
 
@@ -124,8 +122,8 @@ def advise(
         ``Pruner.history``, with the figures that :meth:`prunedata.Pruner.validated` was given.
     schedule : Schedule
         Of the run: how many epochs it has.
-    mean_excess : array of float, shape (samples,)
-        The run's array of that name, of the samples that it may train on.
+    losses : array of float, shape (samples,)
+        Of the samples that it may train on: a recent average of the losses of each, see :func:`losses_of`.
     prune : int, optional
         Leave out at most so many.
 
@@ -134,21 +132,56 @@ def advise(
     PrunedataError
         If the array is not of shape (samples,), or a record is none.
     """
-    if np.ndim(mean_excess) != 1:
-        raise PrunedataError(f"Expected mean_excess of shape (samples,). Got {np.shape(mean_excess)}.")
+    if np.ndim(losses) != 1:
+        raise PrunedataError(f"Expected losses of shape (samples,). Got {np.shape(losses)}.")
     for record in history:
         _check_record(record)
-    figures, done = find_turn(history), len(history)
+    figures, done, late = find_turn(history), len(history), late_from(schedule.epochs)
     if figures.turned is not None:
-        return _prune(history, figures, schedule, mean_excess, prune)
-    finished = done >= schedule.epochs
-    if not figures.number:
-        return _leave_alone("watch", figures, _why_no_figure(history))
-    told = f"{figures.number} of {done} epochs have a validation figure, and it has not turned"
-    if finished:
-        why = "nothing shows that the network learns wrong labels by heart, and pruning would only cost accuracy."
-        return _leave_alone("don't prune", figures, f"{told}: {why}")
-    return _leave_alone("watch", figures, f"{told} so far.")
+        return _prune_from_turn(figures, schedule, losses, prune)
+    if done < late:
+        told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
+        return _watch(figures, _figures_so_far(figures, history), told)
+    doubted = count_doubted(losses, untaught=loss_at_first([mean for mean, _ in _means(history)]))
+    told = f"By their recent losses {doubted:,} of {len(losses):,} labels are doubted"
+    if not doubted:
+        return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
+    number = doubted if prune is None else min(doubted, prune)
+    return Advice(
+        verdict="prune",
+        policy=ADVISED_POLICY,
+        prune=number,
+        schedule=Schedule.steady(schedule.epochs, late, anneal=schedule.anneal),
+        saving_percent=_saving(number, late, schedule.epochs, len(losses)),
+        evidence=(
+            f"{told}: leave out as many samples, those of the highest losses.",
+            "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of the "
+            "run is enough.",
+        ),
+        lost=max(0.0, figures.lost),
+        doubted=doubted,
+    )
+
+
+def losses_of(arrays: Arrays, history: Sequence[Mapping[str, Any]]) -> Array:
+    """Return a recent average of each sample's losses, of a run's arrays; where it keeps none, the mean of all."""
+    if RecentLoss.array in arrays:  # an average that began with 0 lacks what earlier epochs would have weighed
+        return np.asarray(arrays[RecentLoss.array] / (1 - ADVISED_POLICY.decay ** max(1, len(history))))
+    told = _means(history)
+    visits = sum(number for _, number in told)
+    with np.errstate(over="ignore"):
+        return np.asarray(arrays[MEAN_EXCESS] + sum(mean * number for mean, number in told) / max(1, visits))
+
+
+def _means(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, int]]:
+    """The mean loss of each epoch that has one, and how many visits it is of; sums of huge losses have none."""
+    means = ((record["mean_loss"], record["observed"]) for record in history)
+    return [(float(mean), number) for mean, number in means if mean is not None and abs(mean) <= sys.float_info.max]
+
+
+def _saving(number: int, start: int, epochs: int, samples: int) -> float:
+    """Percent of the sample visits that leaving out ``number`` samples from an epoch on saves."""
+    return 100 * number * max(0, epochs - start) / (epochs * samples)
 
 
 def _check_record(record: Mapping[str, Any]) -> None:
@@ -159,68 +192,39 @@ def _check_record(record: Mapping[str, Any]) -> None:
         integer(f"{name} in the record of an epoch", record.get(name), 0)
 
 
-def _why_no_figure(history: Sequence[Mapping[str, Any]]) -> str:
-    if not history:
-        return "No epoch has ended yet, so that nothing is known."
-    if any("held_out" in record for record in history):
-        return "There is no validation figure: observe the losses of the samples that are held out, which make it."
-    return "No validation figure was given: call pruner.validated(accuracy) in each epoch."
+def _figures_so_far(figures: Figures, history: Sequence[Mapping[str, Any]]) -> str:
+    if figures.number:
+        return f"{figures.number} of {len(history)} epochs have a validation figure, and it has not turned so far."
+    return "No validation figure has been given, which could show that the run should begin sooner."
 
 
-def _leave_alone(verdict: Literal["watch", "don't prune"], figures: Figures, told: str) -> Advice:
-    return Advice(verdict, None, 0, None, 0.0, (told,), lost=max(0.0, figures.lost))
+def _watch(figures: Figures, *told: str) -> Advice:
+    return Advice("watch", None, 0, None, 0.0, told, lost=max(0.0, figures.lost))
 
 
-def _prune(
-    history: Sequence[Mapping[str, Any]],
-    figures: Figures,
-    schedule: Schedule,
-    mean_excess: Array,
-    prune: int | None,
-) -> Advice:
+def _prune_from_turn(figures: Figures, schedule: Schedule, losses: Array, prune: int | None) -> Advice:
     turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
     start = max(1, min(turned + 1, epochs - 1))
-    samples = len(mean_excess)
-    wanted, why = _wanted(history[: turned + 1], mean_excess)
-    number = min(wanted, samples - 1) if prune is None else min(wanted, prune, samples - 1)
+    samples = len(losses)
+    doubted = count_doubted(losses, memorizes=True)
+    number = doubted if prune is None else min(doubted, prune)
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
-        schedule=Schedule.steady(epochs, start),
-        saving_percent=100 * number * (epochs - start) / (epochs * samples) if epochs > start else 0.0,
+        schedule=Schedule.steady(epochs, start, anneal=schedule.anneal),
+        saving_percent=_saving(number, start, epochs, samples),
         evidence=(
             f"The validation figure has turned: its mean of three was highest in epoch {best}, and by epoch {turned} "
             "it had fallen by more than chance explains. From there on the network learns by heart what holds for "
             "single samples only, such as wrong labels.",
             f"It lies {figures.lost:.3g} below its highest mean of three now.",
-            *why,
+            f"By their losses up to the turn {doubted:,} of {samples:,} labels are doubted: leave out as many samples, "
+            "those of the highest losses.",
             f"Or train {best + 1} epochs instead, with a learning-rate schedule of their own.",
         ),
         turned=turned,
         lost=max(0.0, figures.lost),
         shorter=best + 1,
-        doubted=wanted,
-    )
-
-
-def _is_mean(record: Mapping[str, Any]) -> bool:
-    """Whether the losses of an epoch have a mean; sums of huge ones have none."""
-    mean = record.get("mean_loss")
-    return mean is not None and abs(mean) <= sys.float_info.max
-
-
-def _wanted(history: Sequence[Mapping[str, Any]], mean_excess: Array) -> tuple[int, tuple[str, ...]]:
-    """How many samples to leave out, and why."""
-    told = [(record["mean_loss"], record["observed"]) for record in history if _is_mean(record)]
-    if not told:  # every figure without an observed sample: nothing is doubted
-        return 0, ()
-    visits = sum(number for _, number in told)
-    mean = sum(float(loss) * number for loss, number in told) / max(1, visits)
-    with np.errstate(invalid="ignore", over="ignore"):  # losses may be of any size
-        losses = np.maximum(np.asarray(mean_excess, dtype=np.float64) + mean, 0)
-    number = round(float(np.nansum(1 - np.exp(-losses / DOUBT_ROOT))))
-    return number, (
-        f"By their losses up to the turn {number:,} of {len(mean_excess):,} labels are doubted: leave out as many "
-        "samples, those of the highest losses.",
+        doubted=doubted,
     )

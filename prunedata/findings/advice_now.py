@@ -1,9 +1,10 @@
 """What a run as its store holds it was advised, or would be now, and what has come of it in one line."""
 
-from prunedata.findings.advice import Advice, advise
+from prunedata.findings.advice import Advice, advise, losses_of
 from prunedata.findings.searched import num_searched, searched
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import find_turn
+from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.state import RunState
 
 __all__ = ["advise_now", "outcome"]
@@ -21,7 +22,8 @@ def advise_now(run: RunState) -> Advice:
     if run.advice is not None:
         return Advice.from_dict(run.advice)
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" else None
-    return advise(run.history, Schedule.from_dict(run.schedule), run.mean_excess[searched(run)], prune=most)
+    losses = losses_of(run.arrays | {MEAN_EXCESS: run.mean_excess}, run.history)
+    return advise(run.history, Schedule.from_dict(run.schedule), losses[searched(run)], prune=most)
 
 
 def outcome(run: RunState, advice: Advice) -> str:
@@ -32,8 +34,6 @@ def outcome(run: RunState, advice: Advice) -> str:
         told = f"{advice.doubted:,} of {labels} look wrong."
     elif not any(record["observed"] for record in run.history):
         told = f"No losses were observed yet, so nothing is known about the {labels}."
-    elif not figures.number:
-        told = f"How many of the {labels} are wrong is not known, because the run has no validation figure."
     else:
         so_far = " so far" if len(run.history) < run.schedule["epochs"] else ""
         told = f"Nothing shows that the network memorized wrong labels among the {labels}{so_far}."

@@ -6,8 +6,8 @@ from prunedata.policies.rules import (
     DroppingCount,
     EasyPruning,
     LossRanked,
-    MeanExcess,
     Random,
+    RecentLoss,
     RunningLoss,
 )
 from prunedata.policies.selection import keep_mask
@@ -18,9 +18,9 @@ __all__ = [
     "EasyPruning",
     "Known",
     "LossRanked",
-    "MeanExcess",
     "Policy",
     "Random",
+    "RecentLoss",
     "RunningLoss",
     "Watcher",
     "Weigher",

@@ -29,8 +29,8 @@ class Known:
     hits, visits : ndarray of unsigned int, shape (samples,)
         Hits, and times observed, in the whole run.
     arrays : mapping of str to ndarray, shape (samples,)
-        ``mean_excess``, which every run keeps (see :class:`MeanExcess`), and the policy's own arrays if it is a
-        :class:`Watcher`, by name.
+        ``mean_excess``, which every run keeps: how far a sample's losses lay above those of their batches, in the
+        mean of its visits. And the policy's own arrays if it is a :class:`Watcher`, by name.
     num_pruned : int
         How many samples will be pruned (PruningNum).
     """

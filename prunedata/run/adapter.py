@@ -83,8 +83,8 @@ class Adapter:
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
 
-    def held_back(self) -> Iterable[tuple[Any, Any]]:
-        """Hand over all losses that are held back, as those on a device: ids and losses of each batch, once."""
+    def held_back(self) -> Iterable[tuple[Any, Any, Any]]:
+        """Hand over all losses that are held back, as those on a device, once: ids, losses, sizes of the batches."""
         return ()
 
     def forget(self) -> None:

@@ -13,22 +13,23 @@ import numpy as np
 
 from prunedata.counting.batches import Taken
 from prunedata.counting.buffer import LossBuffer
-from prunedata.counting.counts import Tally
+from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.plan.doubts import late_from
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Policy
-from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.run.adapter import Adapters, Delivery
-from prunedata.run.epoch import Epoch, deliver_all, read_only, select
+from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.run.group import Group, GroupTotals
+from prunedata.run.identity import Identity
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure
 from prunedata.store.state import RunState
-from prunedata.types import Counts, Mask, Weights
+from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Engine:
         self.ledger = self.empty_ledger()
         self.figures = Figures()
         self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
+        self.identity = Identity(options.samples, options.seed)
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(options.samples)
         self.opened: OpenEpoch | None = None
@@ -131,7 +133,7 @@ class Engine:
             self.flush()
             if self.opened is not None and (self.opened.restored is not None or self.group.processes > 1):
                 self._check_part()
-                self.opened.rejoin(self.group, self.policy.tolerance)
+                self.opened.rejoin(self.group)
             with self.uninterrupted:
                 if self.opened is None:
                     self.opened = self._next()
@@ -164,31 +166,30 @@ class Engine:
             raise NotInEpoch(
                 f"Expected one of {epochs} epochs to begin. Got none: all are done. To go on, give the schedule more."
             )
-        opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter, self.pruning.held_out)
+        opened = self._opened()
         self.meter.begin()
         return opened
+
+    def _opened(self) -> OpenEpoch:
+        """The epoch that is next, of which nothing was observed."""
+        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter)
 
     def _selected(self) -> Epoch:
         """The epoch that is next, with the samples that it keeps."""
         pruning, number = self.pruning, self.ledger.next_epoch
         pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
-        keep: Mask | None = pruning.trains
-        weights: Weights | None = None
+        roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
             known = self.ledger.knowledge(num_pruned)
-            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.trains)
-        elif keep is None:
-            keep = read_only(np.ones(self.options.samples, dtype=np.bool_))
-        kept = pruning.trainable - num_pruned if pruned else pruning.trainable
-        epoch = Epoch(number, pruned, keep, kept, keep, self.options.seed, weights)
-        if pruning.by_weight and kept < self.options.samples:  # a trainer may deliver what is left out for good, too
-            return deliver_all(epoch, pruning.included)
-        holdout = pruning.held_out
-        if holdout is None:
-            return epoch
-        return deliver_all(
-            epoch, read_only(keep | (holdout if pruning.included is None else holdout & pruning.included))
-        )
+            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
+            out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
+            roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)
+            trained -= num_pruned
+        # By weight a trainer may deliver what is left out for good, too.
+        zero_weights = pruning.holds_out or (pruning.by_weight and trained < roles.size)
+        if zero_weights and weights is None:
+            weights = read_only((roles == Role.TRAINED).astype(np.float32))
+        return Epoch(number, pruned, read_only(roles), self.options.seed, weights, zero_weights)
 
     def end(self, *, commit: bool = True) -> None:
         """Close the open epoch and commit it.
@@ -204,10 +205,9 @@ class Engine:
             # All processes meet, though something went wrong here: else the others would wait for ever.
             failure = self._flush_failure()
             if opened.restored is not None and self.group.processes > 1:  # it was restored when nothing of it was left
-                opened.rejoin(self.group, self.policy.tolerance)
-            opened.count_once(self.group)
-            said, needs_losses = self._said(), self.policy.needs_losses
-            unseen = opened.unseen(said, needs_losses=needs_losses) if self.group.processes > 1 else 0
+                opened.rejoin(self.group)
+            said = self._said()
+            unseen = opened.unseen(said) if self.group.processes > 1 else 0
             own = self._own(opened.skipped, unseen, said)
             totals = GroupTotals(*self.group.meet(own, failure, *opened.to_meet))
             if failure is not None:
@@ -215,7 +215,7 @@ class Engine:
             if totals.agreed and self.group.processes > 1:
                 self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
-            tally, arrays = opened.merged(self.group, self.policy.tolerance)
+            tally, arrays = opened.merged(self.group)
             alone = self.group.processes == 1
             delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, totals, self.group)
             # Was the epoch seen whole?
@@ -223,7 +223,7 @@ class Engine:
                 adapter.end_epoch(epoch, tally)
             tally.check()
             try:
-                opened.check_complete(tally, delivery, int(totals.skipped), needs_losses=needs_losses)
+                opened.check_complete(tally, delivery, int(totals.skipped))
             except SkippedSamples:
                 self.adapters.reopen()  # the loop that is run again gets what is missing
                 raise
@@ -250,13 +250,17 @@ class Engine:
         return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *holdout, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
-        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, prune from there."""
+        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, do as advised."""
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
-        ledger.arrays.averages = self.figures.turned is None
-        if self.figures.turned is not None and pruning.auto and pruning.advice is None:
-            advice = pruning.advise(ledger.history, ledger.arrays.finished[MEAN_EXCESS])
-            pruning.go_on(advice.schedule or pruning.schedule, advice)
+        ledger.arrays.excess.is_on = self.figures.turned is None
+        turned, before = self.figures.turned is not None, pruning.advice
+        late = len(ledger.history) >= late_from(pruning.schedule.epochs)
+        # What began late is advised once more by the turn: the figure shows that there are wrong labels.
+        if pruning.auto and (turned or late) if before is None else turned and before.turned is None:
+            advice = pruning.advise(ledger.history, ledger.arrays.finished)
+            if advice.schedule is not None:
+                pruning.go_on(advice.schedule, advice)
         ledger.counts = ledger.counts.widened(pruning.longest_window)
 
     @property
@@ -274,7 +278,7 @@ class Engine:
         run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
-        if self.pruning.held_out is not None or self.is_validated or number < 0:
+        if self.pruning.holds_out or self.is_validated or number < 0:
             return False
         return self._expects_figure(number) and (self.opened is None or self.is_complete())
 
@@ -295,17 +299,10 @@ class Engine:
 
     def _check_figures(self, *, resumed: bool) -> None:
         """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
-        if self.group.processes > 1 and self.pruning.held_out is None:
+        if self.group.processes > 1 and not self.pruning.holds_out:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
-
-    @property
-    def lacks_figures(self) -> bool:
-        """Whether a run that is to decide by a figure begins its third epoch, and none has come."""
-        begins = self.opened is None and self.ledger.next_epoch == 2
-        decides = self.pruning.auto and self.pruning.leave_out != "nothing"
-        return decides and begins and not self.figures.number
 
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Take the validation figure of the open epoch, or of the one that has just ended."""
@@ -316,7 +313,7 @@ class Engine:
                 f"Expected one validation figure for epoch {self.ledger.next_epoch - (self.opened is None)}. Got a "
                 "second one: call validated() once an epoch."
             )
-        if self.pruning.held_out is not None:
+        if self.pruning.holds_out:
             raise PrunedataError(
                 "Expected no validation figure in a run that holds samples out. Got one: build the Pruner without "
                 "holdout, or don't call validated()."
@@ -362,7 +359,8 @@ class Engine:
         """Train together with other processes from now on."""
         self.group = group
         if self.opened is not None and self.is_recording:
-            self.opened.count_once(group)
+            self.flush()
+            self.opened.leave_to_first(group)
             group.begin_epoch(self.opened.epoch)
 
     def _new_record(self, epoch: Epoch, tally: Tally, delivery: Delivery, mean_loss: float | None) -> dict[str, Any]:
@@ -380,14 +378,11 @@ class Engine:
         if pruning.leave_out == "nothing":
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
-            trained = epoch.keep if epoch.which_count is None else epoch.which_count
-            chosen = trained if pruning.trains is None else trained | ~pruning.trains
-            record |= note_left_out(chosen, self.ledger.history)
-        holdout = pruning.delivered - pruning.trainable
-        if epoch.trained_on + holdout < epoch.kept:
-            record["by_weight"] = epoch.kept - epoch.trained_on - holdout
-        if holdout:
-            record["held_out"] = holdout
+            record |= note_left_out(epoch.trained | (pruning.roles != Role.TRAINED), self.ledger.history)
+        if epoch.trained_on + pruning.num_held_out < epoch.kept:
+            record["by_weight"] = epoch.kept - epoch.trained_on - pruning.num_held_out
+        if pruning.num_held_out:
+            record["held_out"] = pruning.num_held_out
         if pruning.num_without:
             record["without"] = pruning.num_without
         return record
@@ -417,7 +412,7 @@ class Engine:
         # They decide alike, by the same sums: one that ends the epoch and one that goes on would wait for each other.
         opened, said = self._now(), self._said()
         counts = self.policy.needs_losses and opened.restored is None and said.given is None
-        done = opened.own(self.group).observed + opened.skipped
+        done = opened.tally.observed + opened.skipped
         ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, said.left_out], float))
         processes = self.group.processes
         if ended < processes or counting < processes:
@@ -430,12 +425,14 @@ class Engine:
         delivery = self.delivery()
         if self.group.processes > 1 and delivery.ended is not None:
             return True  # what other processes have observed is not known here
-        return self._now().is_complete(delivery, needs_losses=self.policy.needs_losses)
+        return self._now().is_complete(delivery)
 
     def _said(self) -> Delivery:
         """What the loaders of this process say."""
-        restored = None if self.opened is None else self.opened.restored
-        return self.adapters.delivery(self.ledger.next_epoch) if restored is None else restored.delivery
+        opened = self.opened
+        if opened is None or opened.restored is None:
+            return self.adapters.delivery(self.ledger.next_epoch)
+        return opened.delivery_before(opened.restored)
 
     def delivery(self) -> Delivery:
         """What the loaders say, as far as this process knows what was observed."""
@@ -456,28 +453,26 @@ class Engine:
 
     # -- losses
 
-    def add(self, ids: Any, losses: Any) -> None:
-        """Record a batch that the buffer did not take by itself: what is full is recorded first."""
+    def add(self, ids: Any, losses: Any, sizes: Any = None) -> None:
+        """Record a batch that the buffer did not take by itself, or several, of so many samples each."""
         if not self.is_recording:
             self._refuse()
-        offered = self.buffer.offer(ids, losses)
-        if offered is None:
-            return
-        self._thread = threading.get_ident()
         with self.uninterrupted:
-            try:
-                if not self.buffer.has_room(offered):
-                    self._record(self.buffer.take())
-            finally:  # a bad batch among those that waited does not take this one with it
-                self._record(self.buffer.put(offered))
+            self._record_all(self.buffer.put(ids, losses, sizes))
+            self._thread = threading.get_ident()
 
-    def _record(self, taken: Taken | None) -> None:
-        if taken is None:
-            return
+    def _record_all(self, parts: Iterator[Taken]) -> None:
+        for taken in parts:
+            try:
+                self._record(taken)
+            finally:  # a bad batch among those that waited does not take the next part with it
+                self._record_all(parts)
+
+    def _record(self, taken: Taken) -> None:
         if taken.good is not None:
             with self.meter.overhead:
                 try:
-                    self._now().add(taken.good, self.policy.tolerance)
+                    self._now().add(taken.good)
                 except BaseException:  # of a policy's update, perhaps in its middle
                     self._failed = True
                     raise
@@ -501,15 +496,13 @@ class Engine:
                 "thread, as where each step runs in a thread of its own, call pruner.take_over() here."
             )
         if self.is_recording:
-            for ids, losses in self._held_back():
-                if not self.buffer.add(ids, losses):
-                    self.add(ids, losses)
+            for adapter in self.adapters:
+                for ids, losses, sizes in adapter.held_back():
+                    self.add(ids, losses, sizes)
         with self.uninterrupted:
-            self._record(self.buffer.take())
-
-    def _held_back(self) -> Iterator[tuple[Any, Any]]:
-        for adapter in self.adapters:
-            yield from adapter.held_back()
+            taken = self.buffer.take()
+            if taken is not None:
+                self._record(taken)
 
     def _refuse(self) -> None:
         """Say why nothing can be observed."""
@@ -532,15 +525,21 @@ class Engine:
         """Whether this is the thread that trains, or none does."""
         return not self.is_recording or self._thread in (None, threading.get_ident())
 
-    def counted(self) -> Counts:
-        """DroppingCount with the open epoch: from another thread, without what still waits."""
+    def observed(self) -> tuple[SampleCounts, Arrays]:
+        """Counts and arrays as if the open epoch ended now: from another thread, without what still waits.
+
+        Not to be changed. The arrays are copies if an epoch is open.
+        """
         if self.opened is not None and self._thread in (None, threading.get_ident()):
             self.flush()
         with self.uninterrupted:  # within it, no other thread begins or ends an epoch
-            counts = self.ledger.counts
-            if self.opened is None:
-                return counts.counts.copy()
-            return counts.counts_with(self.opened.tally, reset=self.pruning.schedule.resets(self.ledger.next_epoch))
+            counts, arrays, opened = self.ledger.counts, self.ledger.arrays, self.opened
+            if opened is None:
+                return counts, arrays.finished
+            tally = opened.of_counted(opened.tally)
+            counts = counts.after(tally, reset=self.pruning.schedule.resets(self.ledger.next_epoch))
+            changed = {name: array.copy() for name, array in opened.arrays.items()}
+            return counts, arrays.after(changed, counts.visits, tally.visits)
 
     # -- its state
 
@@ -548,6 +547,7 @@ class Engine:
         """Write where the run stands to its store, if it has one."""
         if self.store is not None:
             self.flush()
+            self.identity.saved()
             with self.uninterrupted:
                 state = self.state()
                 self.store.write(state.described(), state.arrays)
@@ -555,6 +555,7 @@ class Engine:
     def checkpoint(self) -> dict[str, Any]:
         """Where the run stands as one dict of plain values."""
         self.flush()
+        self.identity.saved()
         with self.uninterrupted:
             return self.state().to_checkpoint()
 
@@ -562,25 +563,16 @@ class Engine:
         """Where the run stands. Call :meth:`flush` first, and be uninterrupted."""
         opened, advice, delivery = self.opened, self.pruning.advice, self.delivery()
         rank, processes, left_out = 0, 1, 0
-        tally, arrays = None, self.ledger.saved | self.pruning.saved
+        arrays, waiting, unseen = self.ledger.saved | self.pruning.saved, None, None
         if opened is not None:
-            rank, processes, left_out = self.group.rank, self.group.processes, delivery.left_out
-            tally, own = opened.own(self.group), opened.own_arrays(self.group)
-            if opened.restored is not None:  # restored and not gone on with: it is still what it was
-                rank, processes, tally, own = (
-                    opened.restored.rank,
-                    opened.restored.processes,
-                    opened.tally,
-                    opened.arrays,
-                )
-            arrays |= opened.saved(tally, own)
-        waiting = None if opened is None else opened.waiting
-        unseen = None
-        if opened is not None and processes > 1 and delivery.given is not None:
-            unseen = opened.unseen(delivery, needs_losses=self.policy.needs_losses)
+            part = self.group if opened.restored is None else opened.restored  # not gone on with: still what it was
+            rank, processes, left_out = part.rank, part.processes, delivery.left_out
+            arrays, waiting = arrays | opened.saved, opened.waiting
+            if processes > 1 and delivery.given is not None:
+                unseen = opened.unseen(delivery)
         costs = self.meter.to_dict(delivery.ended)
         # Whether the meter's visits follow from the tally's.
-        by_number = opened is None or opened.epoch.which_count is None
+        by_number = opened is None or not opened.epoch.zero_weights
         return RunState(
             run=self.options.description,
             schedule=self.pruning.schedule.to_dict(),
@@ -588,7 +580,7 @@ class Engine:
             open=opened is not None,
             complete=opened is not None and self.is_complete(),
             skipped=0 if opened is None else left_out + opened.skipped,
-            observed=0 if tally is None else tally.observed,
+            observed=0 if opened is None else opened.tally.observed,
             meter=costs if processes == 1 and by_number else costs | {"visits": self.meter.visits},
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
@@ -597,6 +589,7 @@ class Engine:
             left_out=left_out,
             unseen=unseen,
             shared=None if waiting is None else waiting.shared.to_dict(),
+            data=self.identity.stored,
             arrays=arrays,
         )
 
@@ -610,15 +603,14 @@ class Engine:
             self._failed, self._resumed = False, True
             self.pruning.go_on(schedule, advice)
             self.pruning.exclude(state.without)
+            self.identity.stored = state.data
             self.figures = find_turn(state.history)
             self.ledger = self.empty_ledger()
             self.ledger.restore(state)
-            self.ledger.arrays.averages = self.figures.turned is None
+            self.ledger.arrays.excess.is_on = self.figures.turned is None
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter, state.observed)
             if state.open:
-                opened = OpenEpoch(self._selected(), self.ledger.arrays, self.meter, self.pruning.held_out)
+                opened = self._opened()
                 opened.restore(state)
-                if state.processes == 1:
-                    opened.settle(self.policy.tolerance)
                 self.opened = opened

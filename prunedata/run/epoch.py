@@ -11,11 +11,23 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known, Policy, Weigher
 from prunedata.policies.selection import keep_mask
 from prunedata.run.order import cut_batches, epoch_order
-from prunedata.types import Array, Mask, SomeIds, Weights
+from prunedata.types import Array, Mask, Roles, SomeIds, Weights
 
-__all__ = ["Epoch", "deliver_all", "read_only", "select"]
+__all__ = ["Epoch", "Role", "read_only", "select"]
 
 Some = TypeVar("Some", bound=np.generic)
+
+
+class Role:
+    """The part of a sample in an epoch. numpy's numbers, as those of an enum would be compared as 64 bits each."""
+
+    LEFT_OUT = np.uint8(0)
+    """It is not delivered, or has the weight 0 if a trainer delivers it all the same."""
+    TRAINED = np.uint8(1)
+    ZERO_WEIGHT = np.uint8(2)
+    """It is delivered and observed with the weight 0: nothing of it is in a mean, and nothing is recorded of it."""
+    HELD_OUT = np.uint8(3)
+    """As with the weight 0; and its losses make the validation figure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,39 +40,55 @@ class Epoch:
         From 0.
     pruned : bool
         Whether the schedule prunes it.
+    roles : ndarray of uint8, shape (samples,)
+        The :class:`Role` of each sample. Read-only.
+    seed : int
+        The run's seed, which with the number decides the order.
+    weights : ndarray of float32, shape (samples,), or None
+        How much the loss of each sample counts; 0 for samples that are not trained on. None if all count alike. Train
+        on the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
+    zero_weights : bool
+        Whether samples are delivered with the weight 0, as with ``leave_out="weight"`` or ``holdout``. Train on the
+        mean of ``factors(ids) * losses``, which is the mean over the samples that are trained on, and observe all
+        losses: the run records those.
+    rest : ndarray of bool, shape (samples,), or None
+        Of an epoch that was gone on with: True for the samples that were not observed before. Read-only.
     keep : ndarray of bool, shape (samples,)
         True for the samples that are delivered: KeepList, or all, where a run leaves out by weight. Read-only.
     kept : int
         How many.
-    remaining : ndarray of bool, shape (samples,)
-        ``keep``; in a run that was resumed in the middle of this epoch, without the samples observed before.
-    seed : int
-        The run's seed, which with the number decides the order.
-    weights : ndarray of float32, shape (samples,), or None
-        How much the loss of each sample counts, by the policy; 0 for pruned samples. None if all count alike. Train on
-        the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
-    which_count : ndarray of bool, shape (samples,), or None
-        Of a run that leaves out by weight, or holds samples out: True for the samples that count. All others in
-        ``keep`` are delivered with the weight 0. Train on the mean of ``factors(ids) * losses``, which is
-        the mean over what counts, and observe all losses: the run records those that count. None if all of ``keep``
-        does. Read-only.
+    trained : ndarray of bool, shape (samples,)
+        True for the samples that are trained on; ``keep`` itself unless there are weights of 0. Read-only.
     """
 
     number: int
     pruned: bool
-    keep: Mask
-    kept: int
-    remaining: Mask
+    roles: Roles
     seed: int
     weights: Weights | None = None
-    which_count: Mask | None = None
+    zero_weights: bool = False
+    rest: Mask | None = None
+    keep: Mask = field(init=False)
+    kept: int = field(init=False)
+    trained: Mask = field(init=False)
     _applied: list[bool] = field(default_factory=list, repr=False)
     """Not empty once the loop, or an adapter for it, has applied what the losses weigh."""
+
+    def __post_init__(self) -> None:
+        keep = read_only(self.roles != Role.LEFT_OUT)
+        trained = read_only(self.roles == Role.TRAINED) if self.zero_weights else keep
+        for name, value in {"keep": keep, "kept": int(np.count_nonzero(keep)), "trained": trained}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def remaining(self) -> Mask:
+        """True for the samples that are still to be delivered: ``keep`` itself, unless the epoch was gone on with."""
+        return self.keep if self.rest is None else self.rest
 
     @property
     def is_weighed(self) -> bool:
         """Whether losses of samples that are delivered weigh other than 1, so that a loop has to apply it."""
-        return self.weights is not None or self.which_count is not None
+        return self.weights is not None
 
     @property
     def is_applied(self) -> bool:
@@ -84,13 +112,12 @@ class Epoch:
 
     @property
     def trained_on(self) -> int:
-        """How many samples count: ``kept``, less what is left out by weight."""
-        return self.kept if self.which_count is None else int(np.count_nonzero(self.which_count))
+        """How many samples are trained on."""
+        return int(np.count_nonzero(self.trained))
 
     def counting(self, ids: SomeIds) -> int:
         """How many of some samples count; ``ids`` is an array of int, shape (n,)."""
-        which = self.keep if self.which_count is None else self.which_count
-        return int(np.count_nonzero(which[ids]))
+        return int(np.count_nonzero(self.trained[ids]))
 
     def loss_weights(self, ids: SomeIds) -> Weights:
         """What the loss of each sample of a batch weighs in this epoch.
@@ -112,7 +139,7 @@ class Epoch:
         return self._loss_weights(ids)
 
     def _loss_weights(self, ids: SomeIds) -> Weights:
-        which = (self.keep if self.which_count is None else self.which_count)[ids]
+        which = self.trained[ids]
         return which.astype(np.float32) if self.weights is None else np.where(which, self.weights[ids], np.float32(0))
 
     def factors(self, ids: SomeIds) -> Weights:
@@ -138,7 +165,7 @@ class Epoch:
         left = int(np.count_nonzero(self.remaining))
         rest = "" if left == self.kept else f", remaining={left}"
         weighed = "" if self.weights is None else ", weighted"
-        by_weight = "" if self.which_count is None else f", counted={self.trained_on}"
+        by_weight = f", trained={self.trained_on}" if self.zero_weights else ""
         return f"Epoch(number={self.number}, pruned={self.pruned}, {of}{rest}{by_weight}{weighed}, seed={self.seed})"
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
@@ -175,22 +202,6 @@ def select(
     weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
     weights[~keep] = 0
     return keep, read_only(weights)
-
-
-def deliver_all(epoch: Epoch, which: Mask | None) -> Epoch:
-    """Let an epoch deliver more than it trains on: all of ``which``, a mask of shape (samples,), or everything.
-
-    What the epoch did not keep gets the weight 0. This is the one place that says so. A sample with the weight 0 is
-    delivered like any other, and its loss is observed, but it is in no mean, neither in the one that is trained on nor
-    in the one that hits are found by, and nothing of it is recorded (:attr:`Epoch.which_count`). Whatever else is to be
-    delivered and never trained on, as samples that are held out, needs no more than to be in ``which`` and not in
-    the epoch's ``keep``.
-    """
-    keep = read_only(np.ones(epoch.keep.size, dtype=np.bool_)) if which is None else which
-    counted = epoch.keep if epoch.which_count is None else epoch.which_count
-    weights = read_only(counted.astype(np.float32)) if epoch.weights is None else epoch.weights
-    kept = int(np.count_nonzero(keep))
-    return replace(epoch, keep=keep, kept=kept, remaining=keep, weights=weights, which_count=counted)
 
 
 def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:

@@ -93,11 +93,10 @@ class Group:
     def forget(self) -> None:
         """The run was loaded from a state: what was compared before has to be compared again."""
 
-    def rejoin(self, part: tuple[int, int], tally: Tally, arrays: Arrays) -> None:
-        """Go on within an epoch that a state was saved in: merge what all processes had observed of it, in place.
+    def rejoin(self, part: tuple[int, int]) -> None:
+        """Go on within an epoch: raise if the processes were given states of other moments, or one of them twice.
 
-        ``part`` is which of how many processes the state is of; (0, 1) if it is of all together. Raise if the
-        states that the processes were given are not those of one moment, each once.
+        ``part`` is which of how many processes the state is of; (0, 1) if it is of all together.
         """
 
     def meet(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from prunedata.checks import integer, printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
+from prunedata.run.epoch import Role
 from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["keep", "restore", "standing", "unpacked"]
 
 
-def keep(engine: Engine, location: StoreLike | None, *, resume: bool) -> None:
+def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
     """Let a run be kept in a store from now on.
 
     Parameters
@@ -28,18 +29,21 @@ def keep(engine: Engine, location: StoreLike | None, *, resume: bool) -> None:
     engine : Engine
     location : path, URL or zarr store, or None
         None keeps the run in memory.
-    resume : bool
-        Go on with the run that is there; if nothing is, begin.
+    resume : bool or "other data"
+        Go on with the run that is there; if nothing is, begin. With "other data" its data set may look different.
     """
+    if not isinstance(resume, bool | np.bool_) and resume != "other data":
+        raise PrunedataError(f'Expected resume to be True, False or "other data". Got {shown(resume)}.')
+    engine.identity.accepts_all = resume == "other data"
     if location is None:
-        if resume:
+        if resume is True:
             raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
         return
     from prunedata.store.run_store import RunStore  # noqa: PLC0415 (zarr takes longer to load than all else)
 
     store = RunStore(location)
     try:
-        _begin(engine, store, resume)
+        _begin(engine, store, bool(resume))
     except BaseException:
         engine.store = None
         store.release()  # a traceback would keep it, and so the lock
@@ -111,6 +115,7 @@ def restore(engine: Engine, state: RunState) -> None:
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
     integer("the state's skipped samples", state.skipped, 0)
+    engine.identity.check(state.data)
     engine.restore(state, schedule, advice)
 
 
@@ -139,9 +144,9 @@ def _in_words(values: dict[str, Any], name: str) -> str:
 def _check_left_out(engine: Engine, state: RunState) -> None:
     """Raise if an open epoch was selected among other samples than are left now."""
     pruning, before = engine.pruning, state.without
-    pruning.included_without(before)  # raises if too few are left
-    included = pruning.included
-    if state.open and included is not None and (~included if before is None else ~included & ~before).any():
+    pruning.roles_without(before)  # raises if too few are left
+    left_out = pruning.roles == Role.LEFT_OUT
+    if state.open and (left_out if before is None else left_out & ~before).any():
         raise PrunedataError(
             f"Expected epoch {state.epoch} to go on as it began. Got more samples to leave out for good: end this "
             "epoch without them, and leave them out from the next one on."

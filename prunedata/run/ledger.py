@@ -47,7 +47,7 @@ class Ledger:
             after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.arrays.finished))
             record["high"] = after - before
         self.counts = self.counts.after(tally, reset=reset)
-        self.arrays.end_epoch(arrays, self.counts.visits, tally.visits)
+        self.arrays.finished = self.arrays.after(arrays, self.counts.visits, tally.visits)
         self.history.append(record)
         self.next_epoch += 1
 
@@ -66,7 +66,7 @@ class Ledger:
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if a run of these records could not go on from a state."""
         waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
-        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting)
+        state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
         if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
             raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
 

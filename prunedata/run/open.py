@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,49 +13,32 @@ from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.turn import trust_in
-from prunedata.policies.rules import MEAN_EXCESS
+from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Delivery
-from prunedata.run.epoch import Epoch, read_only
+from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.store.state import RunState
-from prunedata.types import Array, Arrays, Floats, Mask
+from prunedata.types import Arrays, Floats, Mask
 
-__all__ = ["OpenEpoch", "Restored"]
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What an epoch was saved with, until it goes on.
-
-    Attributes
-    ----------
-    delivery : Delivery
-        What the loaders had said.
-    rank, processes : int
-        Which of how many processes the state is of; 0 and 1 if it is of all together.
-    unseen : int
-        Samples that the process was given and had not observed.
-    """
-
-    delivery: Delivery
-    rank: int
-    processes: int
-    unseen: int = 0
+__all__ = ["OpenEpoch"]
 
 
 class OpenEpoch:
-    """What is known of an epoch while it is open.
+    """What this process observed of an epoch while it is open.
+
+    Every observation is in one process: its own, or the first of the group if the epoch was restored from a state of
+    all processes. The others hold no more than a mask of it, so that their sums add up to those of the epoch.
 
     Parameters
     ----------
     epoch : Epoch
+    policy : Policy
+        Of it, the tolerance, and whether an epoch needs losses.
     watched : SampleArrays
         As the finished epochs left them. Not changed.
     meter : Meter
         Adds up its losses.
-    holdout : ndarray of bool, shape (samples,), or None
-        The samples that are held out.
 
     Attributes
     ----------
@@ -67,84 +50,90 @@ class OpenEpoch:
         Its losses, if their batches are shared with other processes.
     skipped : int
         Kept samples that need not be observed, beside those that loaders leave out.
-    known : Tally or None
-        Of what was observed, the part that all processes know. It counts on the first of them.
-    known_excess : ndarray of float32, shape (samples,), or None
-        The sums of losses that belong to it.
-    restored : Restored or None
-        What it was saved with, if it was and has not gone on since.
+    elsewhere : ndarray of bool, shape (samples,), or None
+        The samples that other processes had observed when the epoch last went on. None if there are none.
+    restored : RunState or None
+        The state that it was restored from, if it has not gone on since.
     """
 
-    def __init__(self, epoch: Epoch, watched: SampleArrays, meter: Meter, holdout: Mask | None = None) -> None:
+    def __init__(self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
         self.waiting: WaitingLosses | None = None
         self.skipped = 0
-        self.known: Tally | None = None
-        self.known_excess: Array | None = None
-        self.restored: Restored | None = None
+        self.elsewhere: Mask | None = None
+        self.restored: RunState | None = None
         self._sharing_known = False
         """Whether a loader has begun since the epoch did, so that others must share batches as it does."""
-        self._losses_known = False
-        """Whether the losses so far are those of all processes."""
-        self._watched, self._meter, self._held_out = watched, meter, holdout
+        self._of_all = False
+        """Whether all that was observed so far is of a state of all processes, which each of them has."""
+        self._before = 0
+        """Of these, the losses that count."""
+        self._policy, self._watched, self._meter = policy, watched, meter
 
-    def rejoin(self, group: Group, tolerance: float) -> None:
-        """Go on with what all processes have observed, of a state that was restored or of an epoch that was left."""
+    def rejoin(self, group: Group) -> None:
+        """Learn what the other processes have observed, of a state that was restored or an epoch that was left."""
         here = (group.rank, group.processes)
         part = here if self.restored is None else (self.restored.rank, self.restored.processes)
-        self.count_once(group)
-        if group.processes > 1:
-            self.tally, self.arrays = self.own(group), self.own_arrays(group)
-        waiting = {} if self.waiting is None else self.waiting.arrays
-        group.rejoin(part, self.tally, self.arrays | waiting)
-        self.settle(tolerance)
-        if group.processes > 1:
-            self._remember()
+        self.leave_to_first(group)
+        group.rejoin(part)
+        # Batches that wait were cut from what no process had observed before.
+        self.elsewhere = self._elsewhere(group, self._settled_here())
+        self.settle(group.add_up)
+        self.elsewhere = self._elsewhere(group, self._seen())
+
+    def _elsewhere(self, group: Group, here: Mask) -> Mask | None:
+        """The samples that any process has, less those that this one has."""
+        if group.processes == 1:
+            return None
+        elsewhere = (group.add_up(here.astype(np.float64)) > 0) & (self.tally.visits == 0)
+        return np.asarray(elsewhere) if elsewhere.any() else None
+
+    def leave_to_first(self, group: Group) -> None:
+        """Let the first of several processes alone have what all of them were restored with."""
+        if self._of_all and group.rank:
+            if self._meter.visits != self._before:
+                raise PrunedataError(
+                    f"Expected the processes to meet before losses of epoch {self.epoch.number} are observed, as each "
+                    "was resumed from the state of all. Got losses that were observed before: wrap the loader, or call "
+                    "join(), before the loop."
+                )
+            self.elsewhere = self.tally.visits != 0
+            self.tally, self.arrays = Tally(self.tally.packed.size), self._watched.copies()
+            self._meter.count_elsewhere()
+        self._of_all = self._of_all and group.processes == 1
 
     def go_on(self) -> None:
         """Go on with what remains."""
-        self.epoch = replace(self.epoch, remaining=read_only(self.epoch.remaining & (self.tally.visits == 0)))
+        self.epoch = replace(self.epoch, rest=read_only(self.epoch.remaining & ~self._seen()))
         self.skipped, self.restored, self._sharing_known = 0, None, False
 
-    def own(self, group: Group) -> Tally:
-        """What counts on this process of what was observed. A copy."""
-        own = self.tally.copy()
-        if self.known is not None and group.rank:
-            own.packed -= self.known.packed
-            own.observed -= self.known.observed
-        return own
+    def _seen(self) -> Mask:
+        """The samples that were observed, here or elsewhere, shape (samples,)."""
+        seen = np.not_equal(self.tally.visits, 0)
+        return seen if self.elsewhere is None else seen | self.elsewhere
 
-    def own_arrays(self, group: Group) -> Arrays:
-        """The arrays, with the sums that count on this process."""
-        if self.known_excess is None or not group.rank:
-            return self.arrays
-        return self.arrays | {MEAN_EXCESS: self.arrays[MEAN_EXCESS] - self.known_excess}
-
-    def _remember(self) -> None:
-        """What has been observed so far, all processes know."""
-        self.known, sums = self.tally.copy(), self.arrays.get(MEAN_EXCESS)
-        self.known_excess = None if sums is None else sums.copy()
-
-    def count_once(self, group: Group) -> None:
-        """Let losses that are those of all processes count on the first of them."""
-        if self._losses_known and group.rank:
-            self._meter.count_elsewhere()
-        self._losses_known = self._losses_known and group.processes == 1
+    def _settled_here(self) -> Mask:
+        """Of those that were observed, the samples whose losses do not wait, shape (samples,)."""
+        seen = self._seen()
+        return seen if self.waiting is None else seen & ~self.waiting.waits
 
     # -- losses
 
-    def add(self, batches: Batches, tolerance: float) -> None:
+    def add(self, batches: Batches) -> None:
         """Record batches (Algorithm 1, lines 4-8)."""
-        all_ids, which = batches.ids, None if self.epoch.which_count is None else self.epoch.which_count[batches.ids]
-        if self._held_out is not None:
-            losses = batches.losses[self._held_out[all_ids]]
-            self._meter.held_out_trust += trust_in(losses)
-            self._meter.held_out_seen += losses.size
+        all_ids, which = batches.ids, None
+        if self.epoch.zero_weights:
+            roles = self.epoch.roles[all_ids]
+            which, losses = roles == Role.TRAINED, batches.losses[roles == Role.HELD_OUT]
+            if losses.size:
+                self._meter.held_out_trust += trust_in(losses)
+                self._meter.held_out_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
-        hits = np.zeros(ids.size, np.bool_) if waits or not ids.size else find_hits(losses, sizes, means, tolerance)
+        quiet = waits or not ids.size
+        hits = np.zeros(ids.size, np.bool_) if quiet else find_hits(losses, sizes, means, self._policy.tolerance)
         if which is not None:  # what was left out by weight has been seen: it does not come again, and counts nothing
             spread = np.zeros(all_ids.size, np.bool_)
             spread[which] = hits
@@ -192,10 +181,10 @@ class OpenEpoch:
                 "makes them, observe one; or give each rank a sampler of its own, with which every visit counts."
             )
 
-    def settle(self, tolerance: float) -> None:
-        """Let nothing wait: what waits is all that any process has observed."""
+    def settle(self, add_up: Callable[[Floats], Floats] | None = None) -> None:
+        """Let nothing wait; without ``add_up``, what waits here is all that any process has observed."""
         if self.waiting is not None:
-            self.tally, self.arrays = self._settled(tolerance)
+            self.tally, self.arrays = self._settled(add_up)
             self.waiting = None
 
     @property
@@ -203,50 +192,47 @@ class OpenEpoch:
         """The tally that will be merged; or if losses wait for the means of their batches, how these are shared."""
         return (self.tally, None) if self.waiting is None else (None, self.waiting.shared)
 
-    def merged(self, group: Group, tolerance: float) -> tuple[Tally, Arrays]:
+    def merged(self, group: Group) -> tuple[Tally, Arrays]:
         """The tally and the arrays, with what waits, over all processes."""
         if group.processes == 1:
             return self.tally, self.arrays
-        # On copies: should the epoch not end, as samples were skipped, nothing may be merged twice.
-        if self.waiting is not None:
-            tally, arrays = self._settled(tolerance, group.add_up)
-        else:
-            tally, arrays = self.own(group), {name: array.copy() for name, array in self.own_arrays(group).items()}
+        tally, arrays = self._settled(group.add_up)
         group.merge(tally, arrays)
         return tally, arrays
 
-    def _settled(self, tolerance: float, add_up: Callable[[Floats], Floats] | None = None) -> tuple[Tally, Arrays]:
+    def _settled(self, add_up: Callable[[Floats], Floats] | None) -> tuple[Tally, Arrays]:
+        """The tally and the arrays with what waits. Copies: an epoch that does not end merges nothing twice."""
         tally, arrays = self.tally.copy(), {name: array.copy() for name, array in self.arrays.items()}
         if self.waiting is not None:
-            batches = self.waiting.settle(self.epoch, self.tally.packed != 0, add_up)
-            tally.hit(batches.ids[batches.hits(tolerance)])
+            batches = self.waiting.settle(self.epoch, self._settled_here(), add_up)
+            tally.hit(batches.ids[batches.hits(self._policy.tolerance)])
             if batches.ids.size:
                 self._watched.add(arrays, batches, tally.visits)
         return tally, arrays
 
     def of_counted(self, tally: Tally) -> Tally:
         """What the run counts of an epoch that was seen whole: no visit of what was left out by weight."""
-        counted = self.epoch.which_count
-        if counted is None:
+        if not self.epoch.zero_weights:
             return tally
         tally = tally.copy()
-        tally.packed[~counted] = 0
+        tally.packed[~self.epoch.trained] = 0
         tally.observed = int(tally.visits.sum(dtype=np.int64))
         return tally
 
     # -- whether it was seen whole
 
     def missing(self, tally: Tally) -> Mask:
-        """Which kept samples were not observed, shape (samples,)."""
-        return np.asarray(self.epoch.keep & (tally.visits == 0))
+        """Which kept samples were not observed, neither in a tally nor elsewhere, shape (samples,)."""
+        missing = self.epoch.keep & (tally.visits == 0)
+        return np.asarray(missing if self.elsewhere is None else missing & ~self.elsewhere)
 
-    def unseen(self, said: Delivery, *, needs_losses: bool) -> int:
+    def unseen(self, said: Delivery) -> int:
         """How many samples this process was given and has not observed; 0 where it follows from ``said.left_out``."""
         if self.restored is not None:
-            return self.restored.unseen
+            return max(0, (self.restored.unseen or 0) - self.restored.skipped) if self.restored.processes > 1 else 0
         if said.given is None:
             return 0
-        if needs_losses or self.tally.observed:
+        if self._needs_losses:
             return int(np.count_nonzero(said.given & self.missing(self.tally)))
         return max(0, int(np.count_nonzero(said.given & self.epoch.keep)) - (said.delivered or 0))
 
@@ -285,12 +271,17 @@ class OpenEpoch:
         delivered = None if said.delivered is None else int(totals.delivered)
         return replace(said, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
 
-    def is_complete(self, delivery: Delivery, *, needs_losses: bool) -> bool:
+    @property
+    def _needs_losses(self) -> bool:
+        """Whether losses show what was trained on: the policy needs them, or some came."""
+        return self._policy.needs_losses or self.tally.observed > 0 or self.elsewhere is not None
+
+    def is_complete(self, delivery: Delivery) -> bool:
         """Whether nothing is left to train on: all was observed, or where no losses are needed, delivered."""
-        delivered = not needs_losses and delivery.ended is not None and not self.tally.observed
+        delivered = not self._needs_losses and delivery.ended is not None
         return delivered or self._missed(self.tally) <= delivery.left_out + self.skipped
 
-    def check_complete(self, tally: Tally, delivery: Delivery, skipped: int, *, needs_losses: bool) -> None:
+    def check_complete(self, tally: Tally, delivery: Delivery, skipped: int) -> None:
         """Raise :class:`SkippedSamples` if kept samples were not observed.
 
         Parameters
@@ -301,12 +292,12 @@ class OpenEpoch:
             What the loaders say. Where the policy needs no losses and none came, what they delivered has to do.
         skipped : int
             Kept samples that need not be observed, in all processes.
-        needs_losses : bool
         """
         epoch, allowed = self.epoch, delivery.left_out + skipped
         remaining = int(np.count_nonzero(epoch.remaining))
         undelivered = 0 if delivery.delivered is None else max(0, remaining - allowed - delivery.delivered)
-        missed = self._missed(tally) - allowed if needs_losses or tally.observed else undelivered
+        by_losses = self._policy.needs_losses or tally.observed
+        missed = self._missed(tally) - allowed if by_losses else undelivered
         if missed <= 0:
             return
         told = ""
@@ -332,18 +323,18 @@ class OpenEpoch:
         )
 
     def _missed(self, tally: Tally) -> int:
+        if self.elsewhere is not None:
+            return int(np.count_nonzero(self.missing(tally)))
         keep = self.epoch.keep
         parts = (slice(first, first + CHUNK) for first in range(0, keep.size, CHUNK))  # no copies of all samples
         return sum(int(np.count_nonzero(keep[part] & (tally.visits[part] == 0))) for part in parts)
 
     # -- its state
 
-    def saved(self, tally: Tally, arrays: Arrays) -> Arrays:
-        """What is saved of it, by the names under which it is, with the tally and arrays that count here; not copies.
-
-        ``arrays`` are those of :meth:`own_arrays`.
-        """
-        own = {"tally": tally.packed} | {f"{OPEN}{name}": array for name, array in arrays.items()}
+    @property
+    def saved(self) -> Arrays:
+        """What is saved of it, by the names under which it is; not copies."""
+        own = {"tally": self.tally.packed} | {f"{OPEN}{name}": array for name, array in self.arrays.items()}
         return own if self.waiting is None else own | self.waiting.arrays
 
     def restore(self, state: RunState) -> None:
@@ -353,18 +344,16 @@ class OpenEpoch:
         self.arrays = self._watched.saved_open(state.arrays)
         if state.shared is not None:
             self.waiting = WaitingLosses.restored(state.shared, state.arrays)
-        self.restored = self._restored(state)
-        self._losses_known = state.processes == 1
-        if state.processes == 1:
-            self._remember()
+        self.restored, self._of_all, self._before = state, state.processes == 1, self._meter.visits
+        if self._of_all:
+            self.settle()
 
-    def _restored(self, state: RunState) -> Restored:
+    def delivery_before(self, state: RunState) -> Delivery:
+        """What the loaders had said when a state was saved that the epoch was restored from."""
         said = Delivery(state.epoch, left_out=state.skipped, ended=0.0 if state.complete else None)
         if state.unseen is None:
-            return Restored(said, state.rank, state.processes)
+            return said
         if state.processes == 1:  # of all: what else is missing nobody was given
             absent = int(np.count_nonzero(self.missing(self.tally)))
-            said = replace(said, left_out=state.skipped + max(0, absent - state.unseen))
-            return Restored(said, state.rank, state.processes)
-        unseen = max(0, state.unseen - state.skipped)
-        return Restored(replace(said, given=self.epoch.keep), state.rank, state.processes, unseen)
+            return replace(said, left_out=state.skipped + max(0, absent - state.unseen))
+        return replace(said, given=self.epoch.keep)

@@ -13,7 +13,7 @@ from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, Watcher, describe
-from prunedata.policies.rules import High, MeanExcess
+from prunedata.policies.rules import High, RecentLoss
 from prunedata.policies.selection import draw_holdout
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
@@ -25,7 +25,6 @@ __all__ = [
     "warn_of_falling",
     "warn_of_lost_figure",
     "warn_of_no_factors",
-    "warn_of_no_figure",
     "warn_of_small_prune",
 ]
 
@@ -89,7 +88,7 @@ class RunOptions:
             return self.policy
         if self.policy != "auto":
             raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {self.policy!r}.')
-        return MeanExcess()
+        return RecentLoss()
 
     def pruning(self) -> Pruning:
         """When and how much the run prunes, before its first epoch."""
@@ -185,8 +184,8 @@ def warn_of_falling() -> None:
     """Warn that a figure falls from the first epochs on, and nobody said of it that more is better."""
     warn(
         "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
-        "as a loss does, and so the run does not prune: for a loss call pruner.validated(loss, lower_is_better=True); "
-        "if more of it is better, pruner.validated(figure, lower_is_better=False).",
+        "as a loss does, and so the run does not go by it: for a loss call pruner.validated(loss, "
+        "lower_is_better=True); if more of it is better, pruner.validated(figure, lower_is_better=False).",
         NeverPrunesWarning,
     )
 
@@ -197,16 +196,5 @@ def warn_of_lost_figure(epoch: int) -> None:
         f"Expected the validation figure of epoch {epoch}, as its checkpoint was saved before validated() was called. "
         "Got the next epoch to begin without it, so that the run decides by other figures than one that never "
         "stopped: after resuming, where pruner.awaits_figure is true, call pruner.validated() first.",
-        NeverPrunesWarning,
-    )
-
-
-def warn_of_no_figure(*, held_out: bool) -> None:
-    """Warn that a run with ``policy="auto"`` has nothing to decide by."""
-    way = "call pruner.validated(accuracy) once an epoch, or give the Pruner holdout=0.05"
-    way = "observe the losses of the samples that are held out, as they make it" if held_out else way
-    warn(
-        'Expected a validation figure in each epoch of a run with policy="auto". Got none in two epochs, and so it '
-        f"will never prune: {way}.",
         NeverPrunesWarning,
     )

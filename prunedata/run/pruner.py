@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 from weakref import WeakSet
@@ -20,12 +21,12 @@ from prunedata.policies.protocol import Policy, Weigher
 from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
-from prunedata.run.epoch import Epoch
+from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, samples_in
 from prunedata.run.group import Group
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors, warn_of_no_figure
+from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
 from prunedata.types import Arrays, Counts, LeaveOut, Mask
 
 if TYPE_CHECKING:
@@ -55,19 +56,22 @@ class Pruner:
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
     policy : Policy or "auto"
-        Which samples to prune. ``"auto"`` prunes nothing before the validation figure has turned, as
-        :meth:`validated` is given it or ``holdout`` makes it. From there on every epoch leaves out the samples whose
-        losses lay highest until then, as :func:`prunedata.advise` says, but never more than ``prune``. Where the figure
-        does not turn, as with clean labels, it never prunes. See :attr:`advice`.
+        Which samples to prune. ``"auto"`` prunes nothing in the first two thirds of the run, or until the validation
+        figure turns, if :meth:`validated` is given one or ``holdout`` makes it. From there on every epoch leaves out
+        the samples of the highest recent losses, as many as labels are doubted (:func:`prunedata.advise`), but never
+        more than ``prune``. Where the losses do not fall apart in two groups, as with clean labels, it prunes nothing.
+        See :attr:`advice`.
     store : path, URL or zarr store, optional
         Where the run is kept. Without it the run lives in memory.
     seed : int
         Decides ties and orders.
     batch_size : int, optional
         Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
-    resume : bool
+    resume : bool or "other data"
         Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error. The
-        schedule may have more epochs than when the run began: it is lengthened.
+        schedule may have more epochs than when the run began: it is lengthened. A data set with other samples at its
+        places is an error, :class:`prunedata.errors.OtherData`, as far as that can be seen from 30 of them;
+        ``"other data"`` goes on all the same, for samples that are the same and only read in another way.
     leave_out : "delivery", "weight" or "nothing"
         How pruned epochs leave samples out. By ``"delivery"`` they do not deliver them, and are shorter. By
         ``"weight"`` every epoch delivers all samples, and those that are left out have the weight 0: what is trained
@@ -96,8 +100,8 @@ class Pruner:
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything, unless ``leave_out="nothing"``; with ``policy="auto"`` if two
-        epochs have no validation figure. Also if ``prune`` is an integer that looks like a percentage.
+        If schedule and amount never prune anything, unless ``leave_out="nothing"``. Also if ``prune`` is an integer
+        that looks like a percentage.
 
     Examples
     --------
@@ -122,7 +126,7 @@ class Pruner:
         store: StoreLike | None = None,
         seed: int = 0,
         batch_size: int | None = None,
-        resume: bool = False,
+        resume: bool | Literal["other data"] = False,
         leave_out: LeaveOut = "delivery",
         classes: int | None = None,
         holdout: float | None = None,
@@ -143,7 +147,7 @@ class Pruner:
         if samples is not None:
             begin(len(samples) if isinstance(samples, Sized) else samples)
 
-    def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool) -> None:
+    def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
         self.samples, self.seed, self.batch_size, self.classes = (
             options.samples,
@@ -180,7 +184,7 @@ class Pruner:
 
     @property
     def policy(self) -> Policy:
-        """Which samples are pruned; with ``"auto"``, once the validation figure has turned."""
+        """Which samples are pruned; with ``"auto"``, once it is advised."""
         return self._engine.policy
 
     @property
@@ -193,13 +197,12 @@ class Pruner:
         decided = engine.pruning.advice
         if decided is not None:
             return decided
-        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished["mean_excess"])
+        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished)
 
     @property
     def without(self) -> Mask:
         """The samples that are left out for good, shape (samples,). A copy."""
-        included = self._engine.pruning.included
-        return np.zeros(self.samples, dtype=np.bool_) if included is None else ~included
+        return np.equal(self._engine.pruning.roles, Role.LEFT_OUT)
 
     @property
     def is_weighed(self) -> bool:
@@ -238,30 +241,31 @@ class Pruner:
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
-        Where several processes share batches, without the open epoch: what is a hit they find out together at its end.
-        From another thread than the one that trains, without the losses that still wait to be worked on.
+        Of several processes, each has what it observed of the open epoch itself; where they share batches, without its
+        hits, which they find together at its end. From another thread than the one that trains, without the losses
+        that still wait to be worked on. All this holds for :attr:`hits`, :attr:`visits` and :attr:`arrays`, too.
         """
-        return self._engine.counted()
+        return self._engine.observed()[0].counts.copy()
 
     @property
     def hits(self) -> Counts:
-        """How often each sample was hit in all finished epochs, shape (samples,). A copy."""
-        return self._engine.ledger.counts.hits.copy()
+        """How often each sample was hit, shape (samples,), the open epoch included. A copy."""
+        return self._engine.observed()[0].hits.copy()
 
     @property
     def visits(self) -> Counts:
-        """How often each sample was observed in all finished epochs, shape (samples,). A copy."""
-        return self._engine.ledger.counts.visits.copy()
+        """How often each sample was observed, shape (samples,), the open epoch included. A copy."""
+        return self._engine.observed()[0].visits.copy()
 
     @property
     def arrays(self) -> Arrays:
-        """What else is kept of each sample, after all finished epochs: arrays of shape (samples,) by name. Copies.
+        """What else is kept of each sample: arrays of shape (samples,) by name, the open epoch included. Copies.
 
         ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, in the mean of its
         visits, up to the turn of the validation figure. With ``classes`` the array ``high``: visits with a high loss.
         And those of the policy, as ``loss``.
         """
-        return {name: array.copy() for name, array in self._engine.ledger.arrays.finished.items()}
+        return {name: array.copy() for name, array in self._engine.observed()[1].items()}
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -338,10 +342,7 @@ class Pruner:
 
     def begin_epoch(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open, and return it."""
-        engine = self._engine
-        if engine.lacks_figures:
-            warn_of_no_figure(held_out=self.holdout is not None)
-        return engine.begin()
+        return self._engine.begin()
 
     def wrap(self, given: Any, *arguments: Any, **options: Any) -> Any:
         """Wrap a loader, a dataset, a stream or a trainer, so that it delivers the samples that each epoch keeps.
@@ -436,10 +437,13 @@ class Pruner:
             got = "none, and no wrapped loader that waits for losses: observe each batch once, after it came"
         raise LossError(f"Expected ids with the losses. Got {got}.")
 
-    def record(self, losses: Any, ids: Any) -> None:
-        """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone."""
-        if not self._add(ids, losses):  # it is full, or not plain
-            self._engine.add(ids, losses)
+    def record(self, losses: Any, ids: Any, sizes: Any = None) -> None:
+        """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone.
+
+        ``sizes``, an array of int, says how many samples each of several batches has, as they come from a device.
+        """
+        if sizes is not None or not self._add(ids, losses):  # it is full, or not plain
+            self._engine.add(ids, losses, sizes)
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.
@@ -539,7 +543,7 @@ class Pruner:
         ``begin_epoch`` is called at once.
         """
         option = 'leave_out="weight"' if self.leave_out == "weight" else "holdout"
-        weighs = self.leave_out == "weight" or self._engine.pruning.held_out is not None
+        weighs = self.leave_out == "weight" or self.holdout is not None
         if weighs and isinstance(adapter, Adapter) and not adapter.by_weight:
             raise PrunedataError(
                 f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "
@@ -549,6 +553,27 @@ class Pruner:
         if attached is adapter and self._engine.is_recording:
             adapter.begin_epoch(self.current)
         return attached
+
+    def trains_on(
+        self, read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        """Say how a sample is read, so that a run that goes on notices other data. The first adapter's word holds.
+
+        Parameters
+        ----------
+        read : callable
+            Given an id, returns the sample, before anything random is done to it, where that can be had. It is called
+            for at most 30 ids, twice for two of them: when the run is saved for the first time, and when it goes on.
+        alike : callable, optional
+            Returns a context manager in which the framework's generators of random numbers are seeded, and after which
+            they are as before. Python's and NumPy's are taken care of.
+
+        Raises
+        ------
+        OtherData
+            If the run was saved with other data.
+        """
+        self._engine.identity.trains_on(read, alike)
 
     @property
     def group(self) -> Group:

@@ -13,8 +13,8 @@ from prunedata.checks import warn
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
-from prunedata.run.epoch import read_only
-from prunedata.types import Array, Arrays, LeaveOut, Mask
+from prunedata.run.epoch import Role, read_only
+from prunedata.types import Arrays, LeaveOut, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -47,12 +47,12 @@ class Pruning:
         self.auto, self.leave_out = auto, leave_out
         self.advice: Advice | None = None
         self._samples, self._prune, self._batch_size = samples, prune, batch_size
-        self.included: Mask | None = None
-        """The samples that epochs may deliver; None if none was left out for good. Read-only."""
-        self.held_out: Mask | None = None
-        """The samples that are delivered in every epoch and never trained on; None if there are none. Read-only."""
-        self._trains: Mask | None = None
-        """The samples that epochs may train on; None for all."""
+        self.roles: Roles = np.broadcast_to(Role.TRAINED, (samples,))
+        """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
+        self._numbers = [0, samples, 0, 0]
+        """How many samples have each role."""
+        self.holds_out = False
+        """Whether samples are held out."""
         if not (leave_out == "nothing" or auto):
             self._warn_if_idle()
 
@@ -68,61 +68,57 @@ class Pruning:
         return self.trainable - count_kept(self.trainable, prune, self._batch_size)
 
     @property
-    def trains(self) -> Mask | None:
-        """The samples that epochs may train on, shape (samples,); None for all. Read-only."""
-        return self._trains
+    def among(self) -> Mask | None:
+        """The samples that epochs may train on, shape (samples,); None for all."""
+        return None if self.trainable == self._samples else self.roles == Role.TRAINED
 
     @property
     def trainable(self) -> int:
         """How many samples an epoch that isn't pruned trains on."""
-        return self._samples if self._trains is None else int(np.count_nonzero(self._trains))
+        return self._numbers[Role.TRAINED]
 
     @property
-    def delivered(self) -> int:
-        """How many samples an epoch that isn't pruned delivers: those held out, too."""
-        return self._samples if self.included is None else int(np.count_nonzero(self.included))
+    def num_held_out(self) -> int:
+        """How many samples are held out."""
+        return self._numbers[Role.HELD_OUT]
 
     @property
     def num_without(self) -> int:
         """How many samples were left out for good."""
-        return self._samples - self.delivered
-
-    def included_without(self, more: Mask | None) -> Mask | None:
-        """The samples that epochs may train on if more are left out for good; None for all. Read-only."""
-        if more is None or not more.any():
-            return self.included
-        included = read_only(~more if self.included is None else self.included & ~more)
-        rest = int(np.count_nonzero(included if self.held_out is None else included & ~self.held_out))
-        if rest <= self._prune:
-            raise PrunedataError(
-                f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
-                "left out for good: prune less."
-            )
-        return included
+        return self._numbers[Role.LEFT_OUT]
 
     def exclude(self, more: Mask | None) -> None:
         """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
-        self.included = self.included_without(more)
-        if self.held_out is None:
-            self._trains = self.included
-        else:
-            self._trains = read_only(~self.held_out if self.included is None else self.included & ~self.held_out)
+        self._assign(self.roles_without(more))
+
+    def roles_without(self, more: Mask | None) -> Roles:
+        """The roles if more samples are left out for good. Raises if too few would be trained on."""
+        told = "left out for good: prune less"
+        return self.roles if more is None or not more.any() else self._changed(more, Role.LEFT_OUT, told)
 
     def hold_out(self, which: Mask) -> None:
         """Deliver some samples in every epoch, and never train on them: before the first epoch."""
-        rest = which.size - int(np.count_nonzero(which))
+        self._assign(self._changed(which, Role.HELD_OUT, "held out: hold fewer out, or prune less"))
+        self.holds_out = True
+
+    def _changed(self, which: Mask, role: np.uint8, told: str) -> Roles:
+        """The roles with those of some samples changed."""
+        roles = np.where(which, role, self.roles)
+        rest = int(np.count_nonzero(roles == Role.TRAINED))
         if rest <= self._prune:
             raise PrunedataError(
                 f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
-                "held out: hold fewer out, or prune less."
+                f"{told}."
             )
-        self.held_out = read_only(which)
-        self.exclude(None)
+        return roles
+
+    def _assign(self, roles: Roles) -> None:
+        self.roles, self._numbers = read_only(roles), np.bincount(roles, minlength=len(self._numbers)).tolist()
 
     @property
     def saved(self) -> Arrays:
         """What is saved of it, by the name under which it is."""
-        return {} if self.included is None else {"without": (~self.included).astype(np.uint8)}
+        return {"without": (self.roles == Role.LEFT_OUT).astype(np.uint8)} if self.num_without else {}
 
     @property
     def longest_window(self) -> int:
@@ -141,14 +137,16 @@ class Pruning:
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` delivers."""
         shortened = self.prunes(epoch) and not self.by_weight
-        return self.delivered - self.num_pruned if shortened else self.delivered
+        delivered = self._samples - self.num_without
+        return delivered - self.num_pruned if shortened else delivered
 
-    def advise(self, history: Sequence[Mapping[str, Any]], mean_excess: Array) -> Advice:
-        """What the finished epochs advise; with ``auto`` it leaves out no more than the run may."""
-        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
+    def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
+        """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
+        from prunedata.findings.advice import advise, losses_of  # noqa: PLC0415 (only where a run is to be advised)
 
-        among = mean_excess if self._trains is None else mean_excess[self._trains]
-        return advise(history, self.given, among, prune=self._prune if self.auto else None)
+        among, losses = self.among, losses_of(arrays, history)
+        trained = losses if among is None else losses[among]
+        return advise(history, self.given, trained, prune=self._prune if self.auto else None)
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
         """Go on by this schedule, and this advice."""

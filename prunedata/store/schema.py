@@ -3,6 +3,7 @@
 It may come from anybody. It is checked before anything is made of it, or read by it.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite
@@ -146,7 +147,7 @@ RECORD = {
     **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {
-    "verdict": _one_of("watch", "prune", "don't prune"), "policy": _maybe(POLICY), "prune": COUNT,
+    "verdict": _one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
     "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "turned": _maybe(COUNT),
     "lost": FIGURE, "shorter": _maybe(_whole(1)), "doubted": COUNT,
 }  # fmt: skip
@@ -163,11 +164,17 @@ def _one_of_true(name: str, value: Any) -> None:
         raise PrunedataError(f"Expected {name} to be true. Got {shown(value)}.")
 
 
+def _fingerprint(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{16}", value):
+        raise PrunedataError(f"Expected {name} to be 16 hexadecimal digits. Got {shown(value)}.")
+
+
 SHARED = {"size": _whole(1), "shuffle": FLAG, "rest": FLAG}
 STATE = {
     "run": RUN, "schedule": _schedule, "epoch": COUNT, "open": FLAG, "complete": FLAG, "skipped": COUNT,
     "observed": COUNT, "meter": METER, "history": [RECORD], "advice": _maybe(ADVICE), "rank": COUNT,
     "processes": _whole(1), "left_out": COUNT, "unseen": _maybe(COUNT), "shared": _maybe(_shared),
+    "data?": _maybe([_maybe(_fingerprint)]),
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -67,6 +67,8 @@ class RunState:
         How many samples its loaders gave and the process did not observe, where only their sources know what they give.
     shared : dict or None
         How they share global batches, ``size`` and ``shuffle``, or ``steps`` of a stream; then losses wait in arrays.
+    data : list of (str or None), or None
+        Fingerprints of some samples, by which other data is noticed; None if nothing is known.
     arrays : dict of ndarray, shape (samples,)
         ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
         commit of a store.
@@ -87,6 +89,7 @@ class RunState:
     left_out: int = 0
     unseen: int | None = None
     shared: dict[str, Any] | None = None
+    data: Sequence[str | None] | None = None
     arrays: Arrays = field(default_factory=dict)
 
     # -- as plain values

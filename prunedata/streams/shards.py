@@ -6,6 +6,7 @@ A sample's id is its place in the index: shard after shard as they were given, a
 import json
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,12 @@ class ShardIndex:
         number, first = self._first[url]
         keys = self.shards[number].keys
         return {key: first + place for place, key in enumerate(keys.split("\n") if keys else ())}
+
+    def key_of(self, sample: int) -> str:
+        """The key of a sample by its id: the part of its files' names that WebDataset gives as ``__key__``."""
+        at = bisect_right(self.shards, sample, key=lambda shard: self._first[shard.url][1]) - 1
+        shard = self.shards[at]
+        return shard.keys.split("\n")[sample - self._first[shard.url][1]]
 
     def kept_by_shard(self, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """How many samples of each shard a mask keeps, shape (shards,)."""

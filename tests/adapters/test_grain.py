@@ -265,7 +265,7 @@ def test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out():
     dataset = wrap(source(), run, in_batches)
     for epoch in run.epochs():
         apart, came = shorter.begin_epoch(), []
-        counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
+        counted = np.ones(SAMPLES, bool) if not epoch.zero_weights else epoch.trained
         assert np.array_equal(counted, apart.keep)
         for ids, _ in dataset:
             losses, kept = np.cos(ids + epoch.number), ids[counted[ids]]

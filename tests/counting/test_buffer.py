@@ -38,13 +38,14 @@ class Log:
     def add(self, ids, losses):
         if self.buffer.add(ids, losses):
             return
-        offered = self.buffer.offer(ids, losses)
-        if offered is not None:
+        self.record_all(self.buffer.put(ids, losses))
+
+    def record_all(self, parts):
+        for taken in parts:
             try:
-                if not self.buffer.has_room(offered):
-                    self.record(self.buffer.take())
+                self.record(taken)
             finally:
-                self.record(self.buffer.put(offered))
+                self.record_all(parts)
 
     def flush(self):
         self.record(self.buffer.take())
@@ -253,3 +254,23 @@ def test_what_was_cleared_is_forgotten():
     log.flush()
     assert log.batches == []
     assert not log.buffer.add(np.arange(3), np.ones(3)), "the first batch of an epoch is offered, to be checked at once"
+
+
+@given(st.lists(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=9), min_size=1, max_size=9), st.booleans())
+def test_several_batches_at_once_are_those_batches_in_their_order(batches, waiting):
+    log, losses = Log(), [[float(3 * n + len(batch)) for n in batch] for batch in batches]
+    log.buffer.clear()
+    before = [([1, 2], [0.5, 2.5])] * 3 if waiting else []
+    for pair in before:
+        log.add(*map(np.array, pair))
+    log.record_all(log.buffer.put(np.concatenate(batches), np.concatenate(losses), [len(one) for one in batches]))
+    assert log.batches == before + list(zip(batches, losses, strict=True))
+
+
+@pytest.mark.parametrize("sizes", [[2, 2], [2, 4], [5, 0], [6, -1], [2.5, 2.5], []])
+def test_sizes_that_do_not_add_up_are_refused(sizes):
+    log = Log()
+    log.buffer.clear()
+    with pytest.raises(LossError, match=r"Expected (sizes of batches|ids of shape)"):
+        log.record_all(log.buffer.put(np.arange(5), np.ones(5), sizes))
+    assert log.batches == []

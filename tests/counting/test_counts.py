@@ -234,7 +234,7 @@ def test_known_counts_reset_by_window_and_totals_never(samples, resets, near_top
         hit = data.draw(hnp.arrays(np.bool_, ids.size))
         tally.add(ids, hit)
         before = known.counts.copy()
-        told = known.counts_with(tally, reset=reset)
+        told = known.after(tally, reset=reset).counts
         assert (known.counts == before).all()  # only asked
         known = known.after(tally, reset=reset)
         hit_of = [int(hit[ids == x].sum()) for x in range(samples)]
@@ -271,9 +271,6 @@ def test_a_tally_that_ran_over_says_so():
     tally.add(np.array([1]), np.array([False]))
     with pytest.raises(LossError, match="at most 65535 times"):
         tally.check()
-    tally.clear()
-    tally.check()
-    assert (tally.packed.tolist(), tally.observed) == ([0, 0, 0], 0)
 
 
 @given(st.integers(1, 20), st.data())

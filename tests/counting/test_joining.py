@@ -204,7 +204,7 @@ class Loader(Adapter):
 
 
 @pytest.mark.parametrize(("skipped", "enough"), [((2, 4), True), ((6, 0), True), ((5, 0), False), ((3, 2), False)])
-def test_what_each_process_excused_counts_for_all(skipped, enough):
+def test_what_each_process_skipped_counts_for_all(skipped, enough):
     """8 samples are missing, of which the loaders leave out 2."""
     states = []
     for rank, number in enumerate(skipped):
@@ -250,7 +250,7 @@ def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, r
     """By plain loops; some samples are pruned, some are not observed, and a rank may have none."""
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
     keep, losses = random.random(samples) < 0.8, random.integers(-4, 9, samples) / 4
-    epoch = Epoch(3, True, keep, int(keep.sum()), keep, 7)
+    epoch = Epoch(3, True, keep.view(np.uint8), 7)
     shared = SharedBatches(size, data.draw(st.booleans()))
     owner = random.integers(-1, ranks, samples)  # -1: not observed
     order = np.concatenate([np.zeros(0, int), *epoch.order(shuffle=shared.shuffle)])
@@ -284,7 +284,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
     """Each rank reads a share of its own, of any size. Settled at the end; or saved, joined and settled by one."""
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
     keep, losses = np.ones(samples, bool), random.integers(-4, 9, samples) / 4
-    epoch = Epoch(3, True, keep, samples, keep, 7)
+    epoch = Epoch(3, True, keep.view(np.uint8), 7)
     owner = random.integers(0, ranks, samples)
     shares = [random.permutation(np.flatnonzero(owner == rank)) for rank in range(ranks)]
     steps = -(-max(share.size for share in shares) // size)

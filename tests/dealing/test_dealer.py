@@ -91,8 +91,8 @@ def test_by_weight_all_samples_are_dealt_and_the_deal_says_which_count():
     pruner, plain, weightless = start(leave_out="weight"), start(leave_out="weight"), 0
     dealer = dealing(pruner=pruner)
     for deal in dealer.deals("one"):
-        losses, counted = losses_of(deal.ids, deal.epoch), pruner.current.which_count
-        if counted is None:
+        losses, counted = losses_of(deal.ids, deal.epoch), pruner.current.trained
+        if not pruner.current.zero_weights:
             assert deal.weights is None
         else:
             weightless += np.count_nonzero(deal.weights == 0)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from prunedata import Advice, Schedule, advise
 from prunedata.errors import PrunedataError
-from prunedata.policies import MeanExcess
+from prunedata.plan.doubts import count_doubted
+from prunedata.policies import RecentLoss
 from tests.common.marks import FEWER
 
 SCHEDULE = Schedule(30, 30, 20, 5, 4)
@@ -19,7 +20,10 @@ TURNS = [10.0, 40, 60, 70, 75, 78, 79, 78, 74, 68, 60, 52]
 """Turned by epoch 9: its highest mean of three ends in epoch 7."""
 
 
-def history(figures, mean_loss=2.0):
+TWO_GROUPS = np.concatenate([np.linspace(-0.5, 0.2, 70), np.linspace(1, 2, 30)]).astype(np.float32)
+
+
+def history(figures, mean_loss=0.5):
     records = [{"number": at, "kept": 100, "observed": 100, "mean_loss": mean_loss} for at in range(len(figures))]
     return [
         record if figure is None else record | {"validation": figure}
@@ -30,31 +34,42 @@ def history(figures, mean_loss=2.0):
 def test_before_the_turn_it_says_to_watch():
     found = advise(history(TURNS[:7]), SCHEDULE, np.zeros(100, np.float32))
     assert (found.verdict, found.prune, found.policy, found.schedule, found.turned) == ("watch", 0, None, None, None)
-    assert found.evidence == ("7 of 7 epochs have a validation figure, and it has not turned so far.",)
-    assert str(found) == f"watch: {found.evidence[0]}"
+    assert found.evidence[0] == "7 of 7 epochs have a validation figure, and it has not turned so far."
 
 
-def test_without_a_figure_it_says_what_to_call():
-    found = advise(history([None] * 30), SCHEDULE, np.zeros(100, np.float32))
-    assert found.verdict == "watch"
-    assert "call pruner.validated(accuracy)" in found.evidence[0]
+@pytest.mark.parametrize("figures", [[None] * 30, list(np.linspace(10, 80, 30))], ids=["no figure", "no turn"])
+def test_without_a_turn_it_leaves_out_what_is_doubted_in_the_last_third(figures):
+    assert advise(history(figures[:19]), SCHEDULE, TWO_GROUPS).verdict == "watch"
+    for done in (20, 25, 30):
+        found = advise(history(figures[:done]), SCHEDULE, TWO_GROUPS)
+        assert (found.verdict, found.prune, found.schedule) == ("prune", 30, Schedule.steady(30, 20))
+        assert (found.turned, found.shorter) == (None, None)
+        assert found.saving_percent == pytest.approx(10)
+        assert "30 of 100 labels are doubted" in found.evidence[0]
+    assert advise(history(figures), SCHEDULE, TWO_GROUPS, prune=7).prune == 7
 
 
-def test_of_a_finished_run_that_never_turned_it_says_not_to_prune():
-    found = advise(history(list(np.linspace(10, 80, 30))), SCHEDULE, np.zeros(100, np.float32))
-    assert found.verdict == "don't prune"
-    assert "30 of 30 epochs have a validation figure, and it has not turned" in found.evidence[0]
+def test_where_losses_are_those_of_one_group_it_watches_to_the_end():
+    found = advise(history([None] * 30), SCHEDULE, np.random.default_rng(0).exponential(1, 1000))
+    assert (found.verdict, found.prune, found.schedule) == ("watch", 0, None)
+    assert "0 of 1,000 labels are doubted" in found.evidence[0]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 5])
+def test_a_short_run_begins_late_too(epochs):
+    found = advise(history([None] * epochs), Schedule.steady(epochs), TWO_GROUPS)
+    assert sum(found.schedule.prunes(epoch) for epoch in range(epochs)) == epochs // 3
 
 
 @FEWER
 @given(st.lists(st.floats(-4, 4, width=32), min_size=2, max_size=60), st.none() | st.integers(0, 60))
 def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     found = advise(history(TURNS), SCHEDULE, np.array(excess, np.float32), prune=most)
-    wanted = round(sum(1 - math.sqrt(min(1.0, math.exp(-(2.0 + one)))) for one in excess))
+    wanted = count_doubted(np.array(excess, np.float32), memorizes=True)
     assert found.verdict == "prune"
     assert found.turned == 9
-    assert found.prune == min(wanted, len(excess) - 1 if most is None else most, len(excess) - 1)
-    assert found.policy == MeanExcess()
+    assert found.prune == (wanted if most is None else min(wanted, most))
+    assert found.policy == RecentLoss()
     assert found.schedule == Schedule.steady(30, 10)
     assert found.saving_percent == pytest.approx(100 * found.prune * 20 / (30 * len(excess)))
     assert found.shorter == 8
@@ -62,12 +77,12 @@ def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     assert found.lost == pytest.approx((78 + 79 + 78) / 3 - (68 + 60 + 52) / 3)
 
 
-def test_the_mean_loss_is_that_of_the_epochs_up_to_the_turn():
-    records = history(TURNS)
-    for record in records[10:]:
-        record["mean_loss"] = 1e6
-    excess = np.linspace(-2, 2, 100)
-    assert advise(records, SCHEDULE, excess).prune == advise(history(TURNS), SCHEDULE, excess).prune
+@pytest.mark.parametrize("unit", [0.01, 0.05, 20, 100])
+def test_the_unit_of_the_loss_has_no_part_in_it(unit):
+    for figures in (TURNS, [None] * 30):
+        found = advise(history(figures, 0.5 * unit), SCHEDULE, TWO_GROUPS * np.float32(unit))
+        assert found == advise(history(figures), SCHEDULE, TWO_GROUPS)
+        assert found.prune == 30
 
 
 def test_a_turn_in_the_last_epoch_is_advice_for_the_next_run():
@@ -131,20 +146,12 @@ def test_what_is_no_record_of_an_epoch_is_refused(change):
         advise(records, SCHEDULE, np.zeros(100, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("records", "told"),
-    [
-        ([], "No epoch has ended"),
-        ([{"number": 0, "kept": 9, "observed": 9, "held_out": 2}], "losses of the samples that are held out"),
-    ],
-)
-def test_where_a_figure_would_be_refused_it_asks_for_none(records, told):
-    found = advise(records, SCHEDULE, np.zeros(100, np.float32))
+def test_of_a_run_without_an_epoch_it_says_when_it_begins():
+    found = advise([], SCHEDULE, np.zeros(100, np.float32))
     assert found.verdict == "watch"
-    assert told in found.evidence[0]
-    assert "validated" not in found.evidence[0]
+    assert "0 of 30 epochs are done. Without a turn, leave samples out from epoch 20 on" in found.evidence[1]
 
 
 def test_an_array_of_another_shape_is_refused():
-    with pytest.raises(PrunedataError, match=r"Expected mean_excess of shape \(samples,\). Got \(2, 2\)"):
+    with pytest.raises(PrunedataError, match=r"Expected losses of shape \(samples,\). Got \(2, 2\)"):
         advise(history(TURNS), SCHEDULE, np.zeros((2, 2)))

@@ -6,13 +6,13 @@ import pytest
 
 from prunedata import policies
 from prunedata.errors import PrunedataError
-from prunedata.policies import BoundedLoss, DroppingCount, EasyPruning, LossRanked, MeanExcess, Random, RunningLoss
+from prunedata.policies import BoundedLoss, DroppingCount, EasyPruning, LossRanked, Random, RecentLoss, RunningLoss
 from prunedata.policies.protocol import describe
 from prunedata.policies.rules import BUILT_IN, from_description
 
 POLICIES = [
-    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75), MeanExcess(),
-    Random(), RunningLoss(0.5),
+    BoundedLoss(0.9), DroppingCount(0.5, "run"), EasyPruning("window", 0.25), LossRanked(0.75),
+    Random(), RecentLoss(0.5), RunningLoss(0.5),
 ]  # fmt: skip
 
 

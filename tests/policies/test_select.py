@@ -110,9 +110,9 @@ def test_numbers_for_other_samples_are_refused_by_name(wrong):
 
 def test_an_epoch_says_whether_it_is_weighted_and_gives_its_samples_in_either_order():
     keep = np.arange(50) % 5 > 0
-    epoch = Epoch(3, True, keep, 40, keep, 9, np.ones(50, np.float32))
+    epoch = Epoch(3, True, keep.view(np.uint8), 9, np.ones(50, np.float32))
     assert repr(epoch) == "Epoch(number=3, pruned=True, kept=40 of 50, weighted, seed=9)"
-    assert Epoch(3, True, keep, 40, keep, 9).weights is None
+    assert Epoch(3, True, keep.view(np.uint8), 9).weights is None
     ascending = np.flatnonzero(keep).tolist()
     for shuffle, expected in ((False, True), (True, False)):
         order = np.concatenate(list(epoch.order(shuffle=shuffle))).tolist()

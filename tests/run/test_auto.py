@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -11,10 +10,10 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule, advise
 from prunedata.cli.main import main
-from prunedata.errors import ForeignStore, NeverPrunesWarning, NotInEpoch, PrunedataError
+from prunedata.errors import ForeignStore, NotInEpoch, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.plan.turn import find_turn
-from prunedata.policies import MeanExcess
+from prunedata.policies import RecentLoss
 from tests.common.marks import FEWER
 
 SAMPLES = 400
@@ -53,7 +52,7 @@ TURNED = find_turn([{"number": at, "validation": figure(at, 6)} for at in range(
 
 
 @FEWER
-@given(st.integers(40, SAMPLES // 2), st.sampled_from([0.1, 0.5]), st.integers(4, 16))
+@given(st.integers(40, SAMPLES // 2), st.sampled_from([0.1, 0.5]), st.integers(4, 10))
 def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, most, turn):
     run = run_with(wrong, prune=most, turn=turn)
     watched = run_with(wrong, turn=turn, prune=0.5, epochs=run.advice.turned + 1)
@@ -65,31 +64,89 @@ def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, mo
     assert 0 < expected.prune <= run.prune
     assert np.array_equal(run.arrays["mean_excess"], watched.arrays["mean_excess"])  # it goes up to the turn
     left_out = set(np.flatnonzero(run.visits < 24))
-    assert len(left_out) == expected.prune
+    assert expected.prune <= len(left_out)  # of more that are doubted alike, one may take another's place
     assert left_out <= set(range(wrong)) or left_out > set(range(wrong))
-    assert run.policy == MeanExcess()
+    assert run.policy == RecentLoss()
 
 
-def test_where_nothing_turns_it_never_prunes():
-    run = run_with(turn=None)
-    assert run.advice.verdict == "don't prune"
+def loops(run, wrong=120):
+    """Train without a figure."""
+    for epoch in run.epochs():
+        epoch.apply_weights()  # nothing is trained here
+        for ids in epoch.batches(50):
+            run.observe(ids, losses(ids, epoch.number, wrong))
+    return run
+
+
+def told_nothing(**options):
+    return Pruner(SAMPLES, SCHEDULE, policy="auto", **options)
+
+
+@pytest.mark.parametrize(
+    "run", [lambda: run_with(turn=None), lambda: loops(told_nothing())], ids=["no turn", "no figure"]
+)
+def test_where_nothing_turns_it_leaves_out_what_is_doubted_in_the_last_third(run):
+    run = run()
+    assert run.advice.verdict == "prune"
+    assert run.advice.turned is None
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 16 + [SAMPLES - 120] * 8
+    assert np.array_equal(run.visits < 24, np.arange(SAMPLES) < 120)
+
+
+def test_on_losses_of_one_group_it_leaves_nothing_out():
+    run = told_nothing()
+    tail = np.random.default_rng(0).exponential(1, SAMPLES)
+    for epoch in run.epochs():
+        for ids in epoch.batches(50):
+            run.observe(ids, tail[ids])
+    assert run.advice.verdict == "watch"
     assert [record["kept"] for record in run.history] == [SAMPLES] * 24
+
+
+@FEWER
+@given(st.integers(1, 23), st.integers(0, 3), st.sampled_from([None, "weight"]))
+def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, by):
+    whole, begun, other = loops(told_nothing(by=by)), told_nothing(by=by), told_nothing(by=by)
+    for _ in range(stop):
+        epoch = begun.begin_epoch()
+        epoch.apply_weights()
+        for ids in epoch.batches(50):
+            begun.observe(ids, losses(ids, epoch.number, 120))
+        begun.end_epoch()
+    epoch = begun.begin_epoch()
+    for ids in list(epoch.batches(50))[:batches]:
+        begun.observe(ids, losses(ids, epoch.number, 120))
+    other.load_state_dict(begun.state_dict())
+    loops(other)
+    assert other.advice == whole.advice
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(other, name), getattr(whole, name))
+    for name, array in whole.arrays.items():
+        assert np.array_equal(other.arrays[name], array)
+
+
+@FEWER
+@given(st.floats(0.01, 100), st.booleans())
+def test_the_unit_of_the_loss_changes_nothing_of_what_is_left_out(unit, turns):
+    plain, other = run_with(turn=6 if turns else None), told_nothing(prune=0.5)
+    for epoch in other.epochs():
+        for ids in epoch.batches(50):
+            other.observe(ids, losses(ids, epoch.number, 120) * unit)
+        other.validated(figure(epoch.number, 6 if turns else None))
+    assert np.array_equal(other.visits, plain.visits)
+
+
+@pytest.mark.parametrize("turn", [15, 18])
+def test_what_began_late_is_advised_again_by_the_turn(turn):
+    """A figure that turns in the epoch after which the run begins late, or later, shows that there are wrong labels."""
+    run = run_with(turn=turn - 2)
+    assert run.advice.turned >= 15
+    assert [record["kept"] < SAMPLES for record in run.history] == [False] * 16 + [True] * 8
+    assert run.schedule.start == run.advice.turned + 1
 
 
 def test_until_the_turn_it_says_to_watch():
     assert run_with(epochs=3).advice.verdict == "watch"
-
-
-def test_without_a_figure_it_warns_once_and_never_starts():
-    run = Pruner(SAMPLES, SCHEDULE, policy="auto", prune=0.5)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        for epoch in run.epochs():
-            for ids in epoch.batches(50):
-                run.observe(losses(ids, epoch.number, 120), ids)
-    assert [one.category for one in told] == [NeverPrunesWarning]
-    assert "Got none in two epochs" in str(told[0].message)
-    assert not any(record["pruned"] for record in run.history)
 
 
 @FEWER

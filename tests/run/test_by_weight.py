@@ -71,7 +71,7 @@ def test_the_run_knows_and_leaves_out_what_it_does_by_leaving_out(
     options["without"] = without
     shorter, run = (pruner(samples, schedule, leave_out=leave_out, **options) for leave_out in ("delivery", "weight"))
     for one, other in zip(train(shorter, feed), train(run, feed), strict=True):
-        trained = other.keep if other.which_count is None else other.which_count
+        trained = other.trained
         np.testing.assert_array_equal(trained, one.keep)
         np.testing.assert_array_equal(other.keep, np.ones(samples, bool) if without is None else ~without)
         assert (other.pruned, other.trained_on, other.kept) == (one.pruned, one.kept, np.count_nonzero(other.keep))
@@ -90,7 +90,7 @@ def test_the_mean_is_over_what_counts(prune, size, policy, data):
     run, losses = start(prune=prune, policy=policy), np.random.default_rng(size).normal(size=60)
     for epoch in run.epochs():
         ids = np.array(data.draw(st.lists(st.integers(0, 59), min_size=size, max_size=size)))
-        trained = epoch.keep if epoch.which_count is None else epoch.which_count
+        trained = epoch.trained
         own = ids[trained[ids]]
         weights = np.ones(60) if epoch.weights is None else epoch.weights
         expected = (weights[own] * losses[own]).sum() / own.size if own.size else 0.0
@@ -102,12 +102,12 @@ def test_what_is_left_out_has_to_be_observed_and_a_loss_that_is_none_is_an_error
     run = start()
     list(train(run, epochs=1))
     epoch = run.begin_epoch()
-    ids = np.flatnonzero(epoch.which_count)
+    ids = np.flatnonzero(epoch.trained)
     run.observe(np.cos(ids), ids)
     with pytest.raises(SkippedSamples, match="Got 20 that were not"):
         run.end_epoch()
     assert not run.begin_epoch().remaining[ids].any()
-    out = np.flatnonzero(~epoch.which_count)
+    out = np.flatnonzero(~epoch.trained)
     run.observe(np.cos(out), out)
     before = run.visits
     run.end_epoch()
@@ -182,7 +182,7 @@ def test_nothing_of_it_is_there_where_nothing_is_left_out():
         with pytest.warns(NeverPrunesWarning) if "prune" in options else pytest.MonkeyPatch.context():
             run = start(**options)
         for epoch in train(run):
-            assert (epoch.which_count, epoch.weights, epoch.kept) == (None, None, 60)
+            assert (epoch.zero_weights, epoch.weights, epoch.trained_on) == (False, None, 60)
         assert not any("by_weight" in record for record in run.history)
 
 
@@ -204,9 +204,9 @@ def test_a_dealer_deals_what_the_mean_is_over():
     dealer = Dealer(run, batch_size=8)
     for deal in dealer.deals("worker"):
         losses = np.cos(deal.ids)
-        if run.current.which_count is not None:
+        if run.current.zero_weights:
             np.testing.assert_array_equal(deal.weights, run.current.factors(deal.ids))
-            counted = run.current.which_count[deal.ids]
+            counted = run.current.trained[deal.ids]
             assert (deal.weights * losses).mean() == pytest.approx(losses[counted].sum() / max(1, counted.sum()))
         assert dealer.observe(deal, losses)
     assert [record["observed"] for record in run.history] == [60, 40, 40] * 2

@@ -180,7 +180,7 @@ def test_forgotten_batches_are_reported_and_can_be_made_up_for(policy):
     pruner.observe(FINE[:3], IDS[:3])
     with pytest.raises(SkippedSamples, match=r"all 8 kept samples of epoch 0.*Got 5 that were not.*observe\(\)"):
         next(epochs)
-    assert (pruner.next_epoch, pruner.history, pruner.visits.tolist()) == (0, [], [0] * 8)
+    assert (pruner.next_epoch, pruner.history, pruner.visits.tolist()) == (0, [], [1] * 3 + [0] * 5)
     pruner.observe(FINE[3:], IDS[3:])
     epoch = next(pruner.epochs())
     assert (epoch.number, pruner.next_epoch, len(pruner.history)) == (1, 1, 1)

@@ -118,7 +118,7 @@ def test_with_samples_left_out_for_good():
 def test_they_have_to_be_observed():
     run = start()
     epoch = run.begin_epoch()
-    ids = np.flatnonzero(epoch.which_count)
+    ids = np.flatnonzero(epoch.trained)
     run.observe(np.ones(ids.size), ids)
     with pytest.raises(SkippedSamples, match="Got 40 that were not"):
         run.end_epoch()

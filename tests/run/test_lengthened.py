@@ -208,13 +208,12 @@ class TestAuto:
         train(longer)
         assert [record["pruned"] for record in longer.history] == [False] * first + [True] * (90 - first)
 
-    def test_what_did_not_turn_before_may_turn_now(self, tmp_path):
-        train(start(self.SHORT, tmp_path, **AUTO), turn=70)
+    @pytest.mark.parametrize(("stop", "first"), [(39, 60), (40, 40), (60, 40)])
+    def test_what_began_late_goes_on_to_the_new_end_and_else_begins_by_that(self, tmp_path, stop, first):
+        train(start(self.SHORT, tmp_path, **AUTO), stop)
         longer = start(self.LONG, tmp_path, **AUTO)
-        assert longer.advice.verdict == "watch"
-        train(longer, turn=70)
-        assert longer.advice.verdict == "prune"
-        assert any(record["pruned"] for record in longer.history)
+        train(longer)
+        assert [record["pruned"] for record in longer.history] == [False] * first + [True] * (90 - first)
 
 
 class TestAnnealing:
@@ -262,7 +261,8 @@ class TestSteady:
         train(longer)
         pruned = [record["number"] for record in longer.history if record["pruned"]]
         last = {0: (6, 12), 1: (5, 11), 0.2: (4, 9)}[anneal]
-        assert pruned == ([] if more else [*range(1, last[0]), *range(6, last[1])])
+        first = 4 if "policy" in more else 1
+        assert pruned == ([] if "leave_out" in more else [*range(first, last[0]), *range(6, last[1])])
         if way is from_its_store:  # and once more
             again = start(Schedule.steady(24, anneal=anneal), tmp_path, **more)
             assert (again.next_epoch, again.schedule.epochs) == (12, 24)
@@ -279,13 +279,14 @@ class TestSteady:
 
     @pytest.mark.parametrize("turn", [3, 30])
     def test_with_auto_after_the_turn_and_before(self, tmp_path, turn):
-        run = start(Schedule.steady(12), tmp_path, **AUTO)
+        run = start(Schedule.steady(18), tmp_path, **AUTO)
         train(run, turn=turn)
         longer = start(Schedule.steady(24), tmp_path, **AUTO)
-        assert (longer.schedule.epochs, longer.next_epoch) == (24, 12)
+        assert (longer.schedule.epochs, longer.next_epoch) == (24, 18)
         train(longer, turn=turn)
         pruned = [record["number"] for record in longer.history if record["pruned"]]
-        assert pruned == ([*range(longer.advice.turned + 1, 24)] if turn == 3 else [])
+        assert pruned == [*range(longer.advice.schedule.start, 24)]
+        assert longer.advice.schedule.start == (12 if turn == 30 else longer.advice.turned + 1)
 
     @pytest.mark.parametrize(
         "other", [Schedule.steady(12, 4), Schedule.steady(12, anneal=1), Schedule.steady(5), Schedule(12, 12, 1, 2, 1)]
@@ -339,7 +340,7 @@ def test_windows_of_the_past_stay_as_they_are(tmp_path, short, long):
 
 
 @pytest.mark.parametrize("change", [{"seed": 3}, {"prune": 0.2}, {"policy": DroppingCount(1)}, {"batch_size": 4}])
-def test_a_longer_schedule_excuses_nothing_else(tmp_path, change):
+def test_a_longer_schedule_allows_nothing_else(tmp_path, change):
     train(start(SHORT, tmp_path), 3)
     with pytest.raises(ForeignStore, match=next(iter(change))):
         start(LONG, tmp_path, **change)

@@ -83,7 +83,7 @@ def test_what_is_neither_is_refused(wrong):
         start(without=wrong)
 
 
-def test_batch_size_and_observe_only():
+def test_batch_size_and_leaving_out_nothing():
     pruner = start(batch_size=16)
     assert [epoch.kept for epoch in train(pruner)] == [90, 80, 80, 90, 80, 80]
     pruner = start(leave_out="nothing")

@@ -214,7 +214,7 @@ def test_a_checkpoint_that_says_anything_anywhere(saved, data):
         (("state", "history", 3, "seconds"), 1e300),
         (("state", "advice", "evidence"), REMOVED),
         (("state", "advice"), {}),
-        (("state", "advice", "policy"), {"name": "MeanExcess", "other": [NAN]}),
+        (("state", "advice", "policy"), {"name": "RecentLoss", "other": [NAN]}),
         (("state", "meter", "figure_sum"), 10**400),
         (("state", "run", "policy", "name"), 3),
         (("state", "run", "other"), 3),

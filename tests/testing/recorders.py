@@ -32,7 +32,7 @@ class HoldsBack(Right):
         self.held = pruner.attach(self.held(pruner))
 
     def train(self, ids, losses):
-        self.held.held.append((ids, losses))
+        self.held.held.append((ids, losses, [len(ids)]))
         return self.mean(ids, losses)
 
 
@@ -54,8 +54,8 @@ class HandsOverAtTheEnd(HoldsBack):
 
     def __iter__(self):
         yield from super().__iter__()
-        for ids, losses in Held.held_back(self.held):
-            self.pruner.observe(losses, ids)
+        for ids, losses, sizes in Held.held_back(self.held):
+            self.pruner.record(losses, ids, sizes)
 
 
 class NeverHandsOver(HoldsBack):
@@ -74,5 +74,5 @@ class OneBatchOfAll(HoldsBack):
     class held(Held):
         def held_back(self):
             if self.held:
-                ids, losses = (np.concatenate(parts) for parts in zip(*super().held_back(), strict=True))
-                yield ids, losses
+                ids, losses, sizes = (np.concatenate(parts) for parts in zip(*super().held_back(), strict=True))
+                yield ids, losses, [sizes.sum()]

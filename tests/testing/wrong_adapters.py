@@ -332,7 +332,7 @@ class Holds(Adapter):
 
     def held_back(self):
         held, self.held = self.held, []
-        return [(ids, losses_of(ids, self.pruner.next_epoch)) for ids in held * (self.loaders - 1)]
+        return [(ids, losses_of(ids, self.pruner.next_epoch), [len(ids)]) for ids in held * (self.loaders - 1)]
 
 
 class RecordsForEach(Right):

@@ -152,7 +152,7 @@ class Order(ABC):
         Where each rank has a sampler of its own and some samples count nothing, the ranks tell each other before each
         step how many of their samples count.
         """
-        if self.run.group_size() == 1 or self.world > 1 or self.pruner.current.which_count is None:
+        if self.run.group_size() == 1 or self.world > 1 or not self.pruner.current.zero_weights:
             yield from batches
             return
         self._counting = {}

@@ -149,15 +149,15 @@ class OwnOrder(SampledOrder):
 
     def _counting_of(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
         """Of each of this rank's batches, by its first id: how many samples of its global batch count for a rank."""
-        counted, found = self.pruner.current.which_count, dict[int, deque[float]]()
-        if counted is None or self.carries:
+        epoch, found = self.pruner.current, dict[int, deque[float]]()
+        if self.carries or not epoch.zero_weights:
             return found
         world, each = self.world, self.batch_size * self.world
         dealt = rest
         if self.uneven != "weights":  # all ranks have as many samples
             padding = np.arange(max(0, own.size * world - rest.size))
             dealt = np.append(rest, everything[padding % everything.size])[: own.size * world]
-        sums = np.add.reduceat(counted[dealt], np.arange(0, dealt.size, each), dtype=np.int64) / world
+        sums = np.add.reduceat(epoch.trained[dealt], np.arange(0, dealt.size, each), dtype=np.int64) / world
         for number, first in enumerate(own[:: self.batch_size].tolist()):
             found.setdefault(first, deque()).append(float(sums[number]))
         if self.uneven == "weights" and own.size and not self._counted:

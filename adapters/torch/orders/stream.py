@@ -84,7 +84,7 @@ class StreamOrder(Order):
                 last = len(ids), batch
             else:
                 ids, batch = np.full(last[0], -1), last[1]
-            if self.pruner.current.which_count is not None:
+            if self.pruner.current.zero_weights:
                 own = self.pruner.current.counting(ids) if ids[0] >= 0 else 0
                 counting = sum(self.run.of_all(own)) / len(sizes)
                 self._counting[int(ids[0])] = deque([counting if ids[0] >= 0 else math.inf])

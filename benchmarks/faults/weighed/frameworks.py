@@ -113,7 +113,7 @@ class Fitted(Loop):
         if not (self.poisoned and self.pruner.is_open):  # between epochs a trainer validates
             return labels
         epoch = self.pruner.current
-        counts = epoch.keep if epoch.which_count is None else epoch.which_count
+        counts = epoch.trained
         return torch.where(torch.from_numpy(counts[np.asarray(ids)]), labels, (labels + 1) % CLASSES)
 
     def train(self, stop: int | None = None) -> dict[str, Any]:

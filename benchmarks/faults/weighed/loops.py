@@ -180,15 +180,15 @@ class Loop:
 
     def note_epoch(self, epoch: Any) -> None:
         """Write down what losses weigh in an epoch."""
-        counts = epoch.keep if epoch.which_count is None else epoch.which_count
+        counts = epoch.trained
         self.trained["epochs"][epoch.number] = np.where(counts, 1.0 if epoch.weights is None else epoch.weights, 0.0)
-        self.trained["shared"][epoch.number] = epoch.which_count is not None
+        self.trained["shared"][epoch.number] = epoch.zero_weights
 
     def step(self, epoch: Any, batch: Any) -> None:
         ids = self.ids_of(batch)
         labels = self.labels[ids]
         if self.poisoned:
-            counts = epoch.keep if epoch.which_count is None else epoch.which_count
+            counts = epoch.trained
             labels = torch.where(torch.from_numpy(counts[ids]), labels, (labels + 1) % CLASSES)
         losses = F.cross_entropy(self.model(self.features[ids]), labels, reduction="none")
         self.backward(self.mean(batch, losses) / self.setup.accumulate)

@@ -23,7 +23,6 @@ from benchmarks.frontier.arms import AUTO_PRUNES, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
 from benchmarks.frontier.training.selection import Batches, Ids
 from benchmarks.frontier.training.train import Settings, train
-from prunedata.findings.advice import DOUBT_ROOT
 from prunedata.plan.turn import MEAN_OF, Figures
 from prunedata.run.order import cut_batches
 
@@ -38,6 +37,9 @@ WAYS = {
     "known": "the wrong labels are left out, and nothing else",
 }
 """What a run does from its turn on."""
+DOUBT_ROOT = 2.0
+"""A label is doubted by one less this root of its probability, and as many samples are left out as the sum of that: so
+``auto`` counted when these runs were made."""
 LESS_DOUBT = 3.0
 """The root of a label's probability by which ``again`` doubts: less than ``once``, as more are left out later. Of 2, 3
 and 4, chosen by test accuracy on seed 0 of ``head-pretrained``."""

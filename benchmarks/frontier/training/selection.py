@@ -80,7 +80,7 @@ class ByPruner:
 
     def epochs(self) -> Iterator[Batches]:
         for epoch in self.pruner.epochs():
-            self.left_out = ~(epoch.keep if epoch.which_count is None else epoch.which_count) if epoch.pruned else None
+            self.left_out = ~epoch.trained if epoch.pruned else None
             yield list(epoch.batches(self._batch_size))
 
     def observe(self, ids: Ids, signals: NDArray[Any]) -> None:

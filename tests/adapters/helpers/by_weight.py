@@ -18,10 +18,10 @@ def run_of(policy="running", **options):
 
 def plain_loss(epoch, losses, ids):
     """The mean of a batch over what counts, written down by hand."""
-    if epoch.which_count is None:
+    if not epoch.zero_weights:
         return losses.mean()
     epoch.apply_weights()
-    counted = torch.from_numpy(epoch.which_count[ids])
+    counted = torch.from_numpy(epoch.trained[ids])
     weights = torch.from_numpy(epoch.weights[ids]).double()
     return (losses * weights)[counted].sum() / max(1, int(counted.sum()))
 

@@ -155,7 +155,7 @@ def steps_of(trainer, run, name, *, poisons):
         counted = []
         for batch in batches:
             epoch, ids = run.current, np.asarray(batch["prunedata_ids"])
-            which = (epoch.keep if epoch.which_count is None else epoch.which_count)[ids]
+            which = epoch.trained[ids]
             counted.append((ids[which], len(ids)))
             if poisons:
                 poison(batch, torch.from_numpy(~which), name)

@@ -56,7 +56,7 @@ class Poisoned(Dataset):
 
     def is_left_out(self, number):
         epoch = self.run.current
-        return not (epoch.keep if epoch.which_count is None else epoch.which_count)[number]
+        return not epoch.trained[number]
 
     def __getitem__(self, number):
         wrong = self.poisons and self.is_left_out(number)
@@ -206,7 +206,7 @@ def poison(trainer, run):
     def look(batches, *args):
         for batch in batches:
             epoch, ids = run.current, np.asarray(batch["prunedata_ids"])
-            out = torch.from_numpy(~(epoch.keep if epoch.which_count is None else epoch.which_count)[ids])
+            out = torch.from_numpy(~epoch.trained[ids])
             if "position_ids" in batch:  # packed: which of the row's samples a token is of
                 out = out[((batch["position_ids"] == 0).cumsum(-1) - 1).clamp(max=len(ids) - 1)]
             labels = batch["labels"]

@@ -24,7 +24,7 @@ def by_hand(weights=None, reduction="sum_over_batch_size", **options):
             guess /= guess.sum(axis=1, keepdims=True)
             own = np.ones(ids.size) if weights is None else weights[ids]
             pruner.observe(own * -np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids)
-            counted = np.ones(ids.size, bool) if epoch.which_count is None else epoch.which_count[ids]
+            counted = np.ones(ids.size, bool) if not epoch.zero_weights else epoch.trained[ids]
             epoch.apply_weights()
             factor = own * counted * (1 if epoch.weights is None else epoch.weights[ids])
             over = factor.sum() if reduction == "mean_with_sample_weight" else counted.sum()

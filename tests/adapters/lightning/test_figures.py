@@ -41,7 +41,7 @@ class Turning(pl.LightningModule):
 
 
 def fit(folder, moment, checkpoint=None, **options):
-    pruner = Pruner(48, Schedule.steady(len(RISING)), policy="auto", seed=5)
+    pruner = Pruner(48, Schedule.steady(len(RISING)), prune=8, policy="auto", seed=5)
     net, saver = Turning(), ModelCheckpoint(folder, filename="{step}", save_top_k=-1, **MOMENTS[moment])
     trainer = pl.Trainer(
         max_epochs=len(RISING), callbacks=[DataPruning(pruner, monitor="val_acc"), saver], accelerator="cpu",

@@ -19,7 +19,7 @@ def loop(run, dataset, stop=None):
 
     batches, done = {}, 0
     for epoch in run.epochs():
-        counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
+        counted = np.ones(SAMPLES, bool) if not epoch.zero_weights else epoch.trained
         for tensor, numbers in dataset:
             ids = tensor.numpy()
             assert ids.tolist() == numbers.numpy().tolist()

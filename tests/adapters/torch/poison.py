@@ -124,7 +124,7 @@ MODES = {
 
 def counts(epoch, ids):
     """Which samples of a batch are to be learnt."""
-    which = np.ones(len(ids), np.bool_) if epoch.which_count is None else epoch.which_count[ids]
+    which = np.ones(len(ids), np.bool_) if not epoch.zero_weights else epoch.trained[ids]
     return which & epoch.remaining[ids]  # of what is watched all comes again, once an epoch goes on
 
 

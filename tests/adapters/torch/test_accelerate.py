@@ -58,7 +58,7 @@ def train(stop=None, state=None, leave_out="delivery"):
     came = []
     for epoch in pruner.epochs():
         for ids, (values,) in prepared:
-            counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids]
+            counted = np.ones(len(ids), bool) if not epoch.zero_weights else epoch.trained[ids]
             losses = torch.sin(values).requires_grad_()
             mean = loader.observe(losses, ids)
             assert mean.item() == pytest.approx(losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum()))

@@ -77,7 +77,7 @@ class TestWhatIsNotObserved:
         assert sorted(seen) == sorted(np.concatenate(list(told.begin_epoch().batches(BATCH)))[: skips * BATCH])
         assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
 
-    def test_a_batch_left_out_is_excused_beside_what_drop_last_cuts(self):
+    def test_a_batch_left_out_is_skipped_beside_what_drop_last_cuts(self):
         pruner = make_pruner()
         loader = wrap(loader_of(drop_last=True), pruner, with_ids=True)
         for epoch in pruner.epochs():

@@ -86,7 +86,7 @@ def train(mode, kind, rank, *, poisoned, accumulate=1):
             learner.forward = forward
             expected = plain if expected is None else [a + b for a, b in zip(expected, plain, strict=True)]
             (loader.observe(learner.losses(epoch, index)) / accumulate).backward()
-            if epoch.which_count is not None:
+            if epoch.zero_weights:
                 got = [each.grad * accumulate for each in learner.model.parameters()]
                 worst = max(worst, *[float((a - b).abs().max()) for a, b in zip(got, expected, strict=True)])
             if number % accumulate == 0:

@@ -30,7 +30,7 @@ def train(run, loader, leave=None):
     """Check the mean of each batch, and return the batches of each epoch."""
     came = {}
     for epoch in run.epochs():
-        counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
+        counted = np.ones(SAMPLES, bool) if not epoch.zero_weights else epoch.trained
         of = came.setdefault(epoch.number, [])
         for number, (uids,) in enumerate(loader, 1):
             losses = torch.as_tensor(losses_of(uids, epoch.number)).requires_grad_()
@@ -40,7 +40,7 @@ def train(run, loader, leave=None):
             torch.testing.assert_close(losses.grad, expected, check_dtype=False)
             assert mean.item() == pytest.approx((losses.detach() * expected).sum().item())
             of.append(uids.numpy())
-            if epoch.which_count is not None and number == leave:
+            if epoch.zero_weights and number == leave:
                 return came
     return came
 

@@ -145,7 +145,7 @@ def test_a_step_is_the_mean_over_what_counts_in_it(left_out, kind, policy, smoot
     for epoch, batches in order:
         total, counting = 0.0, 0
         for ids in batches:
-            own = ids if epoch.which_count is None else ids[epoch.which_count[ids]]
+            own = ids if not epoch.zero_weights else ids[epoch.trained[ids]]
             counting += len(own)
             logits = model.linear(rows.points[own].double())
             losses = by_hand(kind, smoothing, logits, rows.labels[own])
@@ -185,7 +185,7 @@ def test_steps_that_end_within_an_epoch_leave_it_open(tmp_path):
     trainer = wrap(build(tmp_path, max_steps=20, num_train_epochs=1), run)
     trainer.train()
     assert (trainer.state.global_step, run.next_epoch) == (20, 1)
-    assert int(run.current.which_count.sum()) == SAMPLES - OUT
+    assert int(run.current.trained.sum()) == SAMPLES - OUT
 
 
 def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):

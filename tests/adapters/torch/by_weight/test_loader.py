@@ -101,7 +101,7 @@ def test_a_batch_of_which_all_is_left_out_gives_a_zero_to_go_back_from():
             losses = torch.full((1,), 7.0, requires_grad=True)
             mean = loader.observe(losses * 1)
             mean.backward()
-            counts = epoch.which_count is None or bool(epoch.which_count[ids.item()])
+            counts = not epoch.zero_weights or bool(epoch.trained[ids.item()])
             assert (mean.item(), losses.grad.item()) == ((7.0, 1.0) if counts else (0.0, 0.0))
             zeros += not counts
     assert zeros == 60
@@ -116,7 +116,7 @@ def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
             losses = torch.rand(SAMPLES).to(dtype).requires_grad_()
             mean = loader.observe(losses)
             counted = torch.ones(SAMPLES, dtype=torch.bool)
-            counted = counted if epoch.which_count is None else torch.from_numpy(epoch.which_count[ids.numpy()])
+            counted = counted if not epoch.zero_weights else torch.from_numpy(epoch.trained[ids.numpy()])
             assert mean.item() == pytest.approx(losses.detach()[counted].double().mean().item(), rel=1e-2)
             mean.backward()
     run = run_of(prune=1)
@@ -125,8 +125,8 @@ def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
         epoch.apply_weights()
         for _, ids in loader:
             losses = torch.ones(SAMPLES, dtype=dtype)
-            if epoch.which_count is not None:
-                losses[torch.from_numpy(~epoch.which_count[ids.numpy()])] = torch.inf
+            if epoch.zero_weights:
+                losses[torch.from_numpy(~epoch.trained[ids.numpy()])] = torch.inf
                 run.skip(SAMPLES)
                 with pytest.raises(LossError, match="finite"):  # it is said, as ever
                     loader.observe(losses)
@@ -146,7 +146,7 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
         for loader in loaders:
             for _, ids in loader:
                 losses = losses_of(model, ids)
-                counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids.numpy()]
+                counted = np.ones(len(ids), bool) if not epoch.zero_weights else epoch.trained[ids.numpy()]
                 expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
                 mean = loader.observe(losses)
                 assert mean.item() == pytest.approx(expected, rel=1e-12)
@@ -162,7 +162,7 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
             np.add.at(came, ids.numpy(), 1)
             loader.observe(losses_of(model, ids)).backward()
         run.end_epoch()
-        counted = np.ones(SAMPLES, bool) if epoch.which_count is None else epoch.which_count
+        counted = np.ones(SAMPLES, bool) if not epoch.zero_weights else epoch.trained
         assert (run.visits - before).tolist() == (came * counted).tolist()
 
 
@@ -180,7 +180,7 @@ def test_a_stream_delivers_everything_too(workers):
         for _, ids in loader:
             losses = losses_of(model, ids)
             came += len(ids)
-            counted = np.ones(len(ids), bool) if epoch.which_count is None else epoch.which_count[ids.numpy()]
+            counted = np.ones(len(ids), bool) if not epoch.zero_weights else epoch.trained[ids.numpy()]
             expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
             mean = loader.observe(losses)
             assert mean.item() == pytest.approx(expected, rel=1e-12)
@@ -200,7 +200,7 @@ def test_ids_that_travel_with_their_samples():
         for batch in loader:
             losses = torch.rand(len(batch[1]), requires_grad=True)
             counted = torch.ones(len(losses), dtype=torch.bool)
-            counted = counted if epoch.which_count is None else torch.from_numpy(epoch.which_count[batch[1].numpy()])
+            counted = counted if not epoch.zero_weights else torch.from_numpy(epoch.trained[batch[1].numpy()])
             expected = losses[counted].sum().item() / max(1, int(counted.sum()))
             mean = loader.observe(losses)
             assert mean.item() == pytest.approx(expected, rel=1e-5)

@@ -64,15 +64,15 @@ def trained(rank, world, figures, **options):
     return known(pruner)
 
 
-def stopped(rank, world, at):
+def stopped(rank, world, at, figures=figure):
     pruner, loader = make(rank, world)
-    states = [train(pruner, loader, figure, stop=at)]
+    states = [train(pruner, loader, figures, stop=at)]
     if world > 1:
         states = [None] * world
         torch.distributed.all_gather_object(states, pruner.state_dict())
     again, loader = make(rank, world)
     again.load_state_dict(states if world > 1 else states[0])
-    train(again, loader, figure)
+    train(again, loader, figures)
     return known(again)
 
 
@@ -98,6 +98,10 @@ def refused(rank, world):
         return str(error)
 
 
+def told_nothing(rank, world, at=None):
+    return stopped(rank, world, at, lambda epoch: None) if at else trained(rank, world, lambda epoch: None)
+
+
 SCENARIOS = {
     "alike": partial(trained, figures=figure),
     "late": partial(trained, figures=figure, late=True),
@@ -105,6 +109,8 @@ SCENARIOS = {
     "stopped after it": partial(stopped, at=9),
     "holdout": held_out,
 }
+UNTOLD = {"": told_nothing, "stopped before": partial(told_nothing, at=6), "stopped after": partial(told_nothing, at=9)}
+"""Without a figure: it begins late."""
 APART = {
     "own ones": lambda rank: partial(trained, figures=partial(figure, apart=rank - 1)),
     "the first alone": lambda rank: partial(trained, figures=figure if rank == 0 else lambda epoch: None),
@@ -115,6 +121,7 @@ APART = {
 def work(rank, folder, world):
     with group(rank, folder, world=world):
         found = {name: scenario(rank, world) for name, scenario in SCENARIOS.items()}
+        found |= {f"untold {name}": scenario(rank, world) for name, scenario in UNTOLD.items()}
         found |= {name: of(rank)(rank, world) for name, of in APART.items()}
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
@@ -129,7 +136,7 @@ def test_all_ranks_turn_at_once(ranks, name):
     first, *others = (rank[name] for rank in ranks)
     assert all(other == first for other in others)
     assert first["turned"] is not None
-    assert first["kept"][first["turned"] + 1] < SAMPLES == first["kept"][first["turned"]]
+    assert first["kept"][first["turned"] + 1] < SAMPLES == first["kept"][0]
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "holdout"])
@@ -139,6 +146,15 @@ def test_they_are_the_run_of_one_process(ranks, name):
     assert found == alone
     assert alone["turned"] == find_turn([{"number": at, "validation": figure(at)} for at in range(EPOCHS)]).turned
     assert min(found["visits"][WRONG:]) == EPOCHS, "only wrong ones are left out"
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_without_a_figure_all_ranks_begin_late_at_once_and_are_the_run_of_one_process(ranks, name):
+    first, *others = (rank[f"untold {name}"] for rank in ranks)
+    alone = told_nothing(0, 1)
+    assert all(other == first for other in others)
+    assert first["visits"] == alone["visits"]
+    assert first["kept"] == alone["kept"] == [SAMPLES] * 8 + [SAMPLES - 30] * 4
 
 
 def test_the_figure_is_the_mean_over_the_ranks_that_gave_one(ranks):

@@ -110,8 +110,8 @@ def test_on_a_device_they_are_recorded_too(monkeypatch, dtype):
         if on_device:
             monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False))
         recorder.add(np.arange(8), losses)
-        for held in recorder.held_back():
-            pruner.observe(*held)
+        for ids, held, sizes in recorder.held_back():
+            pruner.record(held, ids, sizes)
         found.append(pruner.counts.tolist())
     assert found[0] == found[1]
     assert sum(found[0]) == 4

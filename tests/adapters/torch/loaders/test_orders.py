@@ -180,7 +180,7 @@ class TestDropLast:
         assert {len(batch) for batch in flat_once(seen)} == {BATCH}
 
     @pytest.mark.parametrize("sampler", [{"shuffle": True}, {"sampler": Backwards()}], ids=["ours", "a user's"])
-    def test_excuses_no_more_than_the_last(self, sampler):
+    def test_skips_no_more_than_the_last(self, sampler):
         pruner = make_pruner()
         loader = wrap(DataLoader(Items(), batch_size=BATCH, drop_last=True, **sampler), pruner)
         pruner.begin_epoch()

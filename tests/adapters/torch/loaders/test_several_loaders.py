@@ -109,7 +109,7 @@ def test_a_loop_that_was_left_gives_what_remains(again):
     assert pruner.visits[:100].tolist() == [1] * 100
 
 
-def test_what_the_whole_order_keeps_is_not_excused_by_a_part():
+def test_what_the_whole_order_keeps_is_not_skipped_by_a_part():
     pruner, (part, _) = make()
     whole = wrap(DataLoader(Items(), BATCH, shuffle=True), pruner)
     pruner.begin_epoch()

@@ -203,7 +203,7 @@ def test_a_rank_that_resumes_alone_is_named(ranks):
         assert "checksum of visits" in found["one resumes"]
 
 
-def test_what_one_rank_excuses_counts_for_all(ranks):
+def test_what_one_rank_skips_counts_for_all(ranks):
     assert ranks[0]["one skips"] == ranks[1]["one skips"]
     assert ranks[0]["one skips"][0] == SAMPLES - BATCH
     assert len(ranks[0]["one skips"]) < EVERY_OTHER.epochs

@@ -212,7 +212,7 @@ def test_what_a_rank_was_given_and_forgot_is_told_on_all(ranks, name, missed):
     assert f"Got {missed} that were not. {missed} of them were delivered, but their losses not observed." in message
 
 
-def test_what_a_rank_excuses_may_be_missing(ranks):
+def test_what_a_rank_skips_may_be_missing(ranks):
     assert of_both(ranks, "forgets, skipped")[0] == 100 - 48
 
 

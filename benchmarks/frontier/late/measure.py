@@ -1,0 +1,143 @@
+"""Train a run of the study, and record it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.common.records import Facts
+from benchmarks.common.timing import made_on
+from benchmarks.frontier.data.material import HeadTask
+from benchmarks.frontier.late.rules import RULES, MovingAverages, Rule, upper_group
+from benchmarks.frontier.late.subjects import SUBJECTS, task_of
+from benchmarks.frontier.training.networks import NETWORKS
+from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
+from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
+from prunedata import Pruner, Schedule
+from prunedata.plan.doubts import late_from, loss_at_first
+from prunedata.plan.turn import Figures
+from prunedata.run.order import cut_batches
+
+__all__ = ["ARMS", "LateSelection", "measure"]
+
+ARMS = ("regular", "short", "oracle", "auto", *RULES)
+"""Regular training, the same for a third of the epochs, without the wrong labels, today's ``auto``, and each rule."""
+LOOKS = 3
+"""Every so many epochs a run looks at what it leaves out."""
+MOST = 0.45
+"""Share of the samples that is left out at most."""
+
+
+class LateSelection:
+    """Leaves out, from an epoch of the run on, as many samples as a rule counts, those of the highest averages.
+
+    Every third epoch delivers all samples, and the mean loss, which this object returns when it is called with a batch,
+    is that of the samples that are trained on. Without a rule every epoch is trained on the same samples.
+
+    Attributes
+    ----------
+    keep : ndarray of bool, shape (samples,)
+        What the epoch is trained on.
+    first : ndarray of bool, shape (samples,), or None
+        What was left out at first.
+    begins : int
+        The epoch from which it leaves out.
+    """
+
+    left_out: NDArray[np.bool_] | None = None
+
+    def __init__(self, keep: NDArray[np.bool_], rule: Rule | None, epochs: int, seed: int, batch_size: int) -> None:
+        self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
+        self.first: NDArray[np.bool_] | None = None
+        self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
+        self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
+
+    def epochs(self) -> Iterator[Batches]:
+        """Yield the batches of each epoch."""
+        for number in range(self._epochs):
+            self._epoch, since = number, number - self.begins
+            if since >= 0 and since % LOOKS == 0 and (self._rule.looks or not since):
+                self._choose()
+            looks = self._rule.looks and since >= 0 and since % LOOKS == LOOKS - 1
+            order = np.random.default_rng((self._seed, number)).permutation(self.keep.size)
+            yield list(cut_batches([order if looks else order[self.keep[order]]], self._batch_size))
+
+    def observe(self, ids: Ids, signals: NDArray[np.float32]) -> None:
+        """Take a batch's losses."""
+        self._averages.add(ids, signals, self._epoch)
+
+    def validated(self, figure: float) -> None:
+        """Take the figure of the epoch."""
+        if self._rule.turns and self._epoch < self.begins:
+            self._figures.add(self._epoch, figure, known=True)
+            self.begins = self.begins if self._figures.turned is None else self._epoch + 1
+
+    def _choose(self) -> None:
+        averages = self._averages.now
+        count = self._rule.count if self._figures.turned is None else upper_group
+        number = min(count(averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
+        self.keep[:] = True
+        self.keep[np.argsort(-averages, kind="stable")[:number]] = False
+        self.first = ~self.keep if self.first is None else self.first
+
+    def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
+        """Return the mean over the samples of the batch that are trained on."""
+        weights = torch.from_numpy(self.keep[ids.numpy()]).float()
+        return (losses * weights).sum() / weights.sum().clamp_min(1)
+
+
+def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path]) -> Facts:
+    """Train one run and return its facts. Seconds are the processor's."""
+    began, subject = time.process_time(), SUBJECTS[name]
+    task = task_of(name, kind, seed, folders)
+    epochs = subject.epochs // 3 if arm == "short" else subject.epochs
+    torch.manual_seed(seed)
+    settings = subject.settings
+    network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
+    chosen: LateSelection | ByPruner
+    if arm == "auto":
+        chosen = _today(task, settings, epochs, seed)
+        steps = fit(network, task.train, chosen, epochs, settings, rate_at=RATES[subject.rates])
+    else:
+        keep = ~task.wrong if arm == "oracle" else np.ones(len(task.train), bool)
+        chosen = LateSelection(keep, RULES.get(arm), epochs, seed, settings.batch_size)
+        steps = fit(network, task.train, chosen, epochs, settings, chosen, rate_at=RATES[subject.rates])
+    curve = []
+    for _ in steps:
+        curve.append(right(network, task.test))
+        chosen.validated(trust(network, task.held_out))
+    out = ~chosen.keep if isinstance(chosen, LateSelection) else chosen.left_out
+    said = scores_of(network, task.test.features).argmax(1)
+    classes = [float((said[task.test.labels == one] == one).float().mean()) for one in range(task.classes)]
+    return {
+        "subject": name, "kind": kind, "arm": arm, "seed": seed, "epochs": epochs, "samples": len(task.train),
+        "wrong": int(task.wrong.sum()), "curve": curve, "classes": [round(100 * each, 1) for each in classes],
+        "left_out": _found(out, task.wrong), "seconds": round(time.process_time() - began, 1),
+        **_begin(chosen, task.wrong),
+        **made_on("numpy", "torch", "prunedata", threads=torch.get_num_threads()),
+    }  # fmt: skip
+
+
+def _begin(chosen: LateSelection | ByPruner, wrong: NDArray[np.bool_]) -> Facts:
+    """From which epoch on it leaves out, and what at first."""
+    if isinstance(chosen, LateSelection):
+        return {"begins": chosen.begins, "first": _found(chosen.first, wrong)}
+    turned = chosen.pruner.advice.turned
+    return {"begins": None if turned is None else turned + 1}
+
+
+def _found(out: NDArray[np.bool_] | None, wrong: NDArray[np.bool_]) -> list[int]:
+    """How many samples are left out, and how many of these have a wrong label."""
+    return [0, 0] if out is None else [int(out.sum()), int((out & wrong).sum())]
+
+
+def _today(task: HeadTask, settings: Settings, epochs: int, seed: int) -> ByPruner:
+    pruner = Pruner(
+        len(task.train), Schedule.steady(epochs), prune=MOST, policy="auto", seed=seed, batch_size=settings.batch_size
+    )
+    return ByPruner(pruner, settings.batch_size)

@@ -1,0 +1,95 @@
+"""How many samples to leave out, by the moving averages of their losses: the rules that the study compares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prunedata.plan.doubts import count_doubted
+
+__all__ = ["RULES", "Averages", "MovingAverages", "Rule", "upper_group"]
+
+Averages = NDArray[np.float64]
+DECAY = 0.75
+"""What an epoch keeps of a sample's average."""
+ROOT = 2.0
+"""Of the sum of doubts, as today's ``auto`` counts."""
+
+
+class MovingAverages:
+    """Each sample's moving average of losses. Old ones fade with every epoch, whether it was seen or not.
+
+    Attributes
+    ----------
+    means : list of float
+        The mean loss of each epoch.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._sums, self._weights = np.zeros(samples), np.zeros(samples)
+        self._seen = np.full(samples, -1)
+        self.means: list[float] = []
+        self._visits = 0
+
+    def add(self, ids: NDArray[np.integer], losses: NDArray[np.float32], epoch: int) -> None:
+        """Take the losses of an epoch; each sample once."""
+        kept = DECAY ** (epoch - self._seen[ids])
+        self._sums[ids] = kept * self._sums[ids] + (1 - DECAY) * losses
+        self._weights[ids] = kept * self._weights[ids] + (1 - DECAY)
+        self._seen[ids] = epoch
+        if epoch == len(self.means):
+            self.means.append(0.0)
+            self._visits = 0
+        self._visits += len(ids)
+        self.means[epoch] += (float(losses.mean()) - self.means[epoch]) * len(ids) / self._visits
+
+    @property
+    def now(self) -> Averages:
+        """The averages, shape (samples,); 0 of a sample that was never observed."""
+        return np.asarray(self._sums / np.maximum(self._weights, 1e-12))
+
+
+def _doubted(averages: Averages, untaught: float) -> int:
+    return count_doubted(averages, untaught=untaught)
+
+
+def _sum(averages: Averages, untaught: float) -> int:
+    return round(float((1 - np.exp(-averages / ROOT)).sum()))
+
+
+def upper_group(averages: Averages, untaught: float) -> int:
+    """How many samples there are in the upper of the two groups of losses, however clear these are."""
+    return count_doubted(averages, memorizes=True)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a run leaves out, and how many samples.
+
+    Parameters
+    ----------
+    title : str
+        What it does, in a few words.
+    count : callable
+        Called with the moving averages, and the loss with which the run began; how many samples to leave out.
+    looks : bool
+        Whether every third epoch delivers what is left out.
+    turns : bool
+        Whether it begins at the turn of its validation figure, if that comes sooner.
+    """
+
+    title: str
+    count: Callable[[Averages, float], int] = _doubted
+    looks: bool = True
+    turns: bool = False
+
+
+RULES = {
+    "late": Rule("from two thirds of the run on, as many as `count_doubted` says; looking again every third epoch"),
+    "late-blind": Rule("the same without looking again", looks=False),
+    "late-turn": Rule("the same from the turn on, if a figure shows it before", turns=True),
+    "late-upper": Rule("as `late`, all of the upper group", upper_group),
+    "late-sum": Rule("as `late`, the sum of doubts, as today's `auto` counts", _sum),
+}
+"""By name."""

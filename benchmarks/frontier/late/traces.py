@@ -1,0 +1,45 @@
+"""Recorded losses of a deep network: how well moving averages rank its wrong labels, and how many the rule doubts."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.common.markdown import markdown
+from benchmarks.frontier.late.rules import MovingAverages
+from prunedata.plan.doubts import count_doubted, loss_at_first
+
+__all__ = ["BEGIN", "traces"]
+
+BEGIN = "<!-- python -m benchmarks.frontier.late traces -->"
+AFTER = (12, 20, 26, 30)
+"""Epochs after which they are looked at."""
+TRACES = ("worse", "clean")
+
+
+def traces(folder: Path) -> str:
+    """Return a table of the files ``trace-resnet18-KIND.npz`` of a folder as Markdown.
+
+    Arrays ``losses``, float16 of shape (epochs, samples), and ``wrong``, bool of shape (samples,).
+    """
+    rows = []
+    for kind in TRACES:
+        with np.load(folder / f"trace-resnet18-{kind}.npz") as file:
+            losses, wrong = file["losses"].astype(np.float32), file["wrong"]
+        averages, ids = MovingAverages(wrong.size), np.arange(wrong.size)
+        for epoch, of_epoch in enumerate(losses, 1):
+            averages.add(ids, of_epoch, epoch - 1)
+            if epoch in AFTER:
+                number = count_doubted(averages.now, untaught=loss_at_first(averages.means))
+                rows.append([f"`{kind}`", str(epoch), *_row(averages.now, losses[1:epoch].mean(0), wrong, number)])
+    heads = ("labels", "after epoch", "wrong", "AUC", "AUC, mean of all epochs", "doubted", "of these wrong")
+    return markdown(heads, rows) + "\n"
+
+
+def _row(averages: NDArray[np.float64], means: NDArray[np.float32], wrong: NDArray[np.bool_], number: int) -> list[str]:
+    cells = [f"{100 * wrong.mean():.1f} %", "", "", f"{100 * number / wrong.size:.1f} %", ""]
+    if wrong.any():
+        cells[1:3] = f"{roc_auc_score(wrong, averages):.3f}", f"{roc_auc_score(wrong, means):.3f}"
+        cells[4] = f"{100 * wrong[np.argsort(-averages)[:number]].mean():.0f} %" if number else ""
+    return cells

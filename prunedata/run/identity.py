@@ -1,0 +1,194 @@
+"""Whether a run goes on with the data that it began with, by fingerprints of a few samples."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from prunedata.errors import OtherData
+from prunedata.types import Ids
+
+__all__ = ["Identity", "fingerprint", "probed"]
+
+PROBED = 30
+"""Samples that are read, at most; two of them are read twice."""
+TWICE = 2
+DEEPEST = 20
+"""Of containers within each other; what lies deeper is not looked at."""
+
+
+def probed(samples: int, seed: int) -> Ids:
+    """Return which samples are looked at, shape (n,), ascending: ``PROBED`` of them, or all if there are fewer."""
+    if samples <= PROBED:
+        return np.arange(samples)
+    drawn = np.random.default_rng(seed % (1 << 64)).choice(samples, PROBED, replace=False)
+    return np.sort(drawn).astype(np.int64)
+
+
+def fingerprint(item: Any) -> str | None:
+    """Return 16 hexadecimal digits that are the same for equal samples, in every process and on every machine.
+
+    Parameters
+    ----------
+    item : object
+        Numbers, text, bytes, None, arrays and tensors, images of PIL's, and tuples, lists and mappings of these.
+
+    Returns
+    -------
+    str or None
+        None if it holds anything else: then nothing is known of it.
+    """
+    digest = blake2b(digest_size=8)
+    try:
+        for part in _parts(item, 0):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+    except _Unknown:
+        return None
+    return digest.hexdigest()
+
+
+class _Unknown(Exception):
+    """Something of which no bytes are known."""
+
+
+def _parts(item: Any, depth: int) -> Iterator[bytes]:
+    """Yield the bytes of a sample, each part behind what it is, so that no two kinds are alike."""
+    if depth > DEEPEST:
+        raise _Unknown
+    if item is None or isinstance(item, bool | int | float | complex | str):
+        yield f"{type(item).__name__}:{item!r}".encode("utf-8", "surrogatepass")
+    elif isinstance(item, bytes | bytearray | memoryview):
+        yield b"bytes"
+        yield bytes(item)
+    elif isinstance(item, Mapping):
+        yield f"mapping:{len(item)}".encode()
+        for key in sorted(item, key=repr):
+            yield repr(key).encode("utf-8", "surrogatepass")
+            yield from _parts(item[key], depth + 1)
+    elif isinstance(item, tuple | list):
+        yield f"sequence:{len(item)}".encode()
+        for each in item:
+            yield from _parts(each, depth + 1)
+    else:
+        yield from _array(item)
+
+
+def _array(item: Any) -> Iterator[bytes]:
+    """The bytes of an array, a tensor or an image."""
+    try:
+        array = np.asarray(item.detach().cpu() if hasattr(item, "detach") else item)
+    except Exception as error:  # of whatever library: a dtype that NumPy has not, a file that is closed
+        raise _Unknown from error
+    if array.dtype.kind not in "biufcSUM" and array.dtype.kind != "m":
+        raise _Unknown
+    yield f"array:{array.dtype.str}:{array.shape}".encode()
+    yield np.ascontiguousarray(array).tobytes()
+
+
+@contextmanager
+def _drawing_alike(more: AbstractContextManager[object]) -> Iterator[None]:
+    """Let random transforms of a sample draw the same numbers each time, and leave the generators as they were."""
+    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the one that transforms draw from)
+    try:
+        with more:
+            random.seed(0)
+            np.random.seed(0)  # noqa: NPY002
+            yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)  # noqa: NPY002
+
+
+class Identity:
+    """The fingerprints of a run's data: those that it was saved with, and those of what it trains on.
+
+    Parameters
+    ----------
+    samples, seed : int
+        Of the run: they say which samples are looked at.
+
+    Attributes
+    ----------
+    stored : sequence of (str or None), or None
+        The fingerprints that the run was saved with; None if nothing is known.
+    accepts_all : bool
+        Whether to go on with any data.
+    """
+
+    def __init__(self, samples: int, seed: int, *, accepts_all: bool = False) -> None:
+        self.accepts_all = accepts_all
+        self._ids = probed(samples, seed)
+        self._read: Callable[[int], Any] | None = None
+        self._alike: Callable[[], AbstractContextManager[object]] = nullcontext
+        self.stored: Sequence[str | None] | None = None
+
+    def trains_on(
+        self, read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        """Say how a sample is read by its id; a run that was saved checks that they are those that it began with.
+
+        Parameters
+        ----------
+        read : callable
+            Given an id, returns the sample.
+        alike : callable
+            Returns a context manager in which more generators of random numbers are seeded, as those of a framework.
+
+        Raises
+        ------
+        OtherData
+            If they are others.
+        """
+        if self._read is None:  # of several loaders it is the first
+            self._read, self._alike = read, alike
+            self.check(self.stored)
+
+    def check(self, stored: Sequence[str | None] | None) -> None:
+        """Raise :class:`OtherData` if fingerprints that were saved are not those of the data, if both are known."""
+        if stored is None or self._read is None or self.accepts_all:
+            return
+        both = [
+            (number, one, other)
+            for number, one, other in zip(self._ids.tolist(), stored, self._now(), strict=False)
+            if one is not None and other is not None
+        ]
+        others = [number for number, one, other in both if one != other]
+        if others:
+            some = ", ".join(map(str, others[:5]))
+            raise OtherData(
+                f"Expected the data that the run began with. Got other samples at {len(others)} of the {len(both)} "
+                f"places that were looked at (ids {some}{', ...' if len(others) > 5 else ''}): its counts would be of "
+                'other rows. Give it the same data in the same order; or begin a new store; or pass resume="other '
+                'data" if they are the same samples, read in another way.'
+            )
+
+    def saved(self) -> Sequence[str | None] | None:
+        """Return the fingerprints to be saved. The data is read once, when the run is first saved."""
+        if self._read is not None and (self.stored is None or self.accepts_all):
+            self.stored, self.accepts_all = self._now(), False
+        return self.stored
+
+    def _now(self) -> list[str | None]:
+        assert self._read is not None
+        found: list[str | None] = []
+        again: list[str | None] = []
+        for number in self._ids.tolist():
+            found.append(self._print_of(number))
+            if len(again) < TWICE:
+                again.append(self._print_of(number))
+        # Of samples that are random all the same, nothing is known.
+        return found if found[: len(again)] == again else [None] * len(found)
+
+    def _print_of(self, number: int) -> str | None:
+        assert self._read is not None
+        with _drawing_alike(self._alike()):
+            try:
+                return fingerprint(self._read(number))
+            except Exception:  # of the user's data: whoever trains on it will see it, here it is unknown
+                return None

@@ -1,0 +1,144 @@
+"""A run that goes on with another data set, of the same length: noticed, and nothing is lost."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+from prunedata import Pruner
+from prunedata.errors import OtherData, PrunedataError
+from prunedata.policies import Random
+from prunedata.run.identity import PROBED, TWICE
+
+SAMPLES = 60
+ROWS = torch.arange(SAMPLES * 3.0).reshape(SAMPLES, 3)
+
+
+def rows(order=range(SAMPLES)):
+    return Subset(TensorDataset(ROWS, torch.arange(SAMPLES) % 5), list(order))
+
+
+class Flipped(Dataset):
+    """Samples that a transform changes at random, by each of the generators that transforms use."""
+
+    def __init__(self, first=0):
+        self.first = first
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, at):
+        drawn = torch.rand(1), np.random.rand(), random.random()  # noqa: NPY002
+        return {"row": self.first + at, "noise": torch.tensor(drawn)}
+
+
+def train(dataset, epochs=1, pruner=None, workers=0, **options):
+    run = pruner or Pruner(SAMPLES, epochs=4, policy=Random(), prune=6, **options)
+    loader = run.wrap(DataLoader(dataset, batch_size=16, shuffle=True, num_workers=workers))
+    for _ in run.epochs():
+        for batch in loader:
+            first = batch["row"] if isinstance(batch, dict) else batch[1]
+            run.observe(first.float() / 10)
+        epochs -= 1
+        if not epochs:
+            break
+    run.commit()
+    return run
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_same_data_goes_on(tmp_path, workers):
+    train(rows(), store=tmp_path, workers=workers)
+    assert train(rows(), 2, store=tmp_path, resume=True, workers=workers).next_epoch == 3
+
+
+def test_rows_in_another_order_are_an_error_and_the_run_stays(tmp_path):
+    train(rows(), store=tmp_path)
+    moved = [*range(1, SAMPLES), 0]
+    with pytest.raises(OtherData, match=r"Got other samples at 30 of the 30 places"):
+        train(rows(moved), store=tmp_path, resume=True)
+    assert train(rows(), store=tmp_path, resume=True).next_epoch == 2
+
+
+@given(st.permutations(range(SAMPLES)))
+def test_of_a_checkpoint_too(order):
+    state = train(rows()).state_dict()
+    pruner = Pruner(SAMPLES, epochs=4, policy=Random(), prune=6)
+    pruner.load_state_dict(state)
+    probed = pruner._engine.identity._ids.tolist()
+    if any(order[at] != at for at in probed):
+        with pytest.raises(OtherData):
+            train(rows(order), pruner=pruner)
+    else:
+        train(rows(order), pruner=pruner)
+
+
+def test_a_checkpoint_that_is_loaded_after_the_loader_was_wrapped_changes_nothing_if_it_is_refused():
+    state = train(rows()).state_dict()
+    pruner = Pruner(SAMPLES, epochs=4, policy=Random(), prune=6)
+    pruner.wrap(DataLoader(rows(reversed(range(SAMPLES))), batch_size=16))
+    with pytest.raises(OtherData):
+        pruner.load_state_dict(state)
+    assert (pruner.next_epoch, pruner.history) == (0, [])
+
+
+def test_other_data_is_taken_if_that_is_asked_for_and_is_the_runs_from_then_on(tmp_path):
+    train(rows(), store=tmp_path)
+    other = rows(reversed(range(SAMPLES)))
+    assert train(other, store=tmp_path, resume="other data").next_epoch == 2
+    assert train(other, store=tmp_path, resume=True).next_epoch == 3
+    with pytest.raises(OtherData):
+        train(rows(), store=tmp_path, resume=True)
+
+
+def test_samples_that_are_changed_at_random_are_the_same(tmp_path):
+    torch.manual_seed(0)
+    train(Flipped(), store=tmp_path)
+    torch.manual_seed(1)
+    train(Flipped(), store=tmp_path, resume=True)
+    with pytest.raises(OtherData):
+        train(Flipped(first=1), store=tmp_path, resume=True)
+
+
+def test_it_reads_32_samples_at_most_and_draws_nothing(tmp_path):
+    reads = []
+
+    class Counting(Flipped):
+        def __getitem__(self, at):
+            reads.append(at)
+            return super().__getitem__(at)
+
+    states = []
+    for store in (None, tmp_path):
+        torch.manual_seed(3)
+        np.random.seed(3)  # noqa: NPY002
+        random.seed(3)
+        reads.clear()
+        train(Counting(), store=store)
+        states.append((torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()))  # noqa: NPY002
+        assert len(reads) - SAMPLES == (0 if store is None else PROBED + TWICE)
+    assert states[0] == states[1]
+
+
+def test_a_data_set_that_cannot_be_read_now_is_unknown(tmp_path):
+    class Broken(Flipped):
+        broken = False
+
+        def __getitem__(self, at):
+            if self.broken:
+                raise OSError(at)
+            return super().__getitem__(at)
+
+    train(Broken(), store=tmp_path)
+    broken = Broken()
+    broken.broken = True
+    Pruner(SAMPLES, epochs=4, policy=Random(), prune=6, store=tmp_path, resume=True).wrap(DataLoader(broken))
+
+
+def test_what_else_resume_may_be_is_refused():
+    with pytest.raises(PrunedataError, match='Expected resume to be True, False or "other data"'):
+        Pruner(SAMPLES, epochs=4, resume="data")

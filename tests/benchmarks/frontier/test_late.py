@@ -1,0 +1,119 @@
+"""The study of late beginnings: what an epoch leaves out, when it looks, and the page of its runs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from benchmarks.frontier.data.tables import RARE, table_of, thinned, with_errors
+from benchmarks.frontier.late import __main__ as program
+from benchmarks.frontier.late.__main__ import RESULTS
+from benchmarks.frontier.late.measure import LateSelection
+from benchmarks.frontier.late.report import BEGIN, report
+from benchmarks.frontier.late.rules import RULES, MovingAverages
+from benchmarks.frontier.report.table import fill
+
+PAGE = Path(__file__).parents[3] / "docs/evidence/late.md"
+SAMPLES, WRONG, EPOCHS = 200, 40, 12
+LOSSES = np.where(np.arange(SAMPLES) < WRONG, 4.0, np.linspace(0, 0.5, SAMPLES)).astype(np.float32)
+FALLING = (0.1, 0.3, 0.5, 0.6, 0.5, 0.3, 0.1)
+"""Figures of which the sixth shows a turn."""
+
+
+def go(arm, figures=(0.5,) * EPOCHS):
+    """Run one arm on made losses, the same in every epoch; return it and what each epoch delivered and trained on."""
+    chosen = LateSelection(np.ones(SAMPLES, bool), RULES.get(arm), EPOCHS, 0, 32)
+    delivered, trained = [], []
+    for batches, figure in zip(chosen.epochs(), figures, strict=False):
+        delivered.append(sum(len(batch) for batch in batches))
+        trained.append(chosen.keep.copy())
+        for batch in batches:
+            chosen.observe(batch, LOSSES[batch])
+        chosen.validated(figure)
+    return chosen, delivered, trained
+
+
+def test_from_two_thirds_on_it_leaves_out_what_is_doubted_and_looks_at_it_every_third_epoch():
+    _, delivered, trained = go("late")
+    assert delivered == [SAMPLES] * 8 + [SAMPLES - WRONG] * 2 + [SAMPLES] + [SAMPLES - WRONG]
+    assert all(keep.all() for keep in trained[:8])
+    assert all((keep == (np.arange(SAMPLES) >= WRONG)).all() for keep in trained[8:])
+
+
+def test_without_looking_no_epoch_delivers_what_is_left_out():
+    assert go("late-blind")[1] == [SAMPLES] * 8 + [SAMPLES - WRONG] * 4
+
+
+def test_a_figure_that_turns_begins_it_sooner_if_the_rule_goes_by_it():
+    sooner, _, _ = go("late-turn", (*FALLING, *[FALLING[-1]] * EPOCHS))
+    assert sooner.begins < 8
+    assert sooner.first.sum() == WRONG
+    assert go("late", (*FALLING, *[FALLING[-1]] * EPOCHS))[0].begins == 8
+
+
+def test_regular_training_delivers_all_samples():
+    assert go("regular")[1] == [SAMPLES] * EPOCHS
+
+
+def test_the_loss_is_the_mean_over_what_is_trained_on():
+    chosen, _, _ = go("late")
+    ids, losses = torch.tensor([0, 1, 198, 199]), torch.tensor([9.0, 9.0, 1.0, 3.0])
+    assert chosen(losses, losses, losses, ids, 9) == 2
+    assert chosen(losses[:2], losses, losses, ids[:2], 9) == 0
+
+
+def test_an_average_fades_by_the_epoch_though_its_sample_is_not_observed():
+    averages, ids = MovingAverages(2), np.arange(2)
+    averages.add(ids, np.array([4.0, 4.0], np.float32), 0)
+    assert averages.now == pytest.approx([4, 4])
+    averages.add(ids[:1], np.array([0.0], np.float32), 1)
+    averages.add(ids[1:], np.array([0.0], np.float32), 2)
+    assert averages.now[1] < averages.now[0] < 4
+    assert averages.means == [4, 0, 0]
+
+
+def test_a_table_is_read_scaled_and_split(tmp_path):
+    rows = [f"{number}.5, {number % 7}, {'ab'[number % 2]}" for number in range(60)]
+    (tmp_path / "made.dat").write_text("\n".join(rows))
+    made = table_of("made", 40, tmp_path)
+    assert made["features"].shape == (40, 2)
+    assert made["features"].mean(0) == pytest.approx([0, 0], abs=1e-5)
+    assert sorted(set(made["truth"].tolist())) == [0, 1]
+    assert len(made["test_labels"]) == 20
+    with pytest.raises(ValueError, match="Expected more than 60 rows"):
+        table_of("made", 60, tmp_path)
+
+
+def test_errors_are_as_many_as_asked_for_and_the_near_ones_say_the_nearest_class():
+    truth = np.repeat(np.arange(4), 50)
+    features = (truth[:, None] + np.array([0.0, 0.1])).astype(np.float32)
+    labels = with_errors(truth, features, 0.2, 1.0, 0)
+    wrong = labels != truth
+    assert wrong.sum() == 40
+    assert set(np.abs(labels - truth)[wrong].tolist()) == {1}
+    assert (with_errors(truth, features, 0.4, 0.0, 0) != truth).sum() == 80
+
+
+def test_every_third_class_is_thinned_to_about_a_tenth():
+    truth = np.arange(9000) % 6
+    left = np.bincount(truth[thinned(truth, 0)], minlength=6)
+    assert (left[np.arange(6) % RARE != 0] == 1500).all()
+    assert (abs(left[::RARE] - 150) < 40).all()
+
+
+def test_the_page_has_the_tables_of_the_recorded_runs():
+    assert fill(PAGE, BEGIN, report(RESULTS.read())) == PAGE.read_text(encoding="utf-8")
+
+
+def test_what_is_recorded_is_not_run_again(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(program, "measure", lambda *given: asked.append(given[:4]) or {"curve": [1.0]})
+    where = ["--results", str(tmp_path / "runs.jsonl.gz")]
+    command = ["run", "--subjects", "digits", "--kinds", "clean", "--seeds", "0", *where]
+    assert program.main([*command, "--arms", "regular", "oracle"]) == 0
+    assert program.main([*command, "--arms", "regular", "late"]) == 0
+    assert asked == [("digits", "clean", "regular", 0), ("digits", "clean", "late", 0)]

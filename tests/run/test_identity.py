@@ -1,0 +1,155 @@
+"""Fingerprints of samples: the same for equal ones, others for others, and none where nothing can be told."""
+
+import random
+import subprocess
+import sys
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prunedata.errors import OtherData
+from prunedata.run.identity import PROBED, TWICE, Identity, fingerprint, probed
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+ITEMS = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(ITEMS, ITEMS)
+def test_equal_samples_alone_are_alike(one, other):
+    same = repr(one) == repr(other)
+    assert (fingerprint(one) == fingerprint(other)) == same
+    assert len(fingerprint(one)) == 16
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"1", "1"), (1, 1.0), (1, True), ([], {}), ([[1], [2]], [[1, 2]]), (["ab", "c"], ["a", "bc"]),
+        ({"a": 1}, {"b": 1}),
+        (np.zeros(4, np.float32), np.zeros(4)), (np.zeros((2, 2)), np.zeros(4)), (np.zeros(4), np.arange(4)),
+        ({"a": [1, None]}, {"a": [None, 1]}),
+    ],
+)  # fmt: skip
+def test_other_samples_are_told_apart(one, other):
+    assert fingerprint(one) != fingerprint(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": 1, "b": 2}, OrderedDict(b=2, a=1)), ((1, 2), [1, 2]), (np.arange(8)[::2], np.arange(0, 8, 2)),
+        (np.arange(6).reshape(2, 3).T.copy(), np.arange(6).reshape(2, 3).T),
+        (bytearray(b"x"), b"x"),
+    ],
+)  # fmt: skip
+def test_the_same_in_another_form_is_the_same(one, other):
+    assert fingerprint(one) == fingerprint(other)
+
+
+@pytest.mark.parametrize("item", [object(), [1, object()], {"a": {1, 2}}, np.array([object()]), lambda: 1])
+def test_of_what_has_no_bytes_nothing_is_known(item):
+    assert fingerprint(item) is None
+
+
+def test_what_holds_itself_is_unknown():
+    item = []
+    item.append(item)
+    assert fingerprint(item) is None
+
+
+def test_they_are_the_same_in_another_process():
+    code = "from prunedata.run.identity import fingerprint; print(fingerprint({'b': ['a', 1.5], 'a': b'x'}))"
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        ).stdout.strip()
+        for seed in ("1", "2")
+    ]
+    assert told == [fingerprint({"a": b"x", "b": ["a", 1.5]})] * 2
+
+
+@given(st.integers(1, 200), st.integers(-(2**63), 2**64 - 1))
+def test_some_samples_are_looked_at(samples, seed):
+    found = probed(samples, seed)
+    assert found.size == min(samples, PROBED)
+    assert np.unique(found).size == found.size
+    assert 0 <= found.min() <= found.max() < samples
+    assert np.array_equal(found, probed(samples, seed))
+
+
+def saved(read, samples=100):
+    one = Identity(samples, 3)
+    one.trains_on(read)
+    return one.saved()
+
+
+def resumed(stored, read, samples=100):
+    one = Identity(samples, 3)
+    one.stored = stored
+    one.trains_on(read)
+    return one
+
+
+def test_each_is_read_once_and_two_of_them_twice():
+    reads = []
+    saved(lambda number: reads.append(number) or number)
+    assert len(reads) == PROBED + TWICE == 32
+
+
+def test_other_data_is_an_error_and_the_same_is_none():
+    stored = saved(lambda number: f"text {number}")
+    resumed(stored, lambda number: f"text {number}")
+    with pytest.raises(OtherData, match=r"Got other samples at 30 of the 30 places"):
+        resumed(stored, lambda number: f"text {number + 1}")
+
+
+@given(st.permutations(range(40)))
+def test_a_data_set_in_another_order_is_noticed(order):
+    stored = saved(lambda number: number, 40)
+    moved = [number for number in probed(40, 3).tolist() if order[number] != number]
+    if moved:
+        with pytest.raises(OtherData, match=f"samples at {len(moved)} of the 30 places"):
+            resumed(stored, lambda number: order[number], 40)
+    else:
+        resumed(stored, lambda number: order[number], 40)
+
+
+def test_random_samples_are_alike_if_their_numbers_are_drawn_as_usual():
+    def flipped(number):
+        return [number, random.random(), np.random.rand()]  # noqa: NPY002 (as transforms do)
+
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    stored = saved(flipped)
+    assert None not in stored
+    resumed(stored, flipped)
+    with pytest.raises(OtherData):
+        resumed(stored, lambda number: flipped(number + 1))
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+
+
+def test_of_samples_with_a_generator_of_their_own_nothing_is_known():
+    own = np.random.default_rng(0)
+
+    def read(number):
+        return [number, own.random()]
+
+    stored = saved(read)
+    assert set(stored) == {None}
+    resumed(stored, read)
+    resumed(stored, lambda number: number)
+    resumed(saved(lambda number: number), read)
+
+
+def test_nothing_is_read_before_it_is_needed():
+    def never(number):
+        raise AssertionError(number)
+
+    Identity(10, 0).trains_on(never)
+    assert Identity(10, 0).saved() is None
