@@ -30,7 +30,7 @@ UNSEEN = {
 """Kinds of runs whose finished epochs have observed nothing."""
 OTHER_ACTIONS = {
     "unfinished": "Watch on.", "within_an_epoch": "Watch on.", "auto_before_advice": "Watch on.",
-    "never_pruned": "Watch on.", "held_out_and_left_out_for_good": "Watch on.", "held_out": "Don't prune.",
+    "never_pruned": "Watch on.", "held_out_and_left_out_for_good": "Prune.",
     **dict.fromkeys(UNSEEN, "Observe losses first."),
 }  # fmt: skip
 
