@@ -41,9 +41,10 @@ def wrap(
         Or any subclass, as TRL's ``SFTTrainer`` or your own. Its class becomes a subclass of what it was.
     pruner : Pruner
         The run. Ids are positions in ``trainer.train_dataset``; where TRL has packed samples into rows, they number
-        the samples of the first row, then those of the second, and so on. With ``leave_out="weight"`` loader, order,
-        steps and epochs are the trainer's own: ``max_steps``, streams, packing, ``group_by_length`` and
-        ``dispatch_batches`` work. Otherwise epochs are shortened, as by ``PruneTrainerMixin``.
+        the samples of the first row, then those of the second, and so on. With ``leave_out="weight"`` or
+        ``"nothing"`` loader, order, steps and epochs are the trainer's own: ``max_steps``, streams, packing,
+        ``group_by_length`` and ``dispatch_batches`` work. Otherwise epochs are shortened, as by
+        ``PruneTrainerMixin``.
     id : str, optional
         For a stream: the key at which each sample has its id, an integer. It is taken out of the sample.
     sample_losses : callable, optional
@@ -68,7 +69,7 @@ def wrap(
         raise PrunedataError("Expected a Trainer that prunes not yet. Got one that does: make it anew.")
     check_release()
     _refuse_pairs(trainer, sample_losses)
-    mixin: Any = ByWeight if pruner.leave_out == "weight" else PruneTrainerMixin
+    mixin: Any = PruneTrainerMixin if pruner.leave_out == "delivery" else ByWeight
     if mixin is PruneTrainerMixin and id is not None:
         raise PrunedataError(
             'Expected id with leave_out="weight", for a stream. Got it with a Pruner that shortens epochs: '

@@ -101,7 +101,9 @@ class LossBuffer:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if not ids.size:
             return
-        several = np.array([ids.size]) if sizes is None else _sizes_of(sizes, ids.size)
+        several = plain_ids([ids.size] if sizes is None else sizes)
+        if (several < 1).any() or int(several.sum()) != ids.size:
+            raise LossError(f"Expected sizes of batches, from 1, that add up to {ids.size} losses. Got {sizes}.")
         first = self._room == 0
         waits = sizes is None and ids.size <= CAPACITY and ((arrays and not first) or self._is_good(ids, losses))
         # The first batch of an epoch says how wide the losses are; should wider ones come, so is the buffer from then.
@@ -163,14 +165,3 @@ class LossBuffer:
         with np.errstate(invalid="ignore", over="ignore"):
             total = losses.sum(dtype=np.float64, keepdims=True)
         return not bad_batches(ids, np.array([ids.size]), total, self.samples).any()
-
-
-def _sizes_of(sizes: Any, visits: int) -> Sizes:
-    """Sizes of batches, shape (batches,), that are together so many visits."""
-    plain = plain_ids(sizes)
-    if (plain < 1).any() or int(plain.sum()) != visits:
-        raise LossError(
-            f"Expected sizes of batches, each at least 1, that add up to {visits} losses. Got {plain.sum()} in "
-            f"{plain.size} batches."
-        )
-    return plain

@@ -146,7 +146,7 @@ def _with(joined: RunState, state: RunState) -> RunState:
         "seconds": max(joined.meter["seconds"], state.meter["seconds"]),
         "overhead": max(joined.meter["overhead"], state.meter["overhead"]),
         "loss_sum": joined.meter["loss_sum"] + state.meter["loss_sum"],
-        "visits": sum(one.meter.get("visits", one.observed) for one in (joined, state)),
+        "visits": joined.meter["visits"] + state.meter["visits"],
     }
     for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen"):
         if name in joined.meter or name in state.meter:

@@ -105,6 +105,8 @@ class MovingAverage(ABC):
 class DroppingCount:
     """The paper's rule (Algorithms 1 and 2): prune the samples that were most often above their batch's mean.
 
+    It needs batches of at least two samples: a loss never lies above its own mean.
+
     Parameters
     ----------
     tolerance : float

@@ -570,9 +570,6 @@ class Engine:
             arrays, waiting = arrays | opened.saved, opened.waiting
             if processes > 1 and delivery.given is not None:
                 unseen = opened.unseen(delivery)
-        costs = self.meter.to_dict(delivery.ended)
-        # Whether the meter's visits follow from the tally's.
-        by_number = opened is None or not opened.epoch.zero_weights
         return RunState(
             run=self.options.description,
             schedule=self.pruning.schedule.to_dict(),
@@ -581,7 +578,7 @@ class Engine:
             complete=opened is not None and self.is_complete(),
             skipped=0 if opened is None else left_out + opened.skipped,
             observed=0 if opened is None else opened.tally.observed,
-            meter=costs if processes == 1 and by_number else costs | {"visits": self.meter.visits},
+            meter=self.meter.to_dict(delivery.ended),
             history=self.ledger.history,
             advice=None if advice is None else advice.to_dict(),
             rank=rank,
@@ -609,7 +606,7 @@ class Engine:
             self.ledger.restore(state)
             self.ledger.arrays.excess.is_on = self.figures.turned is None
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
-            self.meter.restore(state.meter, state.observed)
+            self.meter.restore(state.meter)
             if state.open:
                 opened = self._opened()
                 opened.restore(state)

@@ -79,10 +79,10 @@ class Meter:
         self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
         self.held_out_trust, self.held_out_seen = 0, 0
 
-    def restore(self, sums: Mapping[str, Any], observed: int) -> None:
-        """Go on with an epoch from what :meth:`to_dict` gave; ``observed`` is how many visits it has."""
+    def restore(self, sums: Mapping[str, Any]) -> None:
+        """Go on with an epoch from what :meth:`to_dict` gave."""
         self._seconds, self._since = sums["seconds"], None
-        self.loss_sum, self.visits = sums["loss_sum"], sums.get("visits", observed)
+        self.loss_sum, self.visits = sums["loss_sum"], sums["visits"]
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
         self.is_elsewhere = False
@@ -115,7 +115,7 @@ class Meter:
     def to_dict(self, until: float | None = None) -> dict[str, Any]:
         """The sums so far, from which another meter can go on."""
         sums: dict[str, Any] = {"seconds": self.seconds(until), "overhead": self.overhead.elapsed}
-        sums["loss_sum"] = self.loss_sum
+        sums |= {"loss_sum": self.loss_sum, "visits": self.visits}
         if self.figures:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
             sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}

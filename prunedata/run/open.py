@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from prunedata.counting.batches import Batches
-from prunedata.counting.counts import CHUNK, Tally, find_hits
+from prunedata.counting.counts import Tally, find_hits
 from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
@@ -141,13 +141,18 @@ class OpenEpoch:
         self.tally.add(all_ids, hits)
         if not ids.size:
             return
-        if not waits:
-            self._watched.add(self.arrays, batches, self.tally.visits)
         # One after the other: the sum must not depend on where a buffer was full.
         sums = means * sizes
         sums[0] += self._meter.loss_sum
-        self._meter.loss_sum = float(sums.cumsum()[-1])
+        totals, visits = sums.cumsum(), self._meter.visits
+        self._meter.loss_sum = float(totals[-1])
         self._meter.visits += ids.size
+        if waits:
+            return
+        alone = sizes == 1
+        if alone.any():  # a loss never lies above its own mean: it is held against that of the epoch so far
+            batches = batches._replace(means=np.where(alone, totals / (visits + sizes.cumsum()), means))
+        self._watched.add(self.arrays, batches, self.tally.visits)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
         """Let losses wait for the means of batches that processes share, or none wait.
@@ -279,7 +284,7 @@ class OpenEpoch:
     def is_complete(self, delivery: Delivery) -> bool:
         """Whether nothing is left to train on: all was observed, or where no losses are needed, delivered."""
         delivered = not self._needs_losses and delivery.ended is not None
-        return delivered or self._missed(self.tally) <= delivery.left_out + self.skipped
+        return delivered or int(np.count_nonzero(self.missing(self.tally))) <= delivery.left_out + self.skipped
 
     def check_complete(self, tally: Tally, delivery: Delivery, skipped: int) -> None:
         """Raise :class:`SkippedSamples` if kept samples were not observed.
@@ -297,7 +302,7 @@ class OpenEpoch:
         remaining = int(np.count_nonzero(epoch.remaining))
         undelivered = 0 if delivery.delivered is None else max(0, remaining - allowed - delivery.delivered)
         by_losses = self._policy.needs_losses or tally.observed
-        missed = self._missed(tally) - allowed if by_losses else undelivered
+        missed = int(np.count_nonzero(self.missing(tally))) - allowed if by_losses else undelivered
         if missed <= 0:
             return
         told = ""
@@ -321,13 +326,6 @@ class OpenEpoch:
             f"Expected all {epoch.kept - allowed} kept samples of epoch {epoch.number} to be observed. "
             f"Got {missed} that were not.{told} Call observe() for every batch of the epoch."
         )
-
-    def _missed(self, tally: Tally) -> int:
-        if self.elsewhere is not None:
-            return int(np.count_nonzero(self.missing(tally)))
-        keep = self.epoch.keep
-        parts = (slice(first, first + CHUNK) for first in range(0, keep.size, CHUNK))  # no copies of all samples
-        return sum(int(np.count_nonzero(keep[part] & (tally.visits[part] == 0))) for part in parts)
 
     # -- its state
 

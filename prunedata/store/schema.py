@@ -138,7 +138,7 @@ RUN = {
 METER = {
     "seconds": SECONDS, "overhead": SECONDS,
     "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
-    **dict.fromkeys(("visits?", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
+    **dict.fromkeys(("visits", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
     "figure_sum?": FIGURE, "lower_is_better?": FLAG,
 }  # fmt: skip
 RECORD = {

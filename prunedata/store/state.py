@@ -54,7 +54,7 @@ class RunState:
     observed : int
         Visits in the open epoch.
     meter : dict
-        ``seconds``, ``overhead`` and ``loss_sum`` of the open or last epoch.
+        ``seconds``, ``overhead``, ``loss_sum`` and ``visits`` of the open or last epoch.
     history : list of dict
         A record for each finished epoch, see ``Pruner.history``.
     advice : dict or None

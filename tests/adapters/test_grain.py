@@ -9,7 +9,7 @@ from absl import flags
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.grain import wrap
-from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.errors import LossError, NotInEpoch, OtherData, PrunedataError, SkippedSamples
 from prunedata.policies import Random
 
 SAMPLES, BATCH = 61, 6
@@ -301,3 +301,19 @@ def train_by_weight(dataset, run, stop=None):
             if len(batches) == stop:
                 return batches
     return batches
+
+
+def test_rows_in_another_order_are_noticed(tmp_path):
+    def wrapped(rows):
+        run = start(store=tmp_path, resume=True)
+        return run, run.wrap(grain.MapDataset.source(rows), in_batches)
+
+    run, dataset = wrapped(list(range(SAMPLES)))
+    run.begin_epoch()
+    for ids, _ in dataset:
+        run.observe(np.cos(ids), ids)
+    run.end_epoch()
+    del run, dataset
+    assert wrapped(list(range(SAMPLES)))[0].next_epoch == 1
+    with pytest.raises(OtherData):
+        wrapped(list(range(SAMPLES))[::-1])

@@ -172,7 +172,8 @@ RUN["batch_size"] = None
 RECORD = {"pruned": False, "kept": 4, "observed": 4, "seconds": 1.5, "mean_loss": 0.5, "overhead": 0.0}
 PLAIN_STATE = {
     "run": RUN, "schedule": SCHEDULE, "epoch": 2, "open": True, "complete": False, "skipped": 1, "observed": 3,
-    "meter": {"seconds": 1.5, "overhead": 0.0, "loss_sum": 0.0}, "history": [{"number": n} | RECORD for n in (0, 1)],
+    "meter": {"seconds": 1.5, "overhead": 0.0, "loss_sum": 0.0, "visits": 0},
+    "history": [{"number": n} | RECORD for n in (0, 1)],
     "advice": None, "rank": 0, "processes": 1, "left_out": 0, "unseen": None, "shared": None,
 }  # fmt: skip
 COUNTS = {name: np.arange(4, dtype=np.uint8) + n for n, name in enumerate(("counts", "hits", "visits", "tally"))}

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.webdataset import ShardIndex, wrap
-from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.errors import NotInEpoch, OtherData, PrunedataError, SkippedSamples
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
 from tests.common.marks import WORKERS
@@ -409,3 +409,25 @@ def test_a_loader_pruned_by_the_adapter_of_data_loaders_takes_the_ids_off(index,
 def test_outside_of_an_epoch_nothing_is_given(index):
     with pytest.raises(NotInEpoch):
         list(wrap(dataset(index), start(), index))
+
+
+def test_shards_of_other_samples_are_noticed_and_those_that_moved_are_not(tmp_path):
+    """Ids are places in the index, so shards in another order are other samples; where they lie is of no account."""
+    made = []
+    for name, keys in {"first": "abcdef", "moved": "abcdef", "other": "abcdxf"}.items():
+        (tmp_path / name).mkdir()
+        made.append(ShardIndex.scan([write_tar(tmp_path / name / "0.tar", [(f"{key}.uid", b"1") for key in keys])]))
+    first, moved, other = made
+    assert [first.key_of(number) for number in range(6)] == list("abcdef")
+
+    def run(index):
+        pruner = start(6, prune=1, store=tmp_path / "run.zarr", resume=True)
+        return pruner, pruner.wrap(dataset(index, shardshuffle=False), index)
+
+    pruner, pruned = run(first)
+    one_epoch(pruned, pruner)
+    pruner.end_epoch()
+    del pruner, pruned
+    assert run(moved)[0].next_epoch == 1
+    with pytest.raises(OtherData, match=r"Got other samples at 1 of the 6 places that were looked at \(ids 4\)"):
+        run(other)

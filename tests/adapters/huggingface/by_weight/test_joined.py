@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, Subset
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
-from prunedata.errors import PrunedataError
+from prunedata.errors import OtherData, PrunedataError
 from prunedata.policies import LossRanked
 from tests.adapters.huggingface.trainers import BATCH, SAMPLES, Lines, Net, PrunedTrainer, Rows
 
@@ -228,3 +228,18 @@ def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):
 def test_what_is_refused(make, told, tmp_path):
     with pytest.raises(PrunedataError, match=told):
         make(tmp_path)
+
+
+@pytest.mark.parametrize("leave_out", ["delivery", "weight", "nothing"])
+def test_rows_in_another_order_are_noticed(leave_out, tmp_path):
+    def run():
+        return run_of(leave_out=leave_out, store=tmp_path / "run.zarr", resume=True)
+
+    def trained(dataset=None):
+        trainer = run().wrap(build(tmp_path, dataset=dataset, num_train_epochs=4))
+        trainer.train()
+
+    trained()
+    run().wrap(build(tmp_path))
+    with pytest.raises(OtherData, match=r"Got other samples at 30 of the 30 places"):
+        run().wrap(build(tmp_path, dataset=Subset(Rows(), [*range(1, SAMPLES), 0])))
