@@ -19,10 +19,6 @@ __all__ = [
     "suspicion",
 ]
 
-FEWEST_VISITS = 5
-"""Fewer visits than these say nothing, if any sample has as many: 1 hit in 1 visit is a rate of 1."""
-
-
 @dataclass(frozen=True)
 class ClassShare:
     """How many of the suspects are of one class.
@@ -52,19 +48,19 @@ def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
     Returns
     -------
     ndarray of int64, shape (samples,)
-        A place for each sample, equal where score and visits are equal; -1 where visits are too few to tell.
+        A place for each sample, equal where score and visits are equal; -1 for samples that were never observed. Few
+        visits are no reason to pass one over: a run leaves out the worst samples, and visits them least.
     """
     visits = np.asarray(visits, dtype=np.int64)
     order = np.lexsort((-visits, scores))
     differs = (np.diff(scores[order]) != 0) | (np.diff(visits[order]) != 0)
     places = np.empty(scores.size, dtype=np.int64)
     places[order] = np.concatenate(([0], np.cumsum(differs)))[: scores.size]
-    fewest = max(1, min(FEWEST_VISITS, int(visits.max(initial=0))))
-    return np.where(visits >= fewest, places, -1)
+    return np.where(visits > 0, places, -1)
 
 
 def most_suspect(scores: npt.NDArray[np.float64], visits: Array, top: int) -> Ids:
-    """Ids of the `top` most suspect samples, shape (n,), the worst first; fewer if fewer have visits enough."""
+    """Ids of the `top` most suspect samples, shape (n,), the worst first; fewer if fewer were observed."""
     places = suspicion(scores, visits)
     order = np.argsort(-places, kind="stable")[: max(0, top)]
     return order[places[order] >= 0]

@@ -35,7 +35,7 @@ def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
     location : path, URL or zarr store
         Where the run is kept. It may be running.
     top : int or float
-        How many samples, or what fraction of them. Samples with too few visits to tell are left out.
+        How many samples, or what fraction of them. Samples that were never observed are left out.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def issue_table(run: RunState) -> Arrays:
     """The columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
 
     ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; NaN where nothing is known, as
-    visits are too few to tell, or the sample was held out or left out for good. ``is_training_dynamics_issue``: its
+    the sample was never observed, held out, or left out for good. ``is_training_dynamics_issue``: its
     loss lay above those of its batches by 2.2 or more, a score of 0.1.
     """
     excess = np.asarray(run.mean_excess, dtype=np.float64)

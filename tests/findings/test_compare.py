@@ -87,7 +87,7 @@ def test_ranks_and_their_correlation_are_those_of_scipy(two):
 
 
 def test_only_samples_that_both_runs_know_are_compared():
-    visits = np.array([10, 10, 2, 10])
+    visits = np.array([10, 10, 0, 10])
     got = compare((np.array([0.1, 0.9, 1.0, 0.5]), visits), (np.array([0.2, 0.8, 0.0, 0.4]), visits[::-1].copy()), 1)
     assert (got.samples, got.compared, got.top) == (4, 2, 1)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata.errors import PrunedataError
-from prunedata.findings.suspects import FEWEST_VISITS, concentration, most_suspect, suspicion
+from prunedata.findings.suspects import concentration, most_suspect, suspicion
 
 COUNTS = st.lists(st.integers(0, 40).flatmap(lambda v: st.tuples(st.integers(0, v), st.just(v))), min_size=1)
 
@@ -30,8 +30,7 @@ def places(pairs):
 @given(COUNTS)
 def test_the_order_is_that_of_exact_fractions_and_fewer_visits_break_ties(pairs):
     got = places(pairs)
-    fewest = max(1, min(FEWEST_VISITS, max(v for _, v in pairs)))
-    exact = [(Fraction(h, v), -v) if v >= fewest else None for h, v in pairs]
+    exact = [(Fraction(h, v), -v) if v else None for h, v in pairs]
     for place, one in zip(got, exact, strict=True):
         assert (place == -1) == (one is None)
         for other_place, other in zip(got, exact, strict=True):
@@ -54,9 +53,9 @@ def test_the_top_are_the_highest_places_the_worst_first(pairs, top):
     assert order[got].tolist() == sorted(order[order >= 0].tolist(), reverse=True)[:top]
 
 
-def test_few_visits_say_nothing_unless_nobody_has_more():
-    assert places([(4, 4), (1, 1), (3, 10), (0, 0)]).tolist()[:2] == [-1, -1]
-    assert places([(2, 2), (1, 1), (0, 2)]).tolist() == [1, -1, 0]
+def test_what_was_never_observed_has_no_place_and_what_was_left_out_early_has():
+    assert places([(4, 4), (1, 1), (3, 10), (0, 0)]).tolist()[-1] == -1
+    assert places([(2, 2), (1, 1), (0, 2)]).tolist() == [1, 2, 0]
     assert places([(0, 0)]).tolist() == [-1]
     assert most_suspect(np.zeros(0), np.zeros(0, np.uint8), 3).tolist() == []
 
