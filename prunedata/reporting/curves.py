@@ -82,7 +82,7 @@ def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, f
         axes.set_ylim(ends[0] - pad, ends[1] + pad)
         axes.set_xlim(-0.5, epochs - 0.5)
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         axes.yaxis.set_major_locator(MaxNLocator(4))
         file = BytesIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

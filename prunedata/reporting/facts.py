@@ -124,9 +124,9 @@ class RunFacts:
         advice, judge = self.advice, "Judge the suspects one by one, and leave out those that are wrong."
         if isinstance(advice, str) or not self.observed:
             return "Observe losses first.", ""
-        action = "Look at the samples below." if self.finished and not advice.verdict.startswith("don't") else ""
+        action = "Look at the samples below." if self.finished else ""
         if advice.schedule is None:
-            return action or {"watch": "Watch on."}.get(advice.verdict, "Don't prune."), judge if self.finished else ""
+            return action or "Watch on.", judge if self.finished else ""
         many, start = f"{advice.prune:,} of {self.trainable:,} samples", advice.schedule.start
         saves = f", which saves {percent(advice.saving_percent / 100)} of the sample visits."
         if self.state.advice is not None:

@@ -30,7 +30,7 @@ UNSEEN = {
 """Kinds of runs whose finished epochs have observed nothing."""
 OTHER_ACTIONS = {
     "unfinished": "Watch on.", "within_an_epoch": "Watch on.", "auto_before_advice": "Watch on.",
-    "never_pruned": "Watch on.", "held_out_and_left_out_for_good": "Watch on.", "held_out": "Don't prune.",
+    "never_pruned": "Watch on.", "held_out_and_left_out_for_good": "Prune.",
     **dict.fromkeys(UNSEEN, "Observe losses first."),
 }  # fmt: skip
 
@@ -79,6 +79,12 @@ def test_of_losses_as_figures_the_lowest_is_the_best():
         run.validated(abs(epoch.number - 8) / 8 + 0.5, lower_is_better=True)
     (said,) = prunedata.report(run).runs
     assert "is 2.375 in epoch 23; it was lowest around epoch 9, at 0.625." in said["outcome"]
+
+
+def test_epochs_are_whole_numbers_on_a_curve(made):
+    (curve,) = check(prunedata.report(made("one_epoch")[0]).html).curves
+    (axis,) = (one for one in curve.iter() if one.get("id") == "matplotlib.axis_1")
+    assert [one.text for one in axis.iter() if one.tag.endswith("text")] == ["0", "epoch"]
 
 
 def test_without_a_figure_it_shows_the_losses(made):
@@ -258,7 +264,7 @@ def test_a_page_tells_no_more_of_an_address_than_its_end(made, location, name, m
 def test_a_zarr_store_has_no_name():
     store = zarr.storage.MemoryStore()
     KINDS["watches_only"](store)
-    assert "Run run" in check(prunedata.report(store).html).text
+    assert "Run run" not in check(prunedata.report(store).html).text
 
 
 @pytest.mark.parametrize("run", [7, None, 1.5, []])
