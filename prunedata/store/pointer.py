@@ -18,8 +18,8 @@ from prunedata.store.schema import COUNT, TEXT, check
 
 __all__ = ["MOST", "Records", "decode_pointer", "encode_pointer"]
 
-FORMAT = 3
-TOO_OLD = (1, 2)
+FORMAT = 4
+TOO_OLD = (1, 2, 3)
 """Formats that only versions before the first release wrote."""
 ATTRIBUTE = "prunedata"
 MOST = 1 << 26

@@ -19,9 +19,9 @@ __all__ = ["COUNTING", "RunState"]
 MOST_SAMPLES = 100_000_000
 """Of a run that has no arrays yet, to look at all of them."""
 
-FORMAT = 2
+FORMAT = 3
 """Of checkpoints. The store has a format of its own."""
-TOO_OLD = (1,)
+TOO_OLD = (1, 2)
 """Formats that only versions before the first release wrote."""
 LARGEST_LOSS = float(np.finfo(np.float32).max)
 DTYPES = {

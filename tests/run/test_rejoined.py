@@ -112,7 +112,8 @@ def facts(run):
 )  # fmt: skip
 def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, then, size, done, shared, how):
     """Whole global batches are done before, so that the rest is cut alike. From all states any number goes on."""
-    then = then if how == "all states" and shared else first
+    # Else one process has the sums of the epoch so far, by which batches of one sample are judged.
+    shared, then = (True, then) if how == "all states" else (shared, first)
 
     def whole(group):
         run = make(group)
@@ -154,7 +155,7 @@ def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, 
     assert found[0][1] == pytest.approx(expected[1])  # of sums in another order
     for name in ("counts", "hits", "visits", "high"):
         assert found[0][2][name] == expected[2][name]
-    if first == then and not (shared and how == "all states"):  # there one process adds up a whole batch's losses
+    if how != "all states":  # there one process adds up the losses of a whole batch
         assert found[0][2] == expected[2]  # bit for bit
 
 

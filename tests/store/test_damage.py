@@ -213,7 +213,7 @@ class TestPointer:
         self.write(place, found)
         assert_refused(place)
 
-    @pytest.mark.parametrize("format", [1, 2])
+    @pytest.mark.parametrize("format", [1, 2, 3])
     def test_what_development_versions_wrote_says_so(self, place, format):
         self.write(place, pointer(place) | {"format": format})
         assert "too old" in str(assert_refused(place, ForeignStore))

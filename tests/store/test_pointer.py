@@ -71,7 +71,7 @@ class TestPointer:
             (lambda node: node.pop("node_type"), DamagedStore),
             *(
                 (lambda node, f=f: node["attributes"]["prunedata"].update(format=f), ForeignStore)
-                for f in (1, 2, 4, "3")
+                for f in (1, 2, 3, 5, "4")
             ),
             (lambda node: node["attributes"].update(prunedata=7), ForeignStore),
             (lambda node: node["attributes"].update(prunedata=3), ForeignStore),
@@ -86,7 +86,7 @@ class TestPointer:
         with pytest.raises(error):
             decoded(json.dumps(node).encode())
 
-    @pytest.mark.parametrize("format", [1, 2])
+    @pytest.mark.parametrize("format", [1, 2, 3])
     def test_what_development_versions_wrote_says_so(self, format):
         with pytest.raises(ForeignStore, match="too old"):
             decoded(signed(parts(encoded()) | {"format": format}))
@@ -262,7 +262,7 @@ class TestState:
             RunState.from_checkpoint(packed)
 
     def test_it_goes_through_a_checkpoint(self):
-        assert state().to_checkpoint()["format"] == 2
+        assert state().to_checkpoint()["format"] == 3
         again = RunState.from_checkpoint(state(processes=2).to_checkpoint())
         assert again.to_json() == state(processes=2).to_json()
         assert {name: (array.dtype, array.tolist()) for name, array in again.arrays.items()} == {
@@ -271,7 +271,7 @@ class TestState:
 
     @pytest.mark.parametrize(
         "change",
-        [{"format": 1}, {"format": 3}, {"state": None}, {"arrays": None}, {"arrays": {"counts": {"dtype": "|u1"}}},
+        [{"format": 2}, {"format": 4}, {"state": None}, {"arrays": None}, {"arrays": {"counts": {"dtype": "|u1"}}},
          {"arrays": {"counts": {"dtype": "<u4", "data": b"123"}}}],
     )  # fmt: skip
     def test_another_checkpoint_is_refused(self, change):
