@@ -173,8 +173,9 @@ def warn_of_falling() -> None:
     """Warn that a figure falls from the first epochs on, and nobody said of it that more is better."""
     warnings.warn(
         "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
-        "as a loss does, and so the run does not go by it: for a loss call pruner.validated(loss, lower_is_better=True); "
-        "if more of it is better, pruner.validated(figure, lower_is_better=False).",
+        "as a loss does, and so the run does not go by it: for a loss call "
+        "pruner.validated(loss, lower_is_better=True); if more of it is better, "
+        "pruner.validated(figure, lower_is_better=False).",
         NeverPrunesWarning,
         stacklevel=4,
     )

@@ -34,7 +34,16 @@ def report(facts: Iterable[Facts]) -> str:
         counts.append([*head, *_counts(arms)])
     told = "\n".join(f"- `{name}`: {rule.title}." for name, rule in RULES.items())
     heads = ("subject", "labels", "seeds", "regular", "its best", *(f"`{arm}`" for arm in ARMS))
-    doubted = ("subject", "labels", "seeds", "wrong", "at first", "at the end", "`late-sum`", "from epoch, `late-turn`")
+    doubted = (
+        "subject",
+        "labels",
+        "seeds",
+        "wrong",
+        "at first",
+        "at the end",
+        "`late-sum`",
+        "begins, `late-onset`",
+    )
     between = "Left out, in percent of the samples, and in brackets how many percent of these are wrong:"
     tables = f"{told}\n\n{markdown(heads, ends)}\n\n{between}\n\n{markdown(doubted, counts)}"
     return f"{tables}\n\nOn {', '.join(sorted(machines))}.\n"
@@ -61,7 +70,7 @@ def _classes(run: Facts, *, thinned: bool) -> float:
 
 def _counts(arms: dict[str, list[Facts]]) -> list[str]:
     samples = arms["late"][0]["samples"]
-    begins = [str(run["begins"]) for run in arms["late-turn"]]
+    begins = [str(run["begins"]) for run in arms["late-onset"]]
     return [
         f"{100 * mean(run['wrong'] for run in arms['late']) / samples:.1f}",
         _found([run["first"] for run in arms["late"]], samples),
