@@ -41,18 +41,9 @@ def report(facts: Iterable[Facts]) -> str:
         counts.append([*head, *_counts(arms)])
     told = "\n".join(f"- `{name}`: {rule.title}." for name, rule in RULES.items())
     heads = ("subject", "labels", "seeds", "regular", "its best", *(f"`{arm}`" for arm in ARMS))
-    doubted = (
-        "subject",
-        "labels",
-        "seeds",
-        "wrong",
-        "at first",
-        "at the end",
-        "`late-sum`",
-        "begins, `late-onset`",
-    )
+    doubted = ("wrong", f"`{LIBRARY}`", "from epoch", "`late` at first", "at the end", "`late-sum` at the end")
     between = "Left out, in percent of the samples, and in brackets how many percent of these are wrong:"
-    tables = f"{_summary(summed)}\n\n{told}\n\n{markdown(heads, ends)}\n\n{between}\n\n{markdown(doubted, counts)}"
+    tables = f"{_summary(summed)}\n\n{told}\n\n{markdown(heads, ends)}\n\n{between}\n\n{markdown((*heads[:3], *doubted), counts)}"
     return f"{tables}\n\nOn {', '.join(sorted(machines))}.\n"
 
 
@@ -65,20 +56,17 @@ def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]]) -> str:
     falls = [(_gain(arms, LIBRARY), _gain(arms, "oracle")) for arms in noisy if _fall(arms) >= FALLS]
     others = [_gain(arms, LIBRARY) for arms in noisy if _fall(arms) < FALLS]
     near = sum(abs(_doubted(arms) - _wrong(arms)) <= _wrong(arms) / 3 for arms in noisy)
-    most = max(
-        100 * run["first"][0] / run["samples"] for kind, arms in rows if kind == "clean" for run in arms[LIBRARY]
-    )
-    halves, ours, theirs = (
-        sum(one >= best / 2 for one, best in falls),
-        *(sum(each) for each in zip(*falls, strict=True)),
-    )
+    untouched = [run for kind, arms in rows if kind == "clean" for run in arms[LIBRARY]]
+    most = max(100 * run["first"][0] / run["samples"] for run in untouched)
+    halves = sum(one >= best / 2 for one, best in falls)
+    ours, theirs = (sum(each) for each in zip(*falls, strict=True))
     return " ".join([
         f"With nothing given (`{LIBRARY}`), clean labels end {_range(clean)} from regular training on {len(clean)}",
         f"subjects. On {len(falls)} kinds of even classes regular training ends a point or more below its best epoch:",
         f"there it brings at least half of what the oracle gains on {halves}, and {ours:.0f} of {theirs:.0f} points in",
-        f"sum. On the {len(others)} others it ends {_range(others)} from regular training, and on {len(thinned)} thinned",
-        f"kinds {_range(thinned)}. The number of labels that it doubts lies within a third of the truth on {near} of the",
-        f"{len(noisy)} even kinds with wrong labels; on clean ones it is at most {most:.1f} % of the samples.",
+        f"sum. On the {len(others)} others it ends {_range(others)} from regular training, and on {len(thinned)}",
+        f"thinned kinds {_range(thinned)}. The number of labels that it doubts lies within a third of the truth on",
+        f"{near} of the {len(noisy)} even kinds with wrong labels; on clean ones it is at most {most:.1f} %.",
     ])  # fmt: skip
 
 
@@ -125,13 +113,13 @@ def _classes(run: Facts, *, thinned: bool) -> float:
 
 def _counts(arms: dict[str, list[Facts]]) -> list[str]:
     samples = arms["late"][0]["samples"]
-    begins = [str(run["begins"]) for run in arms["late-onset"]]
     return [
         f"{100 * mean(run['wrong'] for run in arms['late']) / samples:.1f}",
+        _found([run["first"] for run in arms[LIBRARY]], samples),
+        ", ".join(str(run["begins"]) for run in arms[LIBRARY]),
         _found([run["first"] for run in arms["late"]], samples),
         _found([run["left_out"] for run in arms["late"]], samples),
         _found([run["left_out"] for run in arms["late-sum"]], samples),
-        ", ".join(begins),
     ]
 
 
