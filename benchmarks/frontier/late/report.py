@@ -43,8 +43,11 @@ def report(facts: Iterable[Facts]) -> str:
     heads = ("subject", "labels", "seeds", "regular", "its best", *(f"`{arm}`" for arm in ARMS))
     doubted = ("wrong", f"`{LIBRARY}`", "from epoch", "`late` at first", "at the end", "`late-sum` at the end")
     between = "Left out, in percent of the samples, and in brackets how many percent of these are wrong:"
-    tables = f"{_summary(summed)}\n\n{told}\n\n{markdown(heads, ends)}\n\n{between}\n\n{markdown((*heads[:3], *doubted), counts)}"
-    return f"{tables}\n\nOn {', '.join(sorted(machines))}.\n"
+    parts = (
+        _summary(summed), told, markdown(heads, ends), between, markdown((*heads[:3], *doubted), counts),
+        f"On {', '.join(sorted(machines))}.\n",
+    )  # fmt: skip
+    return "\n\n".join(parts)
 
 
 def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]]) -> str:
