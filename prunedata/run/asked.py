@@ -15,7 +15,6 @@ from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.high import High
 from prunedata.policies.protocol import Policy, Watcher, describe
-from prunedata.policies.recent_loss import RecentLoss
 from prunedata.policies.selection import draw_aside
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
@@ -90,6 +89,8 @@ class Asked:
             return self.policy
         if self.policy != "auto":
             raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {self.policy!r}.')
+        from prunedata.policies.recent_loss import RecentLoss  # noqa: PLC0415 (only "auto" goes by it)
+
         return RecentLoss()
 
     def pruning(self) -> Pruning:

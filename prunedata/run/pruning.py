@@ -12,7 +12,6 @@ import numpy as np
 
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
-from prunedata.plan.doubts import APART, onset_from, two_groups
 from prunedata.plan.schedule import Schedule
 from prunedata.run.epoch import read_only
 from prunedata.types import Array, Arrays, Mask
@@ -150,12 +149,14 @@ class Pruning:
 
     def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> dict[str, float]:
         """What the record of the last epoch keeps for advice: how far its losses fall apart in two groups."""
+        from prunedata.plan.doubts import APART, onset_from, two_groups  # noqa: PLC0415 (only "auto" looks)
+
         if len(history) < onset_from(self.given.epochs):
             return {}
         return {APART: two_groups(self._losses(history, arrays)).apart}
 
     def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Array:
-        from prunedata.findings.advice import losses_of  # noqa: PLC0415
+        from prunedata.findings.advice import losses_of  # noqa: PLC0415 (as above)
 
         losses = losses_of(arrays, history)
         return losses if self._trains is None else losses[self._trains]

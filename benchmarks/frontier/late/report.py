@@ -78,21 +78,21 @@ def _range(gains: Sequence[float]) -> str:
 
 
 def _doubted(arms: dict[str, list[Facts]]) -> float:
-    return mean(run["first"][0] for run in arms[LIBRARY])
+    return float(mean(run["first"][0] for run in arms[LIBRARY]))
 
 
 def _wrong(arms: dict[str, list[Facts]]) -> float:
-    return mean(run["wrong"] for run in arms[LIBRARY])
+    return float(mean(run["wrong"] for run in arms[LIBRARY]))
 
 
 def _gain(arms: dict[str, list[Facts]], arm: str) -> float:
     """How far an arm ends above regular training, in the mean of the seeds of both."""
     regular = {run["seed"]: run["curve"][-1] for run in arms["regular"]}
-    return mean(run["curve"][-1] - regular[run["seed"]] for run in arms[arm] if run["seed"] in regular)
+    return float(mean(run["curve"][-1] - regular[run["seed"]] for run in arms[arm] if run["seed"] in regular))
 
 
 def _fall(arms: dict[str, list[Facts]]) -> float:
-    return mean(max(run["curve"]) - run["curve"][-1] for run in arms["regular"])
+    return float(mean(max(run["curve"]) - run["curve"][-1] for run in arms["regular"]))
 
 
 def _accuracies(arms: dict[str, list[Facts]], *, thinned: bool) -> list[str]:
