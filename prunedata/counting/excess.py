@@ -29,10 +29,13 @@ class Excess:
         Whether losses add to it; false from the turn of the validation figure on.
     """
 
-    def __init__(self, samples: int) -> None:
+    def __init__(self) -> None:
         self.is_on = True
-        self.initial: Arrays = {MEAN_EXCESS: np.zeros(samples, dtype=np.float32)}
         self._room: Recorded = np.empty(0, dtype=np.float32)
+
+    def arrays(self, samples: int) -> Arrays:
+        """The means before the first epoch. They are not kept here, where they would outlive it."""
+        return {MEAN_EXCESS: np.zeros(samples, dtype=np.float32)}
 
     def begin(self, finished: Arrays) -> Arrays:
         """The sums of an epoch that begins."""

@@ -52,9 +52,9 @@ class SampleArrays:
             self.finished |= made
             if made:
                 owners.append((watcher, list(made)))
-        self.excess = Excess(samples)
+        self.excess = Excess()
         self._kept: tuple[_Watched | Excess, ...] = (self.excess, _Watched(owners))
-        self.finished |= self.excess.initial
+        self.finished |= self.excess.arrays(samples)
 
     def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():

@@ -48,7 +48,7 @@ def test_samples_that_are_learnt_are_found(tmp_path, monkeypatch, loop):
     monkeypatch.setattr(Epoch, "_loss_weights", lambda self, ids: np.ones(len(ids), np.float32))
     for module in ("loader", "watch"):
         where = import_module(f"prunedata.adapters.torch.{module}")
-        monkeypatch.setattr(where, "mean_of", lambda epoch, ids, losses, *_: losses.mean())
+        monkeypatch.setattr(where, "mean_of", lambda epoch, ids, losses, *_, **__: losses.mean())
     monkeypatch.setattr(Epoch, "unapplied", 0)
     assert Weights(tmp_path, 0).judge(setup).verdict is Verdict.WRONG
 
