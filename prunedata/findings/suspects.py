@@ -19,6 +19,7 @@ __all__ = [
     "suspicion",
 ]
 
+
 @dataclass(frozen=True)
 class ClassShare:
     """How many of the suspects are of one class.
