@@ -14,7 +14,7 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
-from prunedata.plan.doubts import count_doubted, late_from, loss_at_first
+from prunedata.plan.doubts import APART, count_doubted, have_met, late_from, loss_at_first, two_groups
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.protocol import Policy, describe
@@ -139,25 +139,30 @@ def advise(
     figures, done, late = find_turn(history), len(history), late_from(schedule.epochs)
     if figures.turned is not None:
         return _prune_from_turn(figures, schedule, losses, prune)
-    if done < late:
+    apart = [record[APART] for record in history if APART in record]
+    met = have_met(apart)
+    if done < late and not met:
         told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
         return _watch(figures, _figures_so_far(figures, history), told)
-    doubted = count_doubted(losses, untaught=loss_at_first([mean for mean, _ in _means(history)]))
+    doubted = count_doubted(two_groups(losses), untaught=loss_at_first([mean for mean, _ in _means(history)]))
     told = f"By their recent losses {doubted:,} of {len(losses):,} labels are doubted"
     if not doubted:
         return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
-    number = doubted if prune is None else min(doubted, prune)
+    number, start = doubted if prune is None else min(doubted, prune), min(done, late)
+    why = (
+        f"The two groups of losses come nearer again: {max(apart):.3f} of their variance lay between them, and now "
+        f"{apart[-1]:.3f}. So the network has begun to memorize labels."
+        if start < late
+        else "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of "
+        "the run is enough."
+    )
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
-        schedule=Schedule.steady(schedule.epochs, late, anneal=schedule.anneal),
-        saving_percent=_saving(number, late, schedule.epochs, len(losses)),
-        evidence=(
-            f"{told}: leave out as many samples, those of the highest losses.",
-            "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of the "
-            "run is enough.",
-        ),
+        schedule=Schedule.steady(schedule.epochs, start, anneal=schedule.anneal),
+        saving_percent=_saving(number, start, schedule.epochs, len(losses)),
+        evidence=(f"{told}: leave out as many samples, those of the highest losses.", why),
         lost=max(0.0, figures.lost),
         doubted=doubted,
     )
@@ -206,7 +211,7 @@ def _prune_from_turn(figures: Figures, schedule: Schedule, losses: Array, prune:
     turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
     start = max(1, min(turned + 1, epochs - 1))
     samples = len(losses)
-    doubted = count_doubted(losses, memorizes=True)
+    doubted = count_doubted(two_groups(losses), memorizes=True)
     number = doubted if prune is None else min(doubted, prune)
     return Advice(
         verdict="prune",

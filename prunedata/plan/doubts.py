@@ -10,12 +10,13 @@ has to be worse than it was on all before it had learnt anything (docs/evidence/
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from prunedata.types import Array
 
-__all__ = ["count_doubted", "late_from", "loss_at_first"]
+__all__ = ["APART", "Groups", "count_doubted", "have_met", "late_from", "loss_at_first", "onset_from", "two_groups"]
 
 ONE_GROUP, TWO_GROUPS = 0.70, 0.75
 """Share of the variance between the groups up to which no label is doubted, and from which all of the upper group are.
@@ -27,8 +28,17 @@ must not hide the rest."""
 LATE = Fraction(2, 3)
 """Of the epochs are done when a run begins whose validation figure has not turned: wrong labels are ranked best late,
 and a network recovers from them within an epoch or two."""
+APART = "apart"
+"""The share of the variance between the groups, in the record of an epoch."""
+FALLEN = 0.01
+"""So much of the variance less between the groups than at best is a fall."""
 CLOSE = 1e-6
 """Cuts are equally good, and numbers whole, within so much: rounding must not decide."""
+
+
+def onset_from(epochs: int) -> int:
+    """Return after how many epochs of a run it is looked whether the groups have met: before, nothing is learnt yet."""
+    return math.ceil(Fraction(1, 6) * epochs)
 
 
 def late_from(epochs: int) -> int:
@@ -47,15 +57,48 @@ def loss_at_first(means: Sequence[float]) -> float:
     return means[0] + (means[0] - means[1]) / 2 if len(means) > 1 else means[0]
 
 
-def count_doubted(averages: Array, *, untaught: float = -math.inf, memorizes: bool = False) -> int:
-    """Return how many labels are doubted by the losses of their samples.
+class Groups(NamedTuple):
+    """The two groups of losses that lie furthest apart."""
 
-    The number is the same if all losses, ``untaught`` too, are multiplied by a positive number, or added to one number.
+    upper: int
+    """Samples in the upper one."""
+    apart: float
+    """Share of the variance that lies between the groups, from 0 to 1."""
+    median: float
+    """The median loss of the upper one; minus infinity where no two losses differ."""
+
+
+def two_groups(averages: Array) -> Groups:
+    """Return the two groups of losses, by a recent average of each sample's: ndarray of float, shape (samples,).
+
+    Those that are not finite do not count. The groups are the same if all losses are multiplied by a positive number,
+    or added to one number.
+    """
+    ordered = np.sort(np.asarray(averages, dtype=np.float64))
+    ordered = ordered[np.isfinite(ordered)]
+    if not ordered.size:
+        return Groups(0, 0.0, -math.inf)
+    known = ordered / 8 - ordered[ordered.size // 2] / 8  # an eighth: what is between must not overflow
+    known = np.minimum(known, 2 * known[int(HIGHEST * (known.size - 1))])
+    if known[0] == known[-1]:
+        return Groups(0, 0.0, -math.inf)
+    known = (known - known[0]) / (known[-1] - known[0])
+    known -= known.mean()
+    lower = np.arange(1, known.size)
+    between = known.cumsum()[:-1] ** 2 / (lower * (known.size - lower))
+    best = float(between.max())
+    cut = int(np.flatnonzero(between >= best * (1 - CLOSE))[-1])  # of equally good ones, that with fewer above it
+    median = float(ordered[(cut + ordered.size) // 2])  # the lower one, where there are two
+    return Groups(int(ordered.size) - 1 - cut, best / float(known.var()), median)
+
+
+def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False) -> int:
+    """Return how many labels are doubted by the losses of their samples.
 
     Parameters
     ----------
-    averages : ndarray of float, shape (samples,)
-        A recent average of each sample's losses. Those that are not finite do not count.
+    groups : Groups
+        Of these losses.
     untaught : float
         The loss with which the run began, see :func:`loss_at_first`. No label is doubted if the median of the upper
         group is not above it.
@@ -63,24 +106,18 @@ def count_doubted(averages: Array, *, untaught: float = -math.inf, memorizes: bo
         Whether a validation figure has shown that the network memorizes labels. Then there are wrong ones, and all of
         the upper group are doubted.
     """
-    known = np.sort(np.asarray(averages, dtype=np.float64))
-    known = known[np.isfinite(known)]
-    if not known.size:
-        return 0
-    ordered = known
-    known = known / 8 - known[known.size // 2] / 8  # an eighth: what is between must not overflow
-    known = np.minimum(known, 2 * known[int(HIGHEST * (known.size - 1))])
-    if known[0] == known[-1]:
-        return 0
-    known = (known - known[0]) / (known[-1] - known[0])
-    known -= known.mean()
-    lower = np.arange(1, known.size)
-    between = known.cumsum()[:-1] ** 2 / (lower * (known.size - lower))
-    best = float(between.max())
-    cut = int(np.flatnonzero(between >= best * (1 - CLOSE))[-1])  # of equally good ones, that with fewer above it
     if memorizes:
-        return int(known.size) - 1 - cut
-    if not ordered[(cut + known.size) // 2] > untaught:  # the lower median
+        return groups.upper
+    if not groups.median > untaught:
         return 0
-    clear = (best / float(known.var()) - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
-    return int((known.size - 1 - cut) * min(max(clear, 0.0), 1.0) + CLOSE)
+    clear = (groups.apart - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
+    return int(groups.upper * min(max(clear, 0.0), 1.0) + CLOSE)
+
+
+def have_met(apart: Sequence[float]) -> bool:
+    """Whether the two groups come nearer again, by the share of the variance between them after each epoch.
+
+    Losses of wrong labels rise away from the others while a network learns what holds for other samples too. Once it
+    memorizes labels, they fall.
+    """
+    return len(apart) > 1 and max(apart) - apart[-1] >= FALLEN

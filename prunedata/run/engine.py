@@ -16,7 +16,6 @@ from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
-from prunedata.plan.doubts import late_from
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
@@ -254,10 +253,10 @@ class Engine:
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
         ledger.arrays.excess.is_on = self.figures.turned is None
-        turned, before = self.figures.turned is not None, pruning.advice
-        late = len(ledger.history) >= late_from(pruning.schedule.epochs)
-        # What began late is advised once more by the turn: the figure shows that there are wrong labels.
-        if pruning.auto and (turned or late) if before is None else turned and before.turned is None:
+        before = pruning.advice
+        # What began without a turn is advised once more by it: the figure shows that there are wrong labels.
+        if pruning.auto and (before is None or (self.figures.turned is not None and before.turned is None)):
+            ledger.history[-1] |= pruning.seen(ledger.history, ledger.arrays.finished)
             advice = pruning.advise(ledger.history, ledger.arrays.finished)
             if advice.schedule is not None:
                 pruning.go_on(advice.schedule, advice)

@@ -14,7 +14,7 @@ from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.run.epoch import Role, read_only
-from prunedata.types import Arrays, LeaveOut, Mask, Roles
+from prunedata.types import Array, Arrays, LeaveOut, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -142,11 +142,24 @@ class Pruning:
 
     def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
         """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
-        from prunedata.findings.advice import advise, losses_of  # noqa: PLC0415 (only where a run is to be advised)
+        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
+
+        losses = self._losses(history, arrays)
+        return advise(history, self.given, losses, prune=self._prune if self.auto else None)
+
+    def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> dict[str, float]:
+        """What the record of the last epoch keeps for advice: how far its losses fall apart in two groups."""
+        from prunedata.plan.doubts import APART, onset_from, two_groups  # noqa: PLC0415 (only "auto" looks)
+
+        if len(history) < onset_from(self.given.epochs):
+            return {}
+        return {APART: two_groups(self._losses(history, arrays)).apart}
+
+    def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Array:
+        from prunedata.findings.advice import losses_of  # noqa: PLC0415 (as above)
 
         among, losses = self.among, losses_of(arrays, history)
-        trained = losses if among is None else losses[among]
-        return advise(history, self.given, trained, prune=self._prune if self.auto else None)
+        return losses if among is None else losses[among]
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
         """Go on by this schedule, and this advice."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from prunedata import Advice, Schedule, advise
 from prunedata.errors import PrunedataError
-from prunedata.plan.doubts import count_doubted
+from prunedata.plan.doubts import count_doubted, two_groups
 from prunedata.policies import RecentLoss
 from tests.common.marks import FEWER
 
@@ -55,6 +55,17 @@ def test_where_losses_are_those_of_one_group_it_watches_to_the_end():
     assert "0 of 1,000 labels are doubted" in found.evidence[0]
 
 
+def test_once_the_groups_have_met_it_leaves_out_before_the_last_third():
+    shares = [0.75, 0.8, 0.795, 0.785]
+    for done in (1, 2, 3):
+        told = [record | {"apart": share} for record, share in zip(history([None] * done), shares, strict=False)]
+        assert advise(told, SCHEDULE, TWO_GROUPS).verdict == "watch"
+    told = [record | {"apart": share} for record, share in zip(history([None] * 4), shares, strict=True)]
+    found = advise(told, SCHEDULE, TWO_GROUPS)
+    assert (found.verdict, found.prune, found.schedule) == ("prune", 30, Schedule.steady(30, 4))
+    assert "0.800 of their variance lay between them, and now 0.785" in found.evidence[1]
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 5])
 def test_a_short_run_begins_late_too(epochs):
     found = advise(history([None] * epochs), Schedule.steady(epochs), TWO_GROUPS)
@@ -65,7 +76,7 @@ def test_a_short_run_begins_late_too(epochs):
 @given(st.lists(st.floats(-4, 4, width=32), min_size=2, max_size=60), st.none() | st.integers(0, 60))
 def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     found = advise(history(TURNS), SCHEDULE, np.array(excess, np.float32), prune=most)
-    wanted = count_doubted(np.array(excess, np.float32), memorizes=True)
+    wanted = count_doubted(two_groups(np.array(excess, np.float32)), memorizes=True)
     assert found.verdict == "prune"
     assert found.turned == 9
     assert found.prune == (wanted if most is None else min(wanted, most))

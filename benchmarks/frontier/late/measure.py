@@ -19,7 +19,7 @@ from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
 from prunedata import Pruner, Schedule
-from prunedata.plan.doubts import late_from, loss_at_first
+from prunedata.plan.doubts import count_doubted, have_met, late_from, loss_at_first, onset_from, two_groups
 from prunedata.plan.turn import Figures
 from prunedata.run.order import cut_batches
 
@@ -54,13 +54,17 @@ class LateSelection:
     def __init__(self, keep: NDArray[np.bool_], rule: Rule | None, epochs: int, seed: int, batch_size: int) -> None:
         self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
         self.first: NDArray[np.bool_] | None = None
+        self._apart: list[float] = []
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
         self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
 
     def epochs(self) -> Iterator[Batches]:
         """Yield the batches of each epoch."""
         for number in range(self._epochs):
-            self._epoch, since = number, number - self.begins
+            self._epoch = number
+            if self._rule.onset and onset_from(self._epochs) <= number < self.begins:
+                self._see_onset(number)
+            since = number - self.begins
             if since >= 0 and since % LOOKS == 0 and (self._rule.looks or not since):
                 self._choose()
             looks = self._rule.looks and since >= 0 and since % LOOKS == LOOKS - 1
@@ -76,6 +80,12 @@ class LateSelection:
         if self._rule.turns and self._epoch < self.begins:
             self._figures.add(self._epoch, figure, known=True)
             self.begins = self.begins if self._figures.turned is None else self._epoch + 1
+
+    def _see_onset(self, number: int) -> None:
+        groups = two_groups(self._averages.now)
+        self._apart.append(groups.apart)
+        if have_met(self._apart) and count_doubted(groups, untaught=loss_at_first(self._averages.means)):
+            self.begins = number
 
     def _choose(self) -> None:
         averages = self._averages.now

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prunedata.plan.doubts import count_doubted
+from prunedata.plan.doubts import count_doubted, two_groups
 
 __all__ = ["RULES", "Averages", "MovingAverages", "Rule", "upper_group"]
 
@@ -51,7 +51,7 @@ class MovingAverages:
 
 
 def _doubted(averages: Averages, untaught: float) -> int:
-    return count_doubted(averages, untaught=untaught)
+    return count_doubted(two_groups(averages), untaught=untaught)
 
 
 def _sum(averages: Averages, untaught: float) -> int:
@@ -60,7 +60,7 @@ def _sum(averages: Averages, untaught: float) -> int:
 
 def upper_group(averages: Averages, untaught: float) -> int:
     """How many samples there are in the upper of the two groups of losses, however clear these are."""
-    return count_doubted(averages, memorizes=True)
+    return two_groups(averages).upper
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,25 @@ class Rule:
         Whether every third epoch delivers what is left out.
     turns : bool
         Whether it begins at the turn of its validation figure, if that comes sooner.
+    onset : bool
+        Whether it begins when the two groups of losses come nearer again, if that comes sooner.
     """
 
     title: str
     count: Callable[[Averages, float], int] = _doubted
     looks: bool = True
     turns: bool = False
+    onset: bool = False
 
 
 RULES = {
     "late": Rule("from two thirds of the run on, as many as `count_doubted` says; looking again every third epoch"),
-    "late-blind": Rule("the same without looking again", looks=False),
-    "late-turn": Rule("the same from the turn on, if a figure shows it before", turns=True),
+    "late-blind": Rule("as `late`, without looking again", looks=False),
+    "late-onset": Rule("as `late`, or once the two groups of losses come nearer again", onset=True),
+    "onset-blind": Rule(
+        "as `late-onset`, without looking again: so does the library without a figure", looks=False, onset=True
+    ),
+    "late-turn": Rule("as `late`, or from the turn on, if a figure shows it before", turns=True),
     "late-upper": Rule("as `late`, all of the upper group", upper_group),
     "late-sum": Rule("as `late`, the sum of doubts, as today's `auto` counts", _sum),
 }

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.common.markdown import markdown
 from benchmarks.frontier.late.rules import MovingAverages
-from prunedata.plan.doubts import count_doubted, loss_at_first
+from prunedata.plan.doubts import count_doubted, loss_at_first, two_groups
 
 __all__ = ["BEGIN", "traces"]
 
@@ -31,7 +31,7 @@ def traces(folder: Path) -> str:
         for epoch, of_epoch in enumerate(losses, 1):
             averages.add(ids, of_epoch, epoch - 1)
             if epoch in AFTER:
-                number = count_doubted(averages.now, untaught=loss_at_first(averages.means))
+                number = count_doubted(two_groups(averages.now), untaught=loss_at_first(averages.means))
                 rows.append([f"`{kind}`", str(epoch), *_row(averages.now, losses[1:epoch].mean(0), wrong, number)])
     heads = ("labels", "after epoch", "wrong", "AUC", "AUC, mean of all epochs", "doubted", "of these wrong")
     return markdown(heads, rows) + "\n"
