@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.counting.batches import Batches
-from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Recorded
+from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded
 
 __all__ = ["Ordered", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
 
@@ -184,8 +184,16 @@ class WaitingLosses:
         """The samples whose losses wait, shape (samples,)."""
         return self.losses > -np.inf
 
-    def settle(self, epoch: Ordered, settled: Mask, add_up: Callable[[Floats], Floats] | None = None) -> Batches:
-        """Return what waits, with the means of the global batches.
+    def settle(
+        self,
+        epoch: Ordered,
+        settled: Mask,
+        add_up: Callable[[Floats], Floats] | None = None,
+        epoch_sums: tuple[float, float] = (0.0, 0.0),
+    ) -> tuple[Batches, Means]:
+        """Return what waits, with the means of the global batches; and what to hold their losses against.
+
+        That is the same mean, but of a batch of one sample, above which no loss lies, that of the epoch so far.
 
         Parameters
         ----------
@@ -195,6 +203,8 @@ class WaitingLosses:
             Which samples any process had observed when the epoch last went on.
         add_up : callable, optional
             Adds up an array over all processes, element by element. Without it what waits is that of all.
+        epoch_sums : tuple of float
+            The sum of this process's losses in the epoch, those that wait included, and how many there are.
         """
         which, number, batches = self.shared.cut(epoch, self.waits, settled)
         if epoch.zero_weights:  # only now: batches are cut from all that was delivered
@@ -205,6 +215,10 @@ class WaitingLosses:
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums
         sums = np.bincount(number, weights=losses, minlength=batches)
         sizes = np.bincount(number, minlength=batches)
-        total, of = add_up(np.stack([sums, sizes.astype(np.float64)]))
-        here = sizes > 0
-        return Batches(which, losses, sizes[here], total[here] / of[here])
+        total, of = add_up(np.stack([np.append(sums, epoch_sums[0]), np.append(sizes, epoch_sums[1])]))
+        before = max(0.0, of[-1] - of[:-1].sum())  # what was settled or did not wait
+        totals = total[:-1].cumsum() + (total[-1] - total[:-1].sum() if before > 0 else 0.0)
+        here = np.flatnonzero(sizes)
+        means = total[here] / of[here]
+        so_far = totals[here] / (of[:-1].cumsum() + before)[here]
+        return Batches(which, losses, sizes[here], means), np.where(of[here] == 1, so_far, means)

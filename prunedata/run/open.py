@@ -209,10 +209,11 @@ class OpenEpoch:
         """The tally and the arrays with what waits. Copies: an epoch that does not end merges nothing twice."""
         tally, arrays = self.tally.copy(), {name: array.copy() for name, array in self.arrays.items()}
         if self.waiting is not None:
-            batches = self.waiting.settle(self.epoch, self._settled_here(), add_up)
+            sums = (self._meter.loss_sum, float(self._meter.visits))
+            batches, against = self.waiting.settle(self.epoch, self._settled_here(), add_up, sums)
             tally.hit(batches.ids[batches.hits(self._policy.tolerance)])
             if batches.ids.size:
-                self._watched.add(arrays, batches, tally.visits)
+                self._watched.add(arrays, batches._replace(means=against), tally.visits)
         return tally, arrays
 
     def of_counted(self, tally: Tally) -> Tally:

@@ -272,7 +272,7 @@ def test_losses_are_held_against_the_mean_of_their_global_batch(data, samples, r
     for rank in range(ranks):
         settle(rank, lambda own: sums.append(own) or own)
     for rank in range(ranks):
-        settled = settle(rank, lambda own: sum(sums))
+        settled = settle(rank, lambda own: sum(sums))[0]
         assert sorted(settled.ids.tolist()) == np.flatnonzero(owner == rank).tolist()
         assert settled.losses.tolist() == losses[settled.ids].tolist()
         assert settled.hits(tolerance).tolist() == hits[settled.ids].tolist()
@@ -304,7 +304,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
     for waiting, _ in tallies:
         waiting.settle(epoch, waiting.losses > -np.inf, lambda own: sums.append(own) or own)
     for rank, (waiting, _) in enumerate(tallies):
-        settled = waiting.settle(epoch, waiting.losses > -np.inf, lambda own: sum(sums))
+        settled = waiting.settle(epoch, waiting.losses > -np.inf, lambda own: sum(sums))[0]
         assert sorted(settled.ids.tolist()) == sorted(shares[rank].tolist())
         assert np.repeat(settled.means, settled.sizes) == pytest.approx([means[one] for one in settled.ids.tolist()])
     # As rejoin() does it with what each rank has saved.
@@ -319,7 +319,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
             lambda own, other=other: own.take(own.bits() | other.bits()),
             lambda own, it=theirs: np.maximum(own, next(it)),
         )
-    settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch, keep)
+    settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch, keep)[0]
     assert sorted(settled.ids.tolist()) == list(range(samples))
     assert np.repeat(settled.means, settled.sizes) == pytest.approx([means[one] for one in settled.ids.tolist()])
 
