@@ -25,8 +25,9 @@ from prunedata.run.order import cut_batches
 
 __all__ = ["ARMS", "LateSelection", "measure"]
 
-ARMS = ("regular", "short", "oracle", "auto", *RULES)
-"""Regular training, the same for a third of the epochs, without the wrong labels, today's ``auto``, and each rule."""
+ARMS = ("regular", "short", "oracle", "library", *RULES)
+"""Regular training, the same for a third of the epochs, without the wrong labels, the library told a figure, and each
+rule. What was recorded as ``auto`` is the library before it had these rules."""
 LOOKS = 3
 """Every so many epochs a run looks at what it leaves out."""
 MOST = 0.45
@@ -110,7 +111,7 @@ def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path])
     settings = subject.settings
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
     chosen: LateSelection | ByPruner
-    if arm == "auto":
+    if arm == "library":
         chosen = _today(task, settings, epochs, seed)
         steps = fit(network, task.train, chosen, epochs, settings, rate_at=RATES[subject.rates])
     else:

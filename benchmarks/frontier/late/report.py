@@ -14,7 +14,7 @@ from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 __all__ = ["BEGIN", "report"]
 
 BEGIN = "<!-- python -m benchmarks.frontier.late table -->"
-ARMS = ("auto", *RULES, "oracle")
+ARMS = ("auto", "library", *RULES, "oracle")
 LIBRARY = "onset-blind"
 """What the library does without a figure."""
 FALLS = 1.0

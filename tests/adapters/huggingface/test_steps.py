@@ -70,11 +70,11 @@ class Stop(TrainerCallback):
 
 
 class Noisy(Rows):
-    """Rows of which every fourth has the wrong label."""
+    """Rows of which every third has the wrong label."""
 
     def __init__(self):
         super().__init__()
-        self.labels[::4] = 1 - self.labels[::4]
+        self.labels[::3] = 1 - self.labels[::3]
 
 
 class Validated(TrainerCallback):
