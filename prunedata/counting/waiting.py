@@ -35,6 +35,16 @@ class Ordered(Protocol):
         """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
 
 
+class Processes(Protocol):
+    """What is needed of the processes that train together."""
+
+    processes: int
+    rank: int
+
+    def add_up(self, numbers: Floats) -> Floats:
+        """Add up an array over all processes, element by element."""
+
+
 @dataclass(frozen=True)
 class SharedBatches:
     """How several processes share an epoch: its order is cut into global batches, and each of them is shared.
@@ -183,6 +193,13 @@ class WaitingLosses:
     def waits(self) -> Mask:
         """The samples whose losses wait, shape (samples,)."""
         return self.losses > -np.inf
+
+    def level(self, processes: Processes) -> None:
+        """Count as many steps as the process that had a sample in the latest one, as each sums up all of them."""
+        if isinstance(self.shared, SharedSteps):
+            taken = np.zeros(processes.processes)
+            taken[processes.rank] = max(self.shared.taken, int(self.shared.steps.max(initial=-1)) + 1)
+            self.shared.taken = int(processes.add_up(taken).max())
 
     def settle(
         self,

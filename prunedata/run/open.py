@@ -80,6 +80,8 @@ class OpenEpoch:
         group.rejoin(part)
         # Batches that wait were cut from what no process had observed before.
         self.elsewhere = self._elsewhere(group, self._settled_here())
+        if self.waiting is not None:
+            self.waiting.level(group)
         self.settle(group.add_up)
         self.elsewhere = self._elsewhere(group, self._seen())
 
