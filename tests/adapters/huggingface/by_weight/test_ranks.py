@@ -52,7 +52,7 @@ def found(name, folder, size):
     trainer.train()
     return {
         "weights": test_sft.weights(trainer).tolist(),
-        "visits": run.visits.tolist(),
+        "visits": list(run.state_dict()["arrays"]["visits"]["data"]),  # of finished epochs: max_steps ends within one
         "steps": trainer.state.global_step,
         "by_weight": [record.get("by_weight", 0) for record in run.history],
         "figures": [record.get("validation") for record in run.history],
