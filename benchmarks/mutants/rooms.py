@@ -55,19 +55,13 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(["prunedata/policies/kth.py"], ["tests/policies/test_kth.py"], ["tests/policies", *RUNS]),
         Tested(
-            ["prunedata/policies/protocol.py", "prunedata/policies/rules.py"],
-            ["tests/policies/test_protocol.py", "tests/policies/test_built_in.py"],
+            ["prunedata/policies/protocol.py"],
+            ["tests/policies/test_protocol.py"],
             ["tests/policies", "tests/testing/test_check_policy.py", "tests/counting/test_sample_arrays.py", *RUNS],
         ),
         Tested(
-            [
-                f"prunedata/policies/{name}.py"
-                for name in (
-                    "bounded_loss", "dropping_count", "easy_pruning", "high", "last_loss", "loss_ranked",
-                    "moving_average", "random", "by_hits", "running_loss",
-                )
-            ],
-            [f"tests/policies/test_{name}.py" for name in ("small_rules", "moving_average", "policy")],
+            ["prunedata/policies/rules.py"],
+            ["tests/policies/test_built_in.py", *(f"tests/policies/test_{name}.py" for name in ("small_rules", "moving_average", "policy"))],
             ["tests/policies", "tests/counting/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],
