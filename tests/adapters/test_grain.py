@@ -173,7 +173,7 @@ def test_what_moves_samples_is_refused():
     ("given", "told"),
     [
         (grain.MapDataset.range(SAMPLES).batch(2), "Got one of 31"),
-        (grain.MapDataset.range(SAMPLES).to_iter_dataset(), "Got a PrefetchIterDataset: prune the MapDataset"),
+        (grain.MapDataset.range(SAMPLES).to_iter_dataset(), "Got a PrefetchIterDataset: wrap the MapDataset"),
         (list(range(SAMPLES)), r"Got a list: wrap it by grain.MapDataset.source\(...\)"),
         (grain.load(list(range(SAMPLES))), "Got a DataLoader, whose sampler and length are fixed"),
     ],
@@ -239,7 +239,7 @@ def test_another_dataset_that_is_iterated_instead_is_noticed():
     pruner.begin_epoch()
     for _ in source().batch(BATCH):
         pass
-    with pytest.raises(SkippedSamples, match="is the dataset that was given to prune"):
+    with pytest.raises(SkippedSamples, match="is the dataset that was given to wrap"):
         pruner.end_epoch()
 
 

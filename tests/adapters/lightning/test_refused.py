@@ -158,7 +158,7 @@ def test_a_pruned_loader_to_do_anything_but_train_on(method):
     [
         (
             lambda pruner: DataLoader(data(), batch_size=BATCH),
-            r"Got torch\.utils\.data\.dataloader\.DataLoader: prune it",
+            r"Got torch\.utils\.data\.dataloader\.DataLoader: wrap it",
         ),
         (lambda pruner: {"a": loader_of(pruner), "b": validation()}, "Got builtins.dict"),
         (lambda pruner: loader_of(pruner_of(LENGTHS)), "of one Pruner"),
