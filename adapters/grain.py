@@ -15,6 +15,7 @@ from prunedata.counting.counts import Tally
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery, check_iterated
 from prunedata.run.epoch import Epoch
+from prunedata.run.identity import prints_by
 from prunedata.run.pruner import Pruner
 
 try:
@@ -79,7 +80,7 @@ def wrap(
             f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {len(dataset)}: "
             "build the Pruner with len(dataset), and call batch() in build=."
         )
-    pruner.trains_on(dataset.__getitem__)
+    pruner.trains_on(prints_by(dataset.__getitem__))
     return PrunedDataset(dataset, pruner, build or grain.MapDataset.to_iter_dataset, shuffle)
 
 

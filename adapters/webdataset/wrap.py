@@ -8,6 +8,7 @@ from webdataset import compat, shardlists, tariterators
 from prunedata.adapters.webdataset.pipeline import PrunedPipeline
 from prunedata.adapters.webdataset.stages import Carried, Keep, end_shards, function_of
 from prunedata.errors import PrunedataError
+from prunedata.run.identity import prints_by
 from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import publish
 from prunedata.streams.shards import ShardIndex
@@ -73,7 +74,7 @@ def wrap(
             "build the Pruner with len(index)."
         )
     _check_stages(dataset)
-    pruner.trains_on(index.key_of)
+    pruner.trains_on(prints_by(index.key_of))
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")

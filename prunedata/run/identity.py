@@ -13,7 +13,10 @@ import numpy as np
 from prunedata.errors import OtherData
 from prunedata.types import Ids
 
-__all__ = ["Identity", "fingerprint", "probed"]
+__all__ = ["Identity", "Prints", "fingerprint", "print_of", "prints_by", "probed"]
+
+Prints = Callable[[Sequence[int]], Sequence[str | None]]
+"""Given ids, returns the fingerprint of each sample."""
 
 PROBED = 30
 """Samples that are read, at most; two of them are read twice."""
@@ -105,6 +108,31 @@ def _drawing_alike(more: AbstractContextManager[object]) -> Iterator[None]:
         np.random.set_state(numpys)  # noqa: NPY002
 
 
+def print_of(
+    read: Callable[[int], Any], sample: int, alike: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> str | None:
+    """Return the fingerprint of one sample; None if it cannot be read or told.
+
+    Parameters
+    ----------
+    read : callable
+        Given an id, returns the sample.
+    sample : int
+    alike : callable
+        Returns a context manager in which the generators of a framework are seeded, as those of Python and NumPy are.
+    """
+    with _drawing_alike(alike()):
+        try:
+            return fingerprint(read(sample))
+        except Exception:  # of the user's data: whoever trains on it will see it, here it is unknown
+            return None
+
+
+def prints_by(read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext) -> Prints:
+    """Return what gives the fingerprints of samples that this process reads; see :func:`print_of`."""
+    return lambda ids: [print_of(read, sample, alike) for sample in ids]
+
+
 class Identity:
     """The fingerprints of a run's data: those that it was saved with, and those of what it trains on.
 
@@ -124,34 +152,24 @@ class Identity:
     def __init__(self, samples: int, seed: int, *, accepts_all: bool = False) -> None:
         self.accepts_all = accepts_all
         self._ids = probed(samples, seed)
-        self._read: Callable[[int], Any] | None = None
-        self._alike: Callable[[], AbstractContextManager[object]] = nullcontext
+        self._prints: Prints | None = None
         self.stored: Sequence[str | None] | None = None
 
-    def trains_on(
-        self, read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext
-    ) -> None:
-        """Say how a sample is read by its id; a run that was saved checks that they are those that it began with.
-
-        Parameters
-        ----------
-        read : callable
-            Given an id, returns the sample.
-        alike : callable
-            Returns a context manager in which more generators of random numbers are seeded, as those of a framework.
+    def trains_on(self, prints: Prints) -> None:
+        """Say how samples are read; a run that was saved checks that they are those that it began with.
 
         Raises
         ------
         OtherData
             If they are others.
         """
-        if self._read is None:  # of several loaders it is the first
-            self._read, self._alike = read, alike
+        if self._prints is None:  # of several loaders it is the first
+            self._prints = prints
             self.check(self.stored)
 
     def check(self, stored: Sequence[str | None] | None) -> None:
         """Raise :class:`OtherData` if fingerprints that were saved are not those of the data, if both are known."""
-        if stored is None or self._read is None or self.accepts_all:
+        if stored is None or self._prints is None or self.accepts_all:
             return
         both = [
             (number, one, other)
@@ -170,25 +188,18 @@ class Identity:
 
     def saved(self) -> Sequence[str | None] | None:
         """Return the fingerprints to be saved. The data is read once, when the run is first saved."""
-        if self._read is not None and (self.stored is None or self.accepts_all):
+        if self._prints is not None and (self.stored is None or self.accepts_all):
             self.stored, self.accepts_all = self._now(), False
         return self.stored
 
     def _now(self) -> list[str | None]:
-        assert self._read is not None
-        found: list[str | None] = []
-        again: list[str | None] = []
-        for number in self._ids.tolist():
-            found.append(self._print_of(number))
-            if len(again) < TWICE:
-                again.append(self._print_of(number))
+        assert self._prints is not None
+        ids = self._ids.tolist()
+        again = ids[:TWICE]
+        try:
+            found = list(self._prints([*again, *ids]))
+        except Exception:  # of the user's data, or of a process that reads it: the loop will see it, here it is unknown
+            return [None] * len(ids)
         # Of samples that are random all the same, nothing is known.
-        return found if found[: len(again)] == again else [None] * len(found)
-
-    def _print_of(self, number: int) -> str | None:
-        assert self._read is not None
-        with _drawing_alike(self._alike()):
-            try:
-                return fingerprint(self._read(number))
-            except Exception:  # of the user's data: whoever trains on it will see it, here it is unknown
-                return None
+        same = found[: len(again)] == found[len(again) : 2 * len(again)]
+        return found[len(again) :] if same else [None] * len(ids)

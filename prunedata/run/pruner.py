@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 from weakref import WeakSet
@@ -24,6 +23,7 @@ from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, samples_in
 from prunedata.run.group import Group
+from prunedata.run.identity import Prints
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
 from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
@@ -554,26 +554,22 @@ class Pruner:
             adapter.begin_epoch(self.current)
         return attached
 
-    def trains_on(
-        self, read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext
-    ) -> None:
-        """Say how a sample is read, so that a run that goes on notices other data. The first adapter's word holds.
+    def trains_on(self, prints: Prints) -> None:
+        """Say how samples are read, so that a run that goes on notices other data. The first adapter's word holds.
 
         Parameters
         ----------
-        read : callable
-            Given an id, returns the sample, before anything random is done to it, where that can be had. It is called
-            for at most 30 ids, twice for two of them: when the run is saved for the first time, and when it goes on.
-        alike : callable, optional
-            Returns a context manager in which the framework's generators of random numbers are seeded, and after which
-            they are as before. Python's and NumPy's are taken care of.
+        prints : callable
+            Given at most 32 ids, of which two come twice, returns the fingerprint of each sample, or None where it is
+            unknown: see :func:`prunedata.run.identity.prints_by`. Called when the run is saved for the first time, and
+            when it goes on.
 
         Raises
         ------
         OtherData
             If the run was saved with other data.
         """
-        self._engine.identity.trains_on(read, alike)
+        self._engine.identity.trains_on(prints)
 
     @property
     def group(self) -> Group:

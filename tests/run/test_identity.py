@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata.errors import OtherData
-from prunedata.run.identity import PROBED, TWICE, Identity, fingerprint, probed
+from prunedata.run.identity import PROBED, TWICE, Identity, fingerprint, prints_by, probed
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 ITEMS = st.recursive(
@@ -86,14 +86,14 @@ def test_some_samples_are_looked_at(samples, seed):
 
 def saved(read, samples=100):
     one = Identity(samples, 3)
-    one.trains_on(read)
+    one.trains_on(prints_by(read))
     return one.saved()
 
 
 def resumed(stored, read, samples=100):
     one = Identity(samples, 3)
     one.stored = stored
-    one.trains_on(read)
+    one.trains_on(prints_by(read))
     return one
 
 
@@ -151,5 +151,5 @@ def test_nothing_is_read_before_it_is_needed():
     def never(number):
         raise AssertionError(number)
 
-    Identity(10, 0).trains_on(never)
+    Identity(10, 0).trains_on(prints_by(never))
     assert Identity(10, 0).saved() is None

@@ -1,5 +1,6 @@
 """A run that goes on with another data set, of the same length: noticed, and nothing is lost."""
 
+import os
 import random
 
 import numpy as np
@@ -142,3 +143,36 @@ def test_a_data_set_that_cannot_be_read_now_is_unknown(tmp_path):
 def test_what_else_resume_may_be_is_refused():
     with pytest.raises(PrunedataError, match='Expected resume to be True, False or "other data"'):
         Pruner(SAMPLES, epochs=4, resume="data")
+
+
+class OpensInItsWorker(Flipped):
+    """As one that opens a file when it is first read: this process must not, as workers would share its place."""
+
+    def __init__(self, first=0):
+        super().__init__(first)
+        self.made_in, self.opened = os.getpid(), False
+
+    def __getitem__(self, at):
+        assert os.getpid() != self.made_in
+        return {"row": self.first + at}
+
+
+@pytest.mark.parametrize("context", [None, "spawn"])
+def test_a_data_set_that_workers_read_is_read_by_a_worker(tmp_path, context):
+    def wrapped(dataset):
+        run = Pruner(SAMPLES, epochs=4, policy=Random(), prune=6, store=tmp_path, resume=True)
+        return run, run.wrap(DataLoader(dataset, batch_size=20, num_workers=1, multiprocessing_context=context))
+
+    run, loader = wrapped(OpensInItsWorker())
+    run.begin_epoch()
+    for batch in loader:
+        run.observe(batch["row"].float())
+    torch.manual_seed(0)
+    run.end_epoch()
+    assert torch.initial_seed() == 0
+    assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(0).get_state())
+    assert None not in run.state_dict()["state"]["data"]
+    del run, loader
+    assert wrapped(OpensInItsWorker())[0].next_epoch == 1
+    with pytest.raises(OtherData):
+        wrapped(OpensInItsWorker(first=1))
