@@ -1,17 +1,22 @@
 """What a DataLoader is made of, as far as pruning it is concerned: for ``prunedata doctor``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, default_collate
 
 from prunedata.adapters.torch.orders import order_for
-from prunedata.adapters.torch.probe import collating
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
 
 __all__ = ["facts", "samples_in"]
+
+TRIED = 7
+"""Samples that are collated, to see whether a collate function keeps their order."""
 
 
 def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
@@ -42,7 +47,7 @@ def facts(loader: Any) -> Mapping[str, Any]:
     found["ids"] = "those that the stream's adapter gives" if stream else "the places of the samples in the dataset"
     if samples is not None:
         found["order"] = _order(loader, samples)
-        collate = collating(loader)
+        collate = _collating(loader)
         if collate is not None:
             found["collate function"] = collate
     dropped = ", the last left out if it isn't full" if loader.drop_last else ""
@@ -62,3 +67,63 @@ def _order(loader: DataLoader[Any], samples: int) -> str:
         return "none: see below"
     told = (type(order).__doc__ or "").partition("\n")[0].replace("`", "").rstrip(".")
     return f"{told[:1].lower()}{told[1:]}" if getattr(order, "shuffle", True) else "ascending ids, as nothing shuffles"
+
+
+def _collating(loader: DataLoader[Any]) -> tuple[str, str] | None:
+    """Say whether the ids of samples stay with them: a state of ``doctor`` and a sentence, or None without batches.
+
+    The same samples are collated in both directions. Where they keep their order, the second batch is the first one
+    backwards.
+    """
+    if loader.batch_sampler is None:
+        return None
+    try:
+        samples = [loader.dataset[place] for place in range(min(TRIED, len(loader.dataset)))]  # type: ignore[arg-type]
+        batches = [loader.collate_fn(deepcopy(given)) for given in (samples, samples, samples[::-1])]
+    except Exception:
+        return "note", "could not be tried"
+    if loader.collate_fn is default_collate:  # samples that are all alike would say nothing
+        return "ok", "keeps the order of its samples: it is PyTorch's own"
+    return _told(*([*_columns(batch, len(samples))] for batch in batches))
+
+
+def _told(batch: list[Any], again: list[Any], backwards: list[Any]) -> tuple[str, str]:
+    """What three batches say: two of the same samples, one of these backwards."""
+    way_on = 'give wrap() an id_key="id" and pass the ids on'
+    if not len(batch) == len(again) == len(backwards):
+        return "note", f"could not be told; if it sorts, drops or replaces samples, {way_on}"
+    kept = moved = 0
+    for one, same, other in zip(batch, again, backwards, strict=True):
+        if not _alike(one, same) or _alike(one, one[::-1]):
+            continue  # it draws random numbers, or says nothing
+        kept += _alike(one, other[::-1])
+        moved += _alike(one, other)
+    if moved and not kept:
+        return "note", f"sorts or chooses samples, so that losses would be booked on others: {way_on}"
+    if kept and not moved:
+        return "ok", "keeps the order of its samples, as far as a few of them can show"
+    return "note", f"could not be told; if it sorts, drops or replaces samples, {way_on}"
+
+
+def _columns(batch: Any, size: int) -> Iterator[Any]:
+    """Everything in a batch that has one entry for each sample, as arrays or lists."""
+    if isinstance(batch, torch.Tensor):
+        batch = batch.detach().float().cpu().numpy()
+    if isinstance(batch, np.ndarray):
+        if batch.ndim and len(batch) == size:
+            yield batch
+    elif isinstance(batch, Mapping):
+        for value in batch.values():
+            yield from _columns(value, size)
+    elif isinstance(batch, (list, tuple)):
+        if len(batch) == size and all(isinstance(one, (str, bytes, int, float)) for one in batch):
+            yield list(batch)
+        else:
+            for value in batch:
+                yield from _columns(value, size)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype != object and np.array_equal(one, other)
+    return bool(one == other)
