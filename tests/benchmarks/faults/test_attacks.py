@@ -74,7 +74,7 @@ TALLY_FORGOTTEN = """
 from prunedata.run.open import OpenEpoch
 def restore(self, state, _restore=OpenEpoch.restore):
     _restore(self, state)
-    self.tally.clear()
+    self.tally = type(self.tally)(self.tally.packed.size)
 OpenEpoch.restore = restore
 """
 NO_DIGEST = """
