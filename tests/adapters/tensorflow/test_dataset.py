@@ -377,3 +377,14 @@ def test_the_pruner_goes_when_nobody_needs_it():
     del pruner, pairs
     gc.collect()
     assert gone() is None
+
+
+def test_a_dataset_says_how_many_samples_it_has():
+    run = Pruner(epochs=2)
+    wrapped = run.wrap(tf.data.Dataset.range(12))
+    run.begin_epoch()
+    ids = [int(number) for number, _ in wrapped]
+    run.observe(np.ones(12), ids)
+    assert (run.samples, ids) == (12, list(range(12)))
+    with pytest.raises(PrunedataError, match="does not know"):
+        Pruner(epochs=2).wrap(tf.data.Dataset.range(12).filter(lambda number: number > 3))

@@ -6,6 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from prunedata import Pruner
 from prunedata.adapters.webdataset import ShardIndex, wrap
 from prunedata.errors import NotInEpoch, OtherData, PrunedataError, SkippedSamples
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
@@ -431,3 +432,11 @@ def test_shards_of_other_samples_are_noticed_and_those_that_moved_are_not(tmp_pa
     assert run(moved)[0].next_epoch == 1
     with pytest.raises(OtherData, match=r"Got other samples at 1 of the 6 places that were looked at \(ids 4\)"):
         run(other)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_an_index_says_how_many_samples_there_are(index, by_name):
+    run = Pruner(epochs=2)
+    pruned = run.wrap(dataset(index), index=index) if by_name else run.wrap(dataset(index), index)
+    assert run.samples == SAMPLES
+    assert len(one_epoch(pruned, run)) == SAMPLES

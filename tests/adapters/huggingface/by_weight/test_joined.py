@@ -243,3 +243,9 @@ def test_rows_in_another_order_are_noticed(leave_out, tmp_path):
     run().wrap(build(tmp_path))
     with pytest.raises(OtherData, match=r"Got other samples at 30 of the 30 places"):
         run().wrap(build(tmp_path, dataset=Subset(Rows(), [*range(1, SAMPLES), 0])))
+
+
+def test_a_trainer_says_how_many_samples_it_trains_on(tmp_path):
+    run = Pruner(epochs=4, policy=LossRanked(), prune=OUT)
+    assert run.wrap(build(tmp_path)).train() is not None
+    assert (run.samples, len(run.history)) == (SAMPLES, 4)
