@@ -45,8 +45,13 @@ def train(setting: Setting, clean: Data, tick: Callable[[object], object]) -> tu
     assert pruner is not None
     visits = sum(epoch.visits for epoch in runs["auto"].epochs)
     if visits < epochs * samples:
-        last = pruner.schedule.pruned_epochs[-1]
-        same = replace(setting, schedule=pruner.schedule, prune=samples - pruner.kept_in(last))
+        pruned = [record["number"] for record in pruner.history if record["pruned"]]
+        # As many visits in the same epochs: the run may have been advised twice, to leave out other numbers.
+        same = replace(
+            setting,
+            schedule=Schedule.steady(epochs, pruned[0]),
+            prune=round((epochs * samples - visits) / len(pruned)),
+        )
         fewer = _steady(setting, round(visits / samples))
         runs |= {"at random": pruned_run(same, Random()), "fewer epochs": regular_run(fewer)}
         interleave({"at random": runs["at random"]}, epochs, setting.data.test, tick)
@@ -122,5 +127,8 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 def _verdict(advice: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if advice["verdict"] == "prune":
         left_out = f"left {advice['prune']:,} of {result['samples']:,} samples out"
+        if advice["turned"] is None:
+            first = advice["schedule"]["start"]
+            return f"it watched until its losses cast doubt on labels, after epoch {first - 1}, and then {left_out}."
         return f"it watched until the samples held out got worse, after epoch {advice['turned']}, and then {left_out}."
     return "it watched to the end, and left nothing out."

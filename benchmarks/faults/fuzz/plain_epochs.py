@@ -29,6 +29,8 @@ class PlainEpochs:
         self.counts, self.hits, self.visits = ([0] * setup.samples for _ in range(3))
         self.excess: list[float] | None = [0.0] * setup.samples
         self.number, self.open = 0, False
+        self.new_hits, self.unsure, self.new_visits = Counter[int](), Counter[int](), Counter[int]()
+        self.maybe_seen = Counter[int]()
         self.keep: set[int] = set()
         self.size = LARGE if setup.losses == "large" else 1.0
         """About how large losses are."""
