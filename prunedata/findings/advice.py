@@ -35,8 +35,8 @@ class Advice:
     Attributes
     ----------
     verdict : {"watch", "prune"}
-        Watch on; or prune, as the validation figure has turned, or as two thirds of the run are done and its losses
-        cast doubt on labels.
+        Watch on; or prune, as the validation figure has turned, or as the losses cast doubt on labels: once two thirds
+        of the run are done, or sooner where they show that the network memorizes labels.
     policy : Policy or None
         What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
     prune : int
@@ -55,8 +55,8 @@ class Advice:
         How many epochs to train instead of pruning, with a learning-rate schedule of their own: as many as had the
         highest figures. None if the figure has not turned.
     doubted : int
-        How many labels look wrong by their losses up to the turn; 0 if the figure has not turned. ``prune`` is this
-        number, or less where the run has a limit.
+        How many labels look wrong by their losses; 0 where the verdict is to watch. ``prune`` is this number, or less
+        where the run has a limit.
     """
 
     verdict: Literal["watch", "prune"]
