@@ -18,7 +18,7 @@ export PYTHONNOUSERSITE := 1
 # The theme advertises its successor on every build.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test test-rest test-all check docs release clean
+.PHONY: help demo test test-rest test-all check docs gpu release clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make test-all   these, and the searches, builds and older releases, which take longer"
 	@echo "make check  linters, types, import rules, docs, and whether the pages show what is there"
 	@echo "make docs   build the documentation into site/"
+	@echo "make gpu    what a GPU is needed for, with the machine's own Python and PyTorch (docs/extend/gpu.md)"
 	@echo "make release  build sdist and wheel into dist/, check them, and try both on every Python that is here"
 	@echo "make clean  remove .venv and everything built"
 
@@ -58,6 +59,10 @@ check: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(RUN) -m mkdocs build --strict
 	@echo "open site/index.html"
+
+# SECONDS=500 DATA=path/to/cifar10 LABELS=path/to/cifar10n.npz
+gpu:
+	$(PYTHON) -m benchmarks.gpu $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DATA),--data "$(DATA)") $(if $(LABELS),--labels "$(LABELS)")
 
 release: $(VENV)/.dev
 	$(RUN) .ci/release.py

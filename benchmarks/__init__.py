@@ -13,6 +13,7 @@ What measures the library:
     python -m benchmarks.scale                 what a run of up to a billion samples takes: memory, time, store
     python -m benchmarks.faults                kills, power cuts and other attacks: nothing may be lost or wrong
     python -m benchmarks.faults.training.dealt workers and a dealer that are killed: each sample is visited once
+    python -m benchmarks.gpu                   what a GPU is needed for, within a budget of seconds
     python -m benchmarks.mutants               small changes of the core: do the tests notice?
 
 What reproduces papers and evidence:

@@ -21,12 +21,14 @@ if "PRUNEDATA_EXAMPLES" in os.environ:  # make test-rest looks further
 settings.load_profile(mine)
 
 
-def pytest_runtest_setup():
-    """Let PyTorch wait half a second for a worker that does not end, and not five, before it stops it.
+def pytest_runtest_setup(item):
+    """Skip what needs a GPU where there is none; and have PyTorch stop a worker that does not end after half a second.
 
     A loader that is left in a cycle of references is collected with its queues closed. So its workers are not told to
     end, and each of them would hold up some later test.
     """
+    if item.get_closest_marker("cuda") and not sys.modules["torch"].cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
     if loading := sys.modules.get("torch.utils.data._utils"):
         loading.MP_STATUS_CHECK_INTERVAL = 0.5
 

@@ -1,7 +1,7 @@
 """The way of a batch's losses from a Tensor, wherever it lies, to the pruner."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +15,6 @@ __all__ = ["Block", "DeviceBuffer", "Recorder", "fits"]
 
 Block = tuple[SomeIds, Any, SomeIds]
 """Ids and losses, batch after batch, and the sizes of the batches."""
-CAPACITY = 1 << 16
-"""Losses that stay on the device before they are copied to the host together."""
 
 
 def fits(ids: SomeIds, losses: Any) -> bool:
@@ -25,7 +23,18 @@ def fits(ids: SomeIds, losses: Any) -> bool:
 
 
 class Recorder:
-    """Hands losses to the pruner: at once from the host, many together from a device."""
+    """Hands losses to the pruner: at once from the host, many together from a device.
+
+    Attributes
+    ----------
+    capacity : int
+        Losses that stay on a device before they are copied to the host together.
+    buffers_all : bool
+        Whether those on the host go through such a buffer, too, so that its way can be tried without a device.
+    """
+
+    capacity: ClassVar[int] = 1 << 16
+    buffers_all: ClassVar[bool] = False
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
@@ -35,7 +44,7 @@ class Recorder:
         """Record a batch."""
         if not isinstance(losses, torch.Tensor):
             raise LossError(f"Expected losses as a Tensor of shape (n,). Got {type(losses).__name__}.")
-        if losses.is_cpu:
+        if losses.is_cpu and not self.buffers_all:
             try:
                 array = losses.numpy(force=True)  # detaches, in less time than detach()
             except (TypeError, RuntimeError) as error:
@@ -55,12 +64,8 @@ class Recorder:
                 )
             for numbers, held, sizes in self.held_back():
                 self.pruner.record(held, numbers, sizes)
-            self._buffer = DeviceBuffer(losses.device)
-        self._hold(self._buffer, ids, losses)
-
-    def _hold(self, buffer: "DeviceBuffer", ids: SomeIds, losses: torch.Tensor) -> None:
-        """Hold a batch back, and observe those that have come down."""
-        for numbers, held, sizes in buffer.add(ids, losses):
+            self._buffer = DeviceBuffer(losses.device, self.capacity)
+        for numbers, held, sizes in self._buffer.add(ids, losses):  # those that have come down
             self.pruner.record(held, numbers, sizes)
 
     def held_back(self) -> Iterator[Block]:
@@ -105,7 +110,7 @@ def _plain(losses: torch.Tensor) -> torch.Tensor:
 class DeviceBuffer:
     """Losses on a device. A full buffer is copied to the host while the next one fills, and then handed over."""
 
-    def __init__(self, device: torch.device, capacity: int = CAPACITY) -> None:
+    def __init__(self, device: torch.device, capacity: int) -> None:
         self.device = device
         self._cuda = device.type == "cuda"
         self._filling, self._copied = (torch.empty(capacity, device=device) for _ in range(2))

@@ -8,7 +8,7 @@ from torch.nn.functional import nll_loss
 
 from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
-from prunedata.types import SomeIds
+from prunedata.types import SomeIds, Weights
 
 __all__ = ["check_weights", "mean_of"]
 
@@ -39,7 +39,7 @@ def mean_of(
         The user's own weights, as of classes.
     """
     weights = None if epoch is None else epoch.weights
-    weight = None if weights is None else torch.from_numpy(weights[np.asarray(ids)]).to(losses.device)
+    weight = None if weights is None else _moved(weights[np.asarray(ids)], losses.device)
     if counting is not None:
         here = len(ids) if own is None or epoch is None else epoch.counting(ids)
         scale = here / (counting or math.inf)
@@ -51,6 +51,12 @@ def mean_of(
     if epoch is not None and not epoch.is_applied and mean.requires_grad:
         mean.register_hook(lambda _: epoch.apply_weights())
     return mean
+
+
+def _moved(weights: Weights, device: torch.device) -> torch.Tensor:
+    """Weights on the device of the losses. A copy from memory that is not pinned would make the host wait."""
+    here = torch.from_numpy(weights)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)
 
 
 def _weighed(

@@ -1,11 +1,15 @@
-"""Tables in Markdown and for a terminal, and gains in their cells."""
+"""Tables in Markdown and for a terminal, gains in their cells, and pages that hold them."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import mean
 
 from prunedata.cli.text import table
 
-__all__ = ["aligned", "gain", "markdown"]
+__all__ = ["END", "aligned", "fill", "gain", "markdown"]
+
+END = "<!-- end -->"
+"""Behind what a command writes into a page."""
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
@@ -34,3 +38,13 @@ def markdown(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines.insert(1, ["-" * width for width in widths])
     cells = ((text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+
+
+def fill(page: Path, begin: str, written: str) -> str:
+    """Return a page with what stands between the line ``begin`` and :data:`END` brought up to date."""
+    text = page.read_text(encoding="utf-8")
+    head, found, rest = text.partition(begin)
+    _, end, tail = rest.partition(END)
+    if not found or not end:
+        raise ValueError(f"Expected the lines {begin} and {END} in {page}.")
+    return f"{head}{begin}\n\n{written}\n{END}{tail}"

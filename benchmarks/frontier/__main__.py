@@ -29,6 +29,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common.arguments import add_results, program
+from benchmarks.common.markdown import fill
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier import by_weight, corrected
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS
@@ -42,7 +43,7 @@ from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
 from benchmarks.frontier.report.replay import replay
 from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
 from benchmarks.frontier.report.summary import summary
-from benchmarks.frontier.report.table import BEGIN, all_tables, fill
+from benchmarks.frontier.report.table import BEGIN, all_tables
 from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
 from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS, Subject

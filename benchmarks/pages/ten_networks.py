@@ -67,7 +67,8 @@ def measure(network: str, data: Path | None, seconds: float, long: float = LONG)
 def _made(network: str, data: Path | None, samples: int) -> tuple[StudyData, Trainer, Images]:
     recipe, device = Recipe(network=network, samples=samples, batch_size=BATCH), torch.device("cpu")
     given = study_data(recipe, data)
-    return given, Trainer(recipe, given.channels, given.classes, device), Images(given.train, device)
+    images = Images(given.train, device)
+    return given, Trainer(recipe, images, given.classes), images
 
 
 def _regular(trainer: Trainer, images: Images) -> float:
@@ -75,7 +76,7 @@ def _regular(trainer: Trainer, images: Images) -> float:
     began = trainer.clock()
     trainer.begin_epoch(0)
     for ids in torch.randperm(len(images)).split(BATCH):
-        trainer.step(*images.batch(ids), torch.mean)
+        trainer.step(ids)
     return trainer.clock() - began
 
 
@@ -85,7 +86,7 @@ def _pruned(trainer: Trainer, images: Images, pruner: Pruner) -> float:
     epoch = pruner.begin_epoch()
     trainer.begin_epoch(epoch.number)
     for ids in epoch.batches(BATCH):
-        losses = trainer.step(*images.batch(torch.from_numpy(np.array(ids))), torch.mean)
+        losses = trainer.step(torch.from_numpy(np.array(ids)))
         pruner.observe(losses.numpy(), ids)
     pruner.end_epoch()
     return trainer.clock() - began

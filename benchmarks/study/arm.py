@@ -49,6 +49,8 @@ class Task:
     batch_size, seed : int
     infobatch : Path or None
         A checkout of InfoBatch.
+    rank, ranks : int
+        Which of how many processes this is that train together. Each takes its share of every batch.
     """
 
     samples: int
@@ -60,6 +62,13 @@ class Task:
     batch_size: int
     seed: int
     infobatch: Path | None = None
+    rank: int = 0
+    ranks: int = 1
+
+    @property
+    def own_batch_size(self) -> int:
+        """Of this rank."""
+        return self.batch_size // self.ranks
 
     @property
     def prune(self) -> float:
@@ -69,11 +78,12 @@ class Task:
 
 @dataclass(frozen=True)
 class PlannedEpoch:
-    """One epoch: its number, whether samples are left out, and the ids of its batches."""
+    """One epoch: its number, whether samples are left out, the ids of its batches, and how many batches it has."""
 
     number: int
     pruned: bool
     batches: Iterator[Ids]
+    steps: int
 
 
 class Chooser(Protocol):
@@ -86,6 +96,10 @@ class Chooser(Protocol):
     @property
     def pruner(self) -> Pruner | None:
         """The pruner that chooses, if one does."""
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether ``reduce`` may return something else than the mean of the losses."""
 
     def epochs(self) -> Iterator[PlannedEpoch]:
         """Yield the epochs that are left."""
@@ -147,6 +161,8 @@ class Arm:
         Whether it was only tried, and is left out of the pictures.
     shortens : bool
         Whether it saves by fewer epochs.
+    saves : bool
+        Whether it has to be told how many visits to save.
     saves_as_asked : bool
         Whether it saves the share of the visits that it is asked for.
     unbeatable : bool
@@ -167,6 +183,7 @@ class Arm:
     marker: str = ""
     tried: bool = False
     shortens: bool = False
+    saves: bool = True
     saves_as_asked: bool = True
     unbeatable: bool = False
     needs_infobatch: bool = False

@@ -1,16 +1,17 @@
 """The choosers that most arms share: train on all samples, or on what a pruner keeps."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 from benchmarks.study.arm import Ids, PlannedEpoch, Task
 from prunedata import Pruner
 from prunedata.adapters.torch import wrap
 from prunedata.policies import Policy
+from prunedata.types import LeaveOut
 
 __all__ = ["AllSamples", "Pruned", "cut", "prune_by"]
 
@@ -18,15 +19,18 @@ __all__ = ["AllSamples", "Pruned", "cut", "prune_by"]
 class AllSamples:
     """Train on all samples: a plain loop that knows nothing of pruning."""
 
-    overhead, pruner = 0.0, None
+    overhead, pruner, is_weighed = 0.0, None, False
 
     def __init__(self, task: Task) -> None:
         self._task, self._next = task, 0
 
     def epochs(self) -> Iterator[PlannedEpoch]:
         while self._next < self._task.epochs:
-            order = np.random.default_rng((self._task.seed, self._next)).permutation(self._task.samples)
-            yield PlannedEpoch(self._next, False, cut(order, self._task.batch_size))
+            task, size = self._task, self._task.own_batch_size
+            order = np.random.default_rng((task.seed, self._next)).permutation(task.samples)
+            # So many for each rank, as all have to take as many steps: the first come twice, as in PyTorch's sampler.
+            mine = np.resize(order, -(-len(order) // task.ranks) * task.ranks)[task.rank :: task.ranks]
+            yield PlannedEpoch(self._next, False, cut(mine, size), -(-len(mine) // size))
             self._next += 1
 
     def reduce(self, ids: Ids, losses: Tensor) -> Tensor:
@@ -42,23 +46,30 @@ class AllSamples:
 class Pruned:
     """Train on what a pruner keeps. The images stay on the device that trains: only ids go through the loader."""
 
-    def __init__(self, task: Task, policy: Policy) -> None:
+    def __init__(self, task: Task, policy: Policy | Literal["auto"], leave_out: LeaveOut = "delivery") -> None:
+        # Told to save nothing, it decides by itself.
+        when: dict[str, Any] = (
+            {"schedule": task.schedule, "prune": task.prune} if task.saving else {"epochs": task.epochs}
+        )
         self.pruner = Pruner(
             task.samples,
-            task.schedule,
-            prune=task.prune,
+            **when,
             policy=policy,
             seed=task.seed,
             batch_size=task.batch_size,
             classes=task.classes,
+            leave_out=leave_out,
         )
+        samples: Any = range(task.samples)  # it has a length and items, which is all that is needed
+        shared: Any = DistributedSampler(samples, task.ranks, task.rank, seed=task.seed) if task.ranks > 1 else None
         ids: DataLoader[int] = DataLoader(
-            range(task.samples),  # type: ignore[arg-type]  # it has a length and items, which is all that is needed
-            batch_size=task.batch_size,
-            shuffle=True,
-            collate_fn=list,
+            samples, batch_size=task.own_batch_size, shuffle=shared is None, sampler=shared, collate_fn=list
         )
         self._loader = wrap(ids, self.pruner, with_ids=True)
+
+    @property
+    def is_weighed(self) -> bool:
+        return self.pruner.is_weighed
 
     @property
     def overhead(self) -> float:
@@ -66,7 +77,7 @@ class Pruned:
 
     def epochs(self) -> Iterator[PlannedEpoch]:
         for epoch in self.pruner.epochs():
-            yield PlannedEpoch(epoch.number, epoch.pruned, (ids for ids, _ in self._loader))
+            yield PlannedEpoch(epoch.number, epoch.pruned, (ids for ids, _ in self._loader), len(self._loader))
 
     def reduce(self, ids: Ids, losses: Tensor) -> Tensor:
         mean: Tensor = self._loader.observe(losses, ids)

@@ -84,13 +84,13 @@ def _confused(data: Data, order: NDArray[np.int64], samples: int | None, share: 
     others = order[len(mine) :][:10_000] if len(order) - len(mine) >= len(mine) else order[::2]
     labels = data.train.labels.numpy()
     recipe = replace(Recipe(seed=SEED), epochs=WEAK_EPOCHS, augment=False)
-    trainer = Trainer(recipe, data.channels, data.classes, torch.device("cpu"))
     taught = Images(_part(data.train, others, labels[others]), torch.device("cpu"))
+    trainer = Trainer(recipe, taught, data.classes)
     for number in range(WEAK_EPOCHS):
         trainer.begin_epoch(number)
         shuffled = torch.from_numpy(np.random.default_rng((SEED, number)).permutation(len(others)))
         for ids in shuffled.split(recipe.batch_size):
-            trainer.step(*taught.batch(ids), torch.mean)
+            trainer.step(ids)
     shown = Images(_part(data.train, mine, labels[mine]), torch.device("cpu"))
     guessed = trainer.scores(shown).argmax(1).numpy()
     errors = np.flatnonzero(guessed != labels[mine])

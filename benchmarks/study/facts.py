@@ -11,9 +11,12 @@ import torch
 from benchmarks.common.timing import made_on
 from benchmarks.study.arm import Chooser
 from benchmarks.study.data import StudyData
+from benchmarks.study.judging import auc
 from benchmarks.study.recipe import Recipe
 from benchmarks.study.trace import Trace
 from benchmarks.study.training_step import Images, Trainer
+from prunedata.findings.suspects import suspicion
+from prunedata.policies.rules import MEAN_EXCESS
 
 __all__ = ["LAST", "facts_of", "hardware", "save_arrays"]
 
@@ -62,7 +65,19 @@ def facts_of(
         "hardware": hardware,
         "versions": {name: version(name) for name in ("torch", "numpy")},
         "curves": curves,
+        **_said(chooser, data),
     }
+
+
+def _said(chooser: Chooser, data: StudyData) -> dict[str, Any]:
+    """How many labels are wrong, and what the library says of them."""
+    wrong: dict[str, Any] = {"wrong": int(data.wrong.sum())}
+    if chooser.pruner is None:
+        return wrong
+    scores, visits = chooser.pruner.arrays[MEAN_EXCESS], chooser.pruner.visits
+    found = auc(suspicion(scores, visits), data.wrong)
+    doubted = chooser.pruner.advice.doubted
+    return wrong | {"suspects_auc": None if found is None else round(found, 4), "doubted": doubted}
 
 
 def hardware(device: str, threads: int) -> str:

@@ -1,18 +1,20 @@
 """What a run of the study is made of: one frozen recipe."""
 
+import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.study.arm import share_to_prune
 from benchmarks.study.arms import ARMS
 from prunedata import Schedule
 
-__all__ = ["MILESTONES", "PEOPLE", "LabelNoise", "Recipe"]
+__all__ = ["MILESTONES", "PEOPLE", "WARM_UP", "LabelNoise", "Recipe"]
 
 MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
 """Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
-
+WARM_UP = 2
+"""Epochs over which the rate rises to its highest before it falls as a cosine."""
 
 MADE = ("random", "confusable")
 PEOPLE = ("worse", "aggre")
@@ -62,6 +64,8 @@ class Recipe:
         How many of the training images to use, a fixed random part; None for all.
     epochs : int
         Epochs of regular training; the saving is of these.
+    rates : {"steps", "cosine"}
+        How the learning rate goes: it drops at the milestones, or falls to nothing as a cosine after a warm-up.
     widen : int
         Widening factor of the wide residual networks.
     """
@@ -77,16 +81,23 @@ class Recipe:
     learning_rate: float = 0.02
     weight_decay: float = 5e-4
     rate_drop: float = 0.2
+    rates: Literal["steps", "cosine"] = "steps"
     augment: bool = True
     widen: int = 10
 
     def __post_init__(self) -> None:
         if self.arm not in ARMS:
             raise ValueError(f"Expected one of the arms {', '.join(ARMS)}. Got {self.arm!r}.")
-        if not 0 <= self.saving < 1 or (self.arm == "regular") != (self.saving == 0):
-            raise ValueError(f"Expected a saving from 0 to 1, and 0 for regular only. Got {self.saving}, {self.arm}.")
+        if not 0 <= self.saving < 1 or ARMS[self.arm].saves != (self.saving > 0):
+            raise ValueError(
+                "Expected a saving from 0 to 1, and 0 for regular and for arms that decide by themselves. "
+                f"Got {self.saving}, {self.arm}."
+            )
         if self.epochs < 5:
             raise ValueError(f"Expected at least 5 epochs, for three rate drops. Got {self.epochs}.")
+        arm = ARMS[self.arm]
+        if arm.saves and arm.saves_as_asked and not arm.shortens:
+            share_to_prune(self.saving, self.schedule)  # so that a run that cannot save it is refused before it trains
 
     @property
     def trained_epochs(self) -> int:
@@ -97,6 +108,13 @@ class Recipe:
     def milestones(self) -> tuple[int, ...]:
         """Epochs at which the learning rate drops."""
         return tuple(round(self.trained_epochs * at) for at in MILESTONES)
+
+    def rate_at(self, epochs: float) -> float:
+        """The learning rate after so many epochs, of which a part may be done."""
+        if self.rates == "steps":
+            return self.learning_rate * self.rate_drop ** sum(int(epochs) >= at for at in self.milestones)
+        after = max(0.0, epochs - WARM_UP) / max(1, self.trained_epochs - WARM_UP)
+        return self.learning_rate * min(epochs / WARM_UP, (1 + math.cos(math.pi * after)) / 2)
 
     @property
     def schedule(self) -> Schedule:
@@ -114,6 +132,7 @@ class Recipe:
         saved = f"-{100 * self.saving:g}" if self.saving else ""
         plain = "" if self.augment else "-plain"
         size = f"{self.samples or 'all'}x{self.epochs}"
+        plain += "" if self.rates == "steps" else f"-{self.rates}{self.learning_rate:g}"
         network = f"{self.network}x{self.widen}" if self.network.startswith("wrn") else self.network
         return f"{network}-{size}{plain}-{self.noise}-{self.arm}{saved}-seed{self.seed}"
 

@@ -14,7 +14,7 @@ __all__ = ["RESULTS", "RunName", "kind_of_labels", "parse", "recipe_of"]
 RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 """By the names of the recipes."""
 NAME = re.compile(
-    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"
+    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?(?P<rates>-cosine[\d.]+)?-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"
     r"-(?P<arm>[a-z][a-z-]*?)(?:-(?P<saving>[\d.]+))?-seed(?P<seed>\d+)"
 )
 
@@ -47,7 +47,7 @@ def parse(name: str) -> RunName:
     found = NAME.fullmatch(name)
     if found is None:
         raise ValueError(f"Expected the name of a run, as lenet-10000x120-clean-regular-seed0. Got {name!r}.")
-    size = found["size"] + (found["plain"] or "")
+    size = found["size"] + (found["plain"] or "") + (found["rates"] or "")
     return RunName(found["network"], size, found["noise"], found["arm"], found["saving"] or "", int(found["seed"]))
 
 

@@ -15,5 +15,8 @@ def precision_of(device: str) -> torch.dtype:
 
 
 def mixed_precision(device: str) -> torch.autocast:
-    """Return a context in which layers compute in what :func:`precision_of` says."""
-    return torch.autocast(device, torch.bfloat16, enabled=precision_of(device) == torch.bfloat16)
+    """Return a context in which layers compute in what :func:`precision_of` says.
+
+    It keeps no cast weights: a step that is captured as a graph has to cast those that it finds.
+    """
+    return torch.autocast(device, torch.bfloat16, enabled=precision_of(device) == torch.bfloat16, cache_enabled=False)

@@ -18,13 +18,13 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common.arguments import add_results, program
+from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier.late.measure import ARMS, measure
 from benchmarks.frontier.late.report import BEGIN, report
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 from benchmarks.frontier.late.traces import BEGIN as BEGIN_TRACES
 from benchmarks.frontier.late.traces import traces
-from benchmarks.frontier.report.table import fill
 from prunedata.errors import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]

@@ -4,7 +4,6 @@ Written between the markers of a page, as it is printed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
@@ -13,9 +12,9 @@ from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
 from benchmarks.frontier.distances import best_rival, equal_visits, own_known, own_regular, text_of, tops_apart
 from benchmarks.frontier.subjects import SUBJECTS
 
-__all__ = ["BEGIN", "END", "TITLES", "all_tables", "fill", "share_of_known", "tables", "title"]
+__all__ = ["BEGIN", "TITLES", "all_tables", "share_of_known", "tables", "title"]
 
-BEGIN, END = "<!-- python -m benchmarks.frontier table -->", "<!-- end -->"
+BEGIN = "<!-- python -m benchmarks.frontier table -->"
 TITLES = {
     "worse": "people's errors, the worst of three answers",
     "aggre": "people's errors, the majority of three answers",
@@ -123,13 +122,3 @@ def _equal(arms: Arms) -> str:
 
 def _pruned(arm: str) -> bool:
     return arm != EARLY_STOP and bool(ARMS[arm].policy)
-
-
-def fill(page: Path, begin: str, written: str) -> str:
-    """Return a page with what stands between the line ``begin`` and the end's marker brought up to date."""
-    text = page.read_text(encoding="utf-8")
-    head, found, rest = text.partition(begin)
-    _, end, tail = rest.partition(END)
-    if not found or not end:
-        raise ValueError(f"Expected the lines {begin} and {END} in {page}.")
-    return f"{head}{begin}\n\n{written}\n{END}{tail}"

@@ -31,6 +31,7 @@ ARMS = (
         name="regular",
         what="all samples in every epoch",
         choose=AllSamples,
+        saves=False,
         order=0,
         colour=DARK_GREY,
         marker="o",

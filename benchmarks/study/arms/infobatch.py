@@ -21,7 +21,7 @@ BELOW_MEAN = 0.6
 class Peer:
     """InfoBatch as its own file has it, driven without its hook into DataLoader, which torch 2.13 breaks."""
 
-    pruner = None
+    pruner, is_weighed = None, True
 
     def __init__(self, task: Task) -> None:
         if task.infobatch is None:
@@ -38,7 +38,8 @@ class Peer:
             self._sampler.iterations = self._next
             order = np.fromiter(iter(self._sampler), dtype=np.int64)
             self.overhead += perf_counter() - started
-            yield PlannedEpoch(self._next, len(order) < len(self._peer), cut(order, self._task.batch_size))
+            steps = -(-len(order) // self._task.batch_size)
+            yield PlannedEpoch(self._next, len(order) < len(self._peer), cut(order, self._task.batch_size), steps)
             self._next += 1
 
     def reduce(self, ids: Ids, losses: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """From the loss tensor of the user's loop to the counts, and back as a mean to call backward() on."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,6 @@ from prunedata.policies import Random
 from tests.adapters.helpers.torch import Items, make_pruner, train
 
 CPU = torch.device("cpu")
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
 @pytest.fixture
@@ -119,8 +116,8 @@ def sum_of(pruner):
 def block_of(pruner, capacity):
     """Hold losses back in a buffer, as if they were on a device."""
     run = pruner.attach(TorchRun(pruner))
-    run.recorder._buffer = DeviceBuffer(CPU, capacity)
-    return partial(run.recorder._hold, run.recorder._buffer)
+    run.recorder.buffers_all, run.recorder.capacity = True, capacity
+    return run.recorder.add
 
 
 class TestDeviceBuffer:
@@ -187,42 +184,41 @@ class TestDeviceBuffer:
 
 
 def train_through_a_block(monkeypatch, pruner):
-    """Train as on a device: the recorder finds a buffer of 20 losses and no tensor on the CPU."""
-
-    def add(recorder, ids, losses):
-        if recorder._buffer is None:
-            recorder._buffer = DeviceBuffer(CPU, 20)
-        recorder._hold(recorder._buffer, ids, losses)
-
-    monkeypatch.setattr(Recorder, "add", add)
+    """Train as on a device: all losses go through a buffer of 20."""
+    monkeypatch.setattr(Recorder, "buffers_all", True)
+    monkeypatch.setattr(Recorder, "capacity", 20)
     return train(wrap(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)
 
 
-@cuda
-class TestOnCuda:
+class TestOnADevice:
     SAMPLES = 300_000
 
     def run(self, device, dtype=torch.float32, mode="default"):
-        schedule = Schedule(3, window=3, start=1, buffer=2, pruned_per_block=1)
+        schedule = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
         pruner = Pruner(self.SAMPLES, schedule, prune=0.25, seed=1)
-        ids = torch.arange(self.SAMPLES)
-        loader = wrap(DataLoader(ids, batch_size=1000, shuffle=True), pruner)
+        loader = wrap(DataLoader(range(self.SAMPLES), batch_size=1000, shuffle=True), pruner)
         table = torch.rand(self.SAMPLES, generator=torch.Generator().manual_seed(2)).to(dtype).to(device)
         for _ in pruner.epochs():
             for index in loader:
                 where = index.pin_memory().to(device, non_blocking=True) if device == "cuda" else index
-                torch.cuda.set_sync_debug_mode(mode)  # the loop's own part may not wait either
+                if device == "cuda":
+                    torch.cuda.set_sync_debug_mode(mode)  # the loop's own part may not wait either
                 loader.observe(table[where].requires_grad_()).backward()
-                torch.cuda.set_sync_debug_mode("default")
+                if device == "cuda":
+                    torch.cuda.set_sync_debug_mode("default")
         return pruner
 
+    @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-    def test_no_batch_makes_the_host_wait_and_nothing_is_lost(self, dtype):
-        """Four blocks and more an epoch, so that blocks are sent and landed within the loop."""
-        on_cuda, on_cpu = self.run("cuda", dtype, mode="error"), self.run("cpu", dtype)
-        assert np.array_equal(on_cuda.counts, on_cpu.counts)
-        assert np.array_equal(on_cuda.visits, on_cpu.visits)
+    def test_no_batch_makes_the_host_wait_and_nothing_is_lost(self, dtype, device, monkeypatch):
+        """Four blocks and more an epoch, so that blocks are sent and landed within the loop; on a CPU, too."""
+        on_cpu = self.run("cpu", dtype)
+        monkeypatch.setattr(Recorder, "buffers_all", True)
+        there = self.run(device, dtype, mode="error")
+        assert np.array_equal(there.counts, on_cpu.counts)
+        assert np.array_equal(there.visits, on_cpu.visits)
 
+    @pytest.mark.cuda
     def test_the_mode_would_tell(self):
         torch.cuda.set_sync_debug_mode("error")
         try:

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from benchmarks.common.augment import crop_and_flip
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-
 
 def seeded(seed: int, device: str = "cpu") -> torch.Generator:
     return torch.Generator(device).manual_seed(seed)
@@ -100,7 +98,7 @@ def test_says_what_it_expected(shape, padding):
         crop_and_flip(torch.zeros(shape), seeded(0), padding)
 
 
-@cuda
+@pytest.mark.cuda
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_a_gpu_gives_what_a_cpu_gives_and_waits_for_nothing(dtype):
     images = random_images((128, 3, 32, 32), dtype, 0)

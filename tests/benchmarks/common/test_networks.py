@@ -7,8 +7,6 @@ from torch.nn import functional as F
 
 from benchmarks.common.networks import NETWORKS, VGG, LeNet, ResNet, WideResNet, build
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-
 # For 3 channels and 10 classes.
 PARAMETERS = {
     "lenet": 62_006,
@@ -167,7 +165,7 @@ def test_says_what_it_expected(make, message):
         make()
 
 
-@cuda
+@pytest.mark.cuda
 @pytest.mark.parametrize("name", NETWORKS)
 def test_learns_a_batch_on_a_gpu(name):
     """At full width, in bfloat16 and channels-last, as the trainer runs it."""
@@ -179,7 +177,7 @@ def test_learns_a_batch_on_a_gpu(name):
     assert history[-1] < history[0]
 
 
-@cuda
+@pytest.mark.cuda
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # a hint on speed
 def test_learns_a_batch_compiled_on_a_gpu():

@@ -7,12 +7,12 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import BY_WEIGHT, RESULTS
 from benchmarks.frontier.arms import Plan
 from benchmarks.frontier.by_weight import BEGIN, Counting, measure, table
-from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.train import Settings

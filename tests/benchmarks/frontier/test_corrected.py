@@ -5,12 +5,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import CORRECTED, RESULTS
 from benchmarks.frontier.corrected import BEGIN, LOOKED_AT, WAYS, corrected, run, table
 from benchmarks.frontier.data.material import Material, Part
-from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.train import Settings
 from tests.common.programs import ROOT

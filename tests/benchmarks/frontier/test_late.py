@@ -9,13 +9,13 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.common.markdown import fill
 from benchmarks.frontier.data.tables import RARE, table_of, thinned, with_errors
 from benchmarks.frontier.late import __main__ as program
 from benchmarks.frontier.late.__main__ import RESULTS
 from benchmarks.frontier.late.measure import LateSelection
 from benchmarks.frontier.late.report import BEGIN, report
 from benchmarks.frontier.late.rules import RULES, MovingAverages
-from benchmarks.frontier.report.table import fill
 
 PAGE = Path(__file__).parents[3] / "docs/evidence/late.md"
 SAMPLES, WRONG, EPOCHS = 200, 40, 12

@@ -10,12 +10,12 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import LIMITS, RESULTS
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.questions.limits import BEGIN, WAYS, FromTheTurn, run, table
-from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
 
 ROOT = Path(__file__).parents[3]

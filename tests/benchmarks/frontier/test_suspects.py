@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
-from benchmarks.frontier.report.table import fill
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import BEGIN, BY_LOSSES, SHOWN, UNSEEN, judge, table
 from benchmarks.frontier.training.train import Settings

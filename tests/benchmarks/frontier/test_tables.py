@@ -10,6 +10,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.image import imread
 
+from benchmarks.common.markdown import END, fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.__main__ import RESULTS
@@ -22,7 +23,7 @@ from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
 from benchmarks.frontier.report.replay import replay
 from benchmarks.frontier.report.summary import BEGIN as SUMMARY
 from benchmarks.frontier.report.summary import summary
-from benchmarks.frontier.report.table import BEGIN, END, all_tables, fill, share_of_known, tables
+from benchmarks.frontier.report.table import BEGIN, all_tables, share_of_known, tables
 from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
 from benchmarks.frontier.report.turn import BEGIN_VARIED, held, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS

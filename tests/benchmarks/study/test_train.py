@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -21,9 +22,11 @@ from benchmarks.study.data import SEED, study_data
 from benchmarks.study.recipe import LabelNoise, Recipe
 from benchmarks.study.results import recipe_of
 from benchmarks.study.train import Options, chooser_of, train
+from benchmarks.study.training_step import Images, Trainer
 
 SMALL = Recipe(samples=300, epochs=6, batch_size=32)
-PRUNING = [name for name in ARMS if name not in ("regular", "fewer-epochs", "infobatch")]
+PRUNING = [name for name, arm in ARMS.items() if arm.saves and name not in ("fewer-epochs", "infobatch")]
+DECIDING = [name for name, arm in ARMS.items() if not arm.saves]
 
 
 class Stopped(Exception):
@@ -51,11 +54,12 @@ def without_times(facts):
     arm=st.sampled_from([*PRUNING, "fewer-epochs"]),
 )
 def test_every_arm_saves_the_visits_that_it_should(epochs, saving, arm):
+    if arm != "fewer-epochs":
+        assume(saving * epochs < len(Recipe(arm=arm, epochs=epochs, saving=0.01).schedule.pruned_epochs))
     recipe = Recipe(arm=arm, epochs=epochs, saving=saving)
     if arm == "fewer-epochs":
         assert abs(recipe.trained_epochs - epochs * (1 - saving)) <= 0.5
         return
-    assume(saving * epochs < len(recipe.schedule.pruned_epochs))
     saved = recipe.prune * len(recipe.schedule.pruned_epochs) / epochs
     assert saved == pytest.approx(saving, abs=1e-4)
     assert recipe.trained_epochs == epochs
@@ -72,9 +76,10 @@ def test_the_rate_drops_where_the_paper_says():
     ("change", "complaint"),
     [
         ({"arm": "best"}, "one of the arms"),
-        ({"saving": 0.2}, "0 for regular only"),
-        ({"arm": "random"}, "0 for regular only"),
+        ({"saving": 0.2}, "0 for regular and for arms"),
+        ({"arm": "random"}, "0 for regular and for arms"),
         ({"epochs": 4}, "at least 5 epochs"),
+        ({"arm": "random", "epochs": 5, "saving": 0.9}, "Expected a saving below"),
     ],
 )
 def test_a_recipe_refuses_what_makes_no_sense(change, complaint):
@@ -122,9 +127,9 @@ def test_people_s_labels_are_those_of_the_same_images(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")  # six epochs are too few for advice
-@pytest.mark.parametrize("arm", ["regular", "fewer-epochs", *PRUNING])
+@pytest.mark.parametrize("arm", [*DECIDING, "fewer-epochs", *PRUNING])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(arm, tmp_path):
-    recipe = replace(SMALL, arm=arm, saving=0.0 if arm == "regular" else 0.25)
+    recipe = replace(SMALL, arm=arm, saving=0.0 if arm in DECIDING else 0.25)
     whole = train(recipe, Options(arrays=tmp_path / "whole.npz"))
     options = Options(checkpoint=tmp_path / "run.pt", arrays=tmp_path / "parts.npz")
     with pytest.raises(Stopped):
@@ -134,6 +139,45 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(arm, tmp_path):
     with np.load(tmp_path / "whole.npz") as one, np.load(tmp_path / "parts.npz") as other:
         assert set(one) == set(other)
         assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_the_rate_warms_up_and_falls_as_a_cosine():
+    recipe = Recipe(epochs=30, learning_rate=0.1, rates="cosine")
+    assert [recipe.rate_at(at) for at in (0, 1, 2, 16, 30)] == pytest.approx([0, 0.05, 0.1, 0.05, 0])
+    assert [Recipe().rate_at(at) for at in (0, 59.9, 60, 120, 160)] == pytest.approx([0.02, 0.02, 4e-3, 8e-4, 1.6e-4])
+    assert "cosine0.1" in recipe.name
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("batch_size", [32, 50])
+def test_a_captured_step_trains_as_one_that_is_not(resumed, batch_size):
+    """On a CPU the same code runs uncaptured, its trials before and the state that they must leave alone included."""
+    recipe = replace(SMALL, batch_size=batch_size)
+    images = Images(study_data(recipe, None).train, torch.device("cpu"))
+    weights = []
+    for graphs in (False, True):
+        trainer = Trainer(recipe, images, 10, graphs=graphs)
+        for number in range(3):
+            if resumed and number == 1:
+                state = trainer.state_dict()
+                trainer = Trainer(recipe, images, 10, graphs=graphs)
+                trainer.load_state_dict(state)
+            trainer.begin_epoch(number, -(-300 // batch_size))
+            for ids in torch.arange(300).split(batch_size):  # the last batch is shorter, and not captured
+                trainer.step(ids)
+        weights.append([weight.clone() for weight in trainer.model.state_dict().values()])
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+def test_what_watches_leaves_nothing_out_and_says_what_it_saw():
+    noise = LabelNoise("random", 0.4)
+    watched = train(replace(SMALL, arm="watched", noise=noise), Options())
+    assert watched["visits_saved_percent"] == 0
+    assert watched["wrong"] == 120
+    assert 0.4 < watched["suspects_auc"] <= 1
+    assert len(watched["classes"]) == 10
+    auto = train(replace(SMALL, arm="auto", noise=noise), Options())
+    assert all("left_out" in point for point in auto["curves"] if point["pruned"])
 
 
 def test_the_facts_add_up():

@@ -1,0 +1,79 @@
+"""The arms of ResNet-18 on 48,000 images, what decides most first."""
+
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.common.records import Facts
+from benchmarks.gpu.pieces import Piece, Place, named
+from benchmarks.study.data import study_data
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.train import Options, train
+
+__all__ = ["OTHERS", "TUNED", "pieces", "recipes"]
+
+TUNED, OTHERS = 0.1, (0.2, 0.05)
+"""The rate that all arms are compared at, and others that are tried on clean labels."""
+WORSE, AGGRE, RANDOM40, CLEAN = LabelNoise("worse"), LabelNoise("aggre"), LabelNoise("random", 0.4), LabelNoise()
+SHARES = {WORSE: 0.4, AGGRE: 0.09, RANDOM40: 0.4}
+"""About the share of the labels that is wrong, which the oracle and the random control leave out."""
+
+
+def recipes(base: Recipe) -> list[Recipe]:
+    """Every arm, what decides most first."""
+    watched = {noise: replace(base, arm="watched", noise=noise) for noise in (CLEAN, WORSE, AGGRE, RANDOM40)}
+    auto = {noise: replace(base, arm="auto", noise=noise) for noise in watched}
+
+    def knowing(arm: str, noise: LabelNoise) -> Recipe:
+        probe = replace(base, arm=arm, noise=noise, saving=0.01).schedule
+        return replace(
+            base, arm=arm, noise=noise, saving=round(SHARES[noise] * len(probe.pruned_epochs) / probe.epochs, 3)
+        )
+
+    def lengths(noise: LabelNoise, *epochs: int) -> list[Recipe]:
+        return [replace(base, arm="regular", noise=noise, epochs=number) for number in epochs]
+
+    steps = replace(base, rates="steps")
+    paper = [replace(steps, arm=arm, saving=saving) for saving in (0.25, 0.14)
+             for arm in ("dropping-count", "random", "fewer-epochs")]  # fmt: skip
+    short = [base.epochs // 2, base.epochs // 4]
+    return [
+        watched[CLEAN],
+        replace(watched[CLEAN], learning_rate=OTHERS[0]),
+        watched[WORSE], auto[WORSE], auto[CLEAN], knowing("known-wrong", WORSE),
+        *lengths(WORSE, *short), watched[AGGRE], auto[AGGRE],
+        watched[RANDOM40], auto[RANDOM40], knowing("known-wrong", RANDOM40), *lengths(RANDOM40, *short),
+        replace(watched[CLEAN], learning_rate=OTHERS[1]), steps, *paper[:3],
+        knowing("known-wrong", AGGRE), knowing("random-run", WORSE),
+        *(replace(arm, learning_rate=0.2) for arm in (watched[WORSE], auto[WORSE], auto[CLEAN])),
+        *paper[3:], *lengths(WORSE, 2 * base.epochs), *lengths(AGGRE, *short),
+        *(replace(arm, network="resnet34") for arm in (watched[WORSE], auto[WORSE]) if base.network == "resnet18"),
+        *(replace(arm, seed=seed) for seed in (1, 2)
+          for arm in (watched[WORSE], auto[WORSE], knowing("known-wrong", WORSE), watched[CLEAN], auto[CLEAN],
+                      watched[AGGRE], auto[AGGRE], watched[RANDOM40], auto[RANDOM40])),
+    ]  # fmt: skip
+
+
+def _trained(place: Place, recipe: Recipe) -> Facts:
+    options = Options(data=place.data, people=place.labels, device=str(place.device), compiled=place.compiled, every=3)
+    return train(recipe, options) | {"hardware": named(place), "compiled": place.compiled}
+
+
+def pieces(place: Place) -> list[Piece]:
+    """A piece for each arm. Without people's labels those that need them are left out, and on a CPU other seeds."""
+    if place.full:
+        base = Recipe("resnet18", samples=48_000, epochs=30, batch_size=256, learning_rate=TUNED, rates="cosine")
+    else:
+        base = Recipe("lenet", samples=160, epochs=20, batch_size=32, learning_rate=0.02, rates="cosine")
+    read = partial(_read, place, base)
+    found = [Piece("deep/data", 25, read)]
+    for recipe in recipes(base):
+        if (place.labels is not None or recipe.noise not in (WORSE, AGGRE)) and (place.full or not recipe.seed):
+            work = recipe.trained_epochs * (2.0 if recipe.network == "resnet34" else 1.0)
+            found.append(Piece(f"deep/{recipe.name}", work + 4, partial(_trained, place, recipe)))
+    return found
+
+
+def _read(place: Place, base: Recipe) -> Facts:
+    """Decode the images, once for all arms."""
+    data = study_data(base, place.data)
+    return {"data": data.name, "samples": len(data.train), "hardware": named(place), "right": True}

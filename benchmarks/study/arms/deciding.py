@@ -1,0 +1,26 @@
+"""What decides by itself how many samples to leave out, and from when on; and what only watches."""
+
+from benchmarks.common.palette import BLACK, INDIGO
+from benchmarks.study.arm import Arm
+from benchmarks.study.choosers import Pruned
+
+ARMS = (
+    Arm(
+        name="auto",
+        what="the library, told nothing: it leaves out the labels that it doubts, late in the run",
+        choose=lambda task: Pruned(task, "auto"),
+        saves=False,
+        order=25,
+        colour=INDIGO,
+        marker="d",
+    ),
+    Arm(
+        name="watched",
+        what="all samples in every epoch; the library records their losses and leaves nothing out",
+        choose=lambda task: Pruned(task, "auto", "nothing"),
+        saves=False,
+        order=5,
+        colour=BLACK,
+        marker=".",
+    ),
+)
