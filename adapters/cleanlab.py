@@ -23,7 +23,7 @@ try:
     from cleanlab.datalab.internal.issue_manager_factory import REGISTRY, register
 except ImportError as error:
     raise ImportError(
-        "prunedata.adapters.cleanlab needs cleanlab with its Datalab: pip install 'prunedata[cleanlab]'"
+        "prunedata.adapters.cleanlab needs cleanlab with its Datalab: pip install 'cleanlab[datalab]'"
     ) from error
 
 __all__ = ["TrainingDynamics"]

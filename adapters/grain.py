@@ -21,7 +21,7 @@ from prunedata.run.pruner import Pruner
 try:
     import grain
 except ImportError as error:
-    raise ImportError("prunedata.adapters.grain needs Grain: pip install 'prunedata[grain]'") from error
+    raise ImportError("prunedata.adapters.grain needs Grain: pip install grain") from error
 
 __all__ = ["wrap"]
 

@@ -8,7 +8,7 @@ try:
     import pyarrow
     import pyarrow.parquet
 except ImportError as error:
-    raise ImportError("prunedata.adapters.parquet needs pyarrow: pip install 'prunedata[parquet]'") from error
+    raise ImportError("prunedata.adapters.parquet needs pyarrow: pip install pyarrow") from error
 
 __all__ = ["write_table"]
 

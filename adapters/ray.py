@@ -12,7 +12,7 @@ try:
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 except ImportError as error:
-    raise ImportError("prunedata.adapters.ray needs Ray: pip install 'prunedata[ray]'") from error
+    raise ImportError("prunedata.adapters.ray needs Ray: pip install ray") from error
 
 import numpy as np
 

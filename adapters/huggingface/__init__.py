@@ -12,7 +12,7 @@ try:
     import transformers  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "prunedata.adapters.huggingface needs transformers and accelerate: pip install 'prunedata[huggingface]'"
+        "prunedata.adapters.huggingface needs transformers and accelerate: pip install transformers accelerate"
     ) from error
 
 from prunedata.adapters.huggingface.joining import samples_in, wrap

@@ -8,9 +8,7 @@ try:
     import keras  # noqa: F401 (only to say what is missing)
     import tensorflow  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        "prunedata.adapters.keras needs Keras 3 and TensorFlow: pip install 'prunedata[tensorflow]'"
-    ) from error
+    raise ImportError("prunedata.adapters.keras needs Keras 3 and TensorFlow: pip install tensorflow") from error
 
 from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.model import PruneMixin

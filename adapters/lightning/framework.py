@@ -17,4 +17,4 @@ except ImportError:
 
         BaseCallback = OtherCallback
     except ImportError as error:
-        raise ImportError("prunedata.adapters.lightning needs Lightning: pip install 'prunedata[lightning]'") from error
+        raise ImportError("prunedata.adapters.lightning needs Lightning: pip install lightning") from error

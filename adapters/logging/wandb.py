@@ -11,7 +11,7 @@ from prunedata.run.pruner import Pruner
 try:
     import wandb
 except ImportError as error:
-    raise ImportError("Expected wandb to be installed. Got none: pip install 'prunedata[wandb]'.") from error
+    raise ImportError("Expected wandb to be installed. Got none: pip install wandb.") from error
 
 __all__ = ["log"]
 

@@ -7,7 +7,7 @@ mask is a Variable, in which each epoch that begins writes its own.
 try:
     import tensorflow  # noqa: F401 (only to say what is missing)
 except ImportError as error:
-    raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install 'prunedata[tensorflow]'") from error
+    raise ImportError("prunedata.adapters.tensorflow needs TensorFlow: pip install tensorflow") from error
 
 from prunedata.adapters.tensorflow.dataset import samples_in, wrap
 

@@ -8,7 +8,7 @@ order workers answer in, a batch and its ids cannot part.
 try:
     import torch  # noqa: F401 (only to say what is missing)
 except ImportError as error:
-    raise ImportError("prunedata.adapters.torch needs PyTorch: pip install 'prunedata[torch]'") from error
+    raise ImportError("prunedata.adapters.torch needs PyTorch: pip install torch") from error
 
 from torch.utils.data import IterableDataset
 

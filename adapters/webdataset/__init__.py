@@ -7,7 +7,7 @@ any ``map``, and what leaves the pipeline is ``(id, sample)``.
 try:
     import webdataset  # noqa: F401 (only to say what is missing)
 except ImportError as error:
-    raise ImportError("prunedata.adapters.webdataset needs WebDataset: pip install 'prunedata[webdataset]'") from error
+    raise ImportError("prunedata.adapters.webdataset needs WebDataset: pip install webdataset") from error
 
 from prunedata.adapters.webdataset.wrap import samples_in, wrap
 from prunedata.streams.shards import ShardIndex

@@ -95,8 +95,8 @@ def _versions() -> Iterator[Fact]:
             continue  # a collection of other extras
         found = {name: _version(name) for name in names}
         told = ", ".join(f"{name} {version or 'missing'}" for name, version in found.items())
-        lacks = None in found.values()
-        yield Fact("note" if lacks else "ok", extra, f"{told}; pip install 'prunedata[{extra}]'" if lacks else told)
+        lacks = " ".join(name for name, version in found.items() if version is None)
+        yield Fact("note" if lacks else "ok", extra, f"{told}; pip install {lacks}" if lacks else told)
 
 
 def _version(name: str) -> str | None:

@@ -42,7 +42,11 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    program = _Parser(prog="prunedata", description="Train on fewer samples, and see the time saved.", epilog=STATUSES)
+    program = _Parser(
+        prog="prunedata",
+        description="Find wrong labels in the training that you do anyway, and do not learn them.",
+        epilog=STATUSES,
+    )
     program.add_argument("--version", action="version", version=f"prunedata {__version__}")
     commands = program.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_plan(commands)

@@ -30,7 +30,7 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
     plan.set_defaults(run=_plan)
     add = plan.add_argument
     add("--samples", type=int, required=True, metavar="N", help="samples in the data set")
-    add("--epochs", type=int, required=True, metavar="N")
+    add("--epochs", type=int, required=True, metavar="N", help="epochs of the run")
     add("--window", type=int, nargs="+", metavar="N", help="epochs of a window, or of each window in turn")
     add(
         "--milestones",
@@ -52,7 +52,7 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
         "--anneal", type=number, metavar="N", help="the last epochs are not pruned: a number, or a fraction below 1 (0)"
     )
     add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction as 0.2 or 20%%")
-    add("--batch-size", type=int, required=True, metavar="N")
+    add("--batch-size", type=int, required=True, metavar="N", help="samples in a batch")
     add(
         "--batch-time",
         type=float,

@@ -84,7 +84,7 @@ def test_an_extra_that_another_package_gives_is_there(say, monkeypatch, without_
 def test_a_missing_extra_names_its_install(say, monkeypatch, without_webdataset):
     monkeypatch.setattr(metadata, "packages_distributions", dict)
     _, out, _ = say("doctor --json")
-    assert facts_of(out)["webdataset"] == ("note", "webdataset missing; pip install 'prunedata[webdataset]'")
+    assert facts_of(out)["webdataset"] == ("note", "webdataset missing; pip install webdataset")
 
 
 def test_a_loader_that_can_be_pruned(say, script):

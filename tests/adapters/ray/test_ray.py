@@ -250,4 +250,4 @@ def test_an_actor_that_does_not_answer_is_given_up():
 
 def test_without_ray_the_module_says_what_to_install(tmp_path):
     said = run_python("import sys; sys.modules['ray'] = None; import prunedata.adapters.ray", cwd=tmp_path).stderr
-    assert "ImportError: prunedata.adapters.ray needs Ray: pip install 'prunedata[ray]'" in said
+    assert "ImportError: prunedata.adapters.ray needs Ray: pip install ray" in said
