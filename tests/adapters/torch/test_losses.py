@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
-from prunedata.adapters.torch.losses import DeviceBuffer, Recorder
+from prunedata.adapters.torch.losses import DeviceBuffer, Recorder, two_likeliest
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError
 from prunedata.policies import Random
@@ -116,10 +116,10 @@ def sum_of(pruner):
     return pruner.state_dict()["state"]["meter"]["loss_sum"]
 
 
-def block_of(pruner, capacity):
+def block_of(pruner, capacity, rows=1):
     """Hold losses back in a buffer, as if they were on a device."""
     run = pruner.attach(TorchRun(pruner))
-    run.recorder._buffer = DeviceBuffer(CPU, capacity)
+    run.recorder._buffer = DeviceBuffer(CPU, capacity, rows)
     return partial(run.recorder._hold, run.recorder._buffer)
 
 
@@ -131,10 +131,11 @@ class TestDeviceBuffer:
         sizes=st.lists(st.integers(1, 60), min_size=1, max_size=30),
         looks=st.sets(st.integers(0, 29), max_size=4),
         seed=st.integers(0, 1000),
+        said=st.booleans(),
     )
-    def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed):
+    def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed, said):
         pruner, told = make_pruner(policy=Random()), make_pruner(policy=Random())
-        hold = block_of(pruner, capacity)
+        hold = block_of(pruner, capacity, 1 + said)
         random = np.random.default_rng(seed)
         for each in (pruner, told):
             each.begin_epoch()
@@ -142,8 +143,9 @@ class TestDeviceBuffer:
             ids = random.integers(0, pruner.samples, size)
             # So far apart that their sum tells in which order the batches came.
             losses = torch.from_numpy(np.exp2(60 * random.random(size)).astype(np.float32))
-            told.observe(losses.numpy(), ids)
-            hold(ids, losses)
+            logits = torch.rand(size, 5) if said and random.random() < 0.9 else None
+            told.observe(losses.numpy(), ids, logits=logits)
+            hold(ids, losses, None if logits is None else two_likeliest(logits)[0])
             losses.fill_(torch.nan)
             ids.fill(0)  # a buffer of the caller's own
             if number in looks:  # in the middle of a buffer
@@ -189,7 +191,7 @@ class TestDeviceBuffer:
 def train_through_a_block(monkeypatch, pruner):
     """Train as on a device: the recorder finds a buffer of 20 losses and no tensor on the CPU."""
 
-    def add(recorder, ids, losses):
+    def add(recorder, ids, losses, logits=None):
         if recorder._buffer is None:
             recorder._buffer = DeviceBuffer(CPU, 20)
         recorder._hold(recorder._buffer, ids, losses)
@@ -203,16 +205,18 @@ class TestOnCuda:
     SAMPLES = 300_000
 
     def run(self, device, dtype=torch.float32, mode="default"):
-        schedule = Schedule(3, window=3, start=1, buffer=2, pruned_per_block=1)
+        schedule = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
         pruner = Pruner(self.SAMPLES, schedule, prune=0.25, seed=1)
         ids = torch.arange(self.SAMPLES)
         loader = wrap(DataLoader(ids, batch_size=1000, shuffle=True), pruner)
         table = torch.rand(self.SAMPLES, generator=torch.Generator().manual_seed(2)).to(dtype).to(device)
+        said = torch.rand(self.SAMPLES, 5, generator=torch.Generator().manual_seed(3)).to(dtype).to(device)
         for _ in pruner.epochs():
             for index in loader:
                 where = index.pin_memory().to(device, non_blocking=True) if device == "cuda" else index
                 torch.cuda.set_sync_debug_mode(mode)  # the loop's own part may not wait either
-                loader.observe(table[where].requires_grad_()).backward()
+                logits = said[where] if pruner.next_epoch else None  # from the second epoch on
+                loader.observe(table[where].requires_grad_(), logits=logits).backward()
                 torch.cuda.set_sync_debug_mode("default")
         return pruner
 
@@ -222,6 +226,7 @@ class TestOnCuda:
         on_cuda, on_cpu = self.run("cuda", dtype, mode="error"), self.run("cpu", dtype)
         assert np.array_equal(on_cuda.counts, on_cpu.counts)
         assert np.array_equal(on_cuda.visits, on_cpu.visits)
+        assert np.array_equal(on_cuda.arrays["guess"], on_cpu.arrays["guess"])
 
     def test_the_mode_would_tell(self):
         torch.cuda.set_sync_debug_mode("error")
