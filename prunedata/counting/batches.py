@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from prunedata.counting.counts import batch_means, hit_limits
 from prunedata.errors import LossError
-from prunedata.types import Counts, Ids, Means, Recorded, Sizes
+from prunedata.types import Counts, Guesses, Ids, Means, Recorded, Sizes
 
 __all__ = [
     "NOTHING",
@@ -47,7 +47,7 @@ class Batches(NamedTuple):
     losses: Recorded
     sizes: Sizes
     means: Means
-    guesses: npt.NDArray[np.int32] | None = None
+    guesses: Guesses | None = None
 
     def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
         """Algorithm 1, line 5, shape (visits,), with the means as they are: see ``find_hits`` for rounding."""

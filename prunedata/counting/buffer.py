@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.counting.batches import NOTHING, Batches, Taken, bad_batches, complaint, plain_ids, plain_losses
 from prunedata.counting.counts import batch_means
 from prunedata.errors import LossError
-from prunedata.types import Ids, Means, Recorded, Sizes
+from prunedata.types import Guesses, Ids, Means, Recorded, Sizes
 
 __all__ = ["LossBuffer"]
 
@@ -39,7 +38,7 @@ class LossBuffer:
         self._wide = np.empty(CAPACITY, dtype=np.float64)
         self._ends = np.zeros(CAPACITY + 1, dtype=np.int64)
         self._ids_view, self._ends_view = self._ids.data, self._ends.data
-        self._guesses: npt.NDArray[np.int32] | None = None
+        self._guesses: Guesses | None = None
         """What visits say by their logits, once some came with any."""
         self._use(self._narrow)
         self.clear()

@@ -10,22 +10,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.counting.batches import NO_NUMBER, Batches, rounds
 from prunedata.errors import LossError
 from prunedata.store.state import GUESS, NARROW, span_of
-from prunedata.types import Array, Arrays, Counts, Floats
+from prunedata.types import Array, Arrays, Counts, Floats, Guesses
 
 __all__ = ["MOST_CLASSES", "Guess", "classes_in", "two_likeliest", "wanted_guess"]
 
 MOST_CLASSES = PAIR = 1 << 15
 """The most likely class times this, plus the second, is what a visit says: int32."""
 STRONGEST = 15
-Said = npt.NDArray[np.int32]
 
 
-def two_likeliest(logits: Any) -> tuple[Said, int]:
+def two_likeliest(logits: Any) -> tuple[Guesses, int]:
     """Return what visits say by their logits, shape (n,), and of how many classes.
 
     Parameters

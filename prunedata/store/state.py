@@ -12,7 +12,7 @@ import numpy.typing as npt
 from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.store.schema import COUNTING, check, check_state
-from prunedata.types import Array, Arrays, Counts, Mask
+from prunedata.types import Array, Arrays, Counts, Guesses, Mask
 
 __all__ = ["COUNTING", "GUESS", "NARROW", "RunState", "guessed_classes", "span_of"]
 
@@ -200,7 +200,7 @@ class RunState:
         return np.asarray(classes[numbers])
 
     @property
-    def guess(self) -> npt.NDArray[np.int32] | None:
+    def guess(self) -> Guesses | None:
         """What the network takes each sample for, shape (samples,): a place in its logits, -1 where it is not known.
 
         That is another class than its label, if the run knows the label. None if no logits came.
@@ -246,7 +246,7 @@ def span_of(dtype: np.dtype[Any]) -> int:
     return NARROW if dtype.itemsize <= 2 else 1 << 16
 
 
-def guessed_classes(kept: Array) -> npt.NDArray[np.int32]:
+def guessed_classes(kept: Array) -> Guesses:
     """Return the class of each sample by the array ``guess``, shape (samples,): -1 where nothing is known."""
     span = span_of(kept.dtype)
     return np.where(kept < span, np.int32(-1), (kept % span).astype(np.int32))
