@@ -179,7 +179,7 @@ class Engine:
         pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
         roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
-            known = self.ledger.knowledge(num_pruned)
+            known = self.ledger.knowledge(num_pruned, pruning.compared(self.ledger.arrays.finished))
             keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
             out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
             roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)

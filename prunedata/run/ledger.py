@@ -56,10 +56,10 @@ class Ledger:
         self.history.append(record)
         self.next_epoch += 1
 
-    def knowledge(self, num_pruned: int) -> Known:
-        """What a policy is shown when an epoch is about to be pruned."""
+    def knowledge(self, num_pruned: int, arrays: Arrays) -> Known:
+        """What a policy is shown when an epoch is about to be pruned, with these arrays."""
         counts = self.counts
-        return Known(counts.counts, counts.hits, counts.visits, self.arrays.finished, num_pruned)
+        return Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
 
     # -- its state
 

@@ -98,7 +98,13 @@ class RunOptions:
     def pruning(self) -> Pruning:
         """When and how much the run prunes, before its first epoch."""
         pruning = Pruning(
-            self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, leave_out=self.leave_out
+            self.samples,
+            self.schedule,
+            self.prune,
+            self.batch_size,
+            auto=self.auto,
+            leave_out=self.leave_out,
+            labels=None if self.labels is None else self.labels.numbers,
         )
         if self.holdout is not None:
             pruning.hold_out(draw_holdout(self.samples, self.holdout, self.seed))

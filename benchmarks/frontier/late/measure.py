@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.late.rules import RULES, MovingAverages, Rule, upper_group
+from benchmarks.frontier.late.rules import RULES, Averages, MovingAverages, Rule, upper_group
 from benchmarks.frontier.late.subjects import SUBJECTS, task_of
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.rates import RATES
@@ -52,10 +52,19 @@ class LateSelection:
 
     left_out: NDArray[np.bool_] | None = None
 
-    def __init__(self, keep: NDArray[np.bool_], rule: Rule | None, epochs: int, seed: int, batch_size: int) -> None:
+    def __init__(
+        self,
+        keep: NDArray[np.bool_],
+        rule: Rule | None,
+        epochs: int,
+        seed: int,
+        batch_size: int,
+        labels: NDArray[np.integer] | None = None,
+    ) -> None:
         self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
         self.first: NDArray[np.bool_] | None = None
         self._apart: list[float] = []
+        self._labels = labels
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
         self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
 
@@ -83,18 +92,23 @@ class LateSelection:
             self.begins = self.begins if self._figures.turned is None else self._epoch + 1
 
     def _see_onset(self, number: int) -> None:
-        groups = two_groups(self._averages.now)
+        groups = two_groups(*self._compared())
         self._apart.append(groups.apart)
         if have_met(self._apart) and count_doubted(groups, untaught=loss_at_first(self._averages.means)):
             self.begins = number
 
     def _choose(self) -> None:
-        averages = self._averages.now
+        compared, averages = self._compared()
         count = self._rule.count if self._figures.turned is None else upper_group
-        number = min(count(averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
+        number = min(count(compared, averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
         self.keep[:] = True
-        self.keep[np.argsort(-averages, kind="stable")[:number]] = False
+        self.keep[np.argsort(-compared, kind="stable")[:number]] = False
         self.first = ~self.keep if self.first is None else self.first
+
+    def _compared(self) -> tuple[Averages, Averages]:
+        """What samples are compared by, and the averages that it was made of."""
+        averages, compared = self._averages.now, self._rule.compared
+        return averages if compared is None or self._labels is None else compared(averages, self._labels), averages
 
     def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
         """Return the mean over the samples of the batch that are trained on."""
@@ -116,7 +130,8 @@ def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path])
         steps = fit(network, task.train, chosen, epochs, settings, rate_at=RATES[subject.rates])
     else:
         keep = ~task.wrong if arm == "oracle" else np.ones(len(task.train), bool)
-        chosen = LateSelection(keep, RULES.get(arm), epochs, seed, settings.batch_size)
+        labels = task.train.labels.numpy()
+        chosen = LateSelection(keep, RULES.get(arm), epochs, seed, settings.batch_size, labels)
         steps = fit(network, task.train, chosen, epochs, settings, chosen, rate_at=RATES[subject.rates])
     curve = []
     for _ in steps:
