@@ -66,7 +66,7 @@ class Recorder:
         if said.shape != (len(ids),) or said.device != losses.device:
             raise LossError(
                 f"Expected logits of {len(ids)} samples on {losses.device}, as their losses. Got those of "
-                f"{len(said)} on {said.device}."
+                f"{len(said)} on {said.device}: give the rows that the losses are of."
             )
         self.pruner.expect_classes(classes)
         return said
@@ -123,7 +123,10 @@ def _plain(losses: torch.Tensor) -> torch.Tensor:
 def two_likeliest(logits: Any) -> tuple[torch.Tensor, int]:
     """Return what logits say of each sample, as :func:`prunedata.counting.guess.two_likeliest`, where they are."""
     if not isinstance(logits, torch.Tensor):
-        raise LossError(f"Expected logits as a Tensor of shape (n, classes). Got {type(logits).__name__}.")
+        raise LossError(
+            f"Expected logits as a Tensor of shape (n, classes). Got {type(logits).__name__}: give what the model "
+            "returned."
+        )
     logits = _plain(logits.detach())
     classes = classes_in(logits.shape, is_floating=logits.is_floating_point(), dtype=logits.dtype)
     if logits.ndim == 1:

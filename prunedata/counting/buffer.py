@@ -106,7 +106,9 @@ class LossBuffer:
         if ids.shape != losses.shape:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if guesses is not None and np.shape(guesses) != ids.shape:
-            raise LossError(f"Expected logits for each of {ids.size} ids. Got those of {np.size(guesses)}.")
+            raise LossError(
+                f"Expected logits for each of {ids.size} ids. Got those of {np.size(guesses)}: give a row for each."
+            )
         if not ids.size:
             return
         several = plain_ids([ids.size] if sizes is None else sizes)

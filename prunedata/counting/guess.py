@@ -62,7 +62,8 @@ def classes_in(shape: tuple[int, ...], *, is_floating: bool, dtype: object) -> i
         hint = " (logits.squeeze(1))" if len(shape) == 2 and shape[1] == 1 else ""
         raise LossError(
             f"Expected logits of shape (n, classes), of 2 to {MOST_CLASSES:,} classes, or of shape (n,) for two of "
-            f"them, and a floating dtype{hint}. Got shape {tuple(shape)}, {dtype}."
+            f"them, and a floating dtype{hint}. Got shape {tuple(shape)}, {dtype}: give one number for each class of "
+            "each sample."
         )
     return classes
 
@@ -100,7 +101,10 @@ class Guess:
             return
         wanted = self.classes or self._wanted or classes
         if classes != wanted:
-            raise LossError(f"Expected logits of {wanted:,} classes, as the run has them. Got {classes:,}.")
+            raise LossError(
+                f"Expected logits of {wanted:,} classes, as the run has them. Got {classes:,}: give what one head "
+                "returns."
+            )
         places = None if self._labels is None else self._labels[1]
         if places is not None and not -1 <= places.min() <= places.max() < classes:
             wrong = places[(places < -1) | (places >= classes)]
@@ -154,7 +158,7 @@ class Guess:
         if known * squares != total * total:
             raise LossError(
                 f"Expected logits of as many classes on all ranks. Got {own:,} on this one, and {total / known:g} in "
-                "the mean of all."
+                "the mean of all: give what one head returns on each rank."
             )
         self.classes = int(total / known) if known else 0
         self._open(arrays, samples, wide=any_wide > 0)
