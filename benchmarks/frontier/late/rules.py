@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from prunedata.plan.doubts import above_own, count_doubted, two_groups
 
-__all__ = ["RULES", "Averages", "MovingAverages", "Rule", "upper_group"]
+__all__ = ["RULES", "Averages", "MovingAverages", "Rule", "above_median", "upper_group"]
 
 Averages = NDArray[np.float64]
 DECAY = 0.75
@@ -63,9 +63,11 @@ def upper_group(averages: Averages, losses: Averages, untaught: float) -> int:
     return two_groups(averages).upper
 
 
-def _above_median(averages: Averages, labels: NDArray[np.integer]) -> Averages:
-    medians = {one: np.median(averages[labels == one]) for one in np.unique(labels)}
-    return averages - np.array([medians[one] for one in labels])
+def above_median(averages: Averages, labels: NDArray[np.integer]) -> Averages:
+    """How far averages lie above the median of those of their own label."""
+    medians = {one: float(np.median(averages[labels == one])) for one in np.unique(labels)}
+    above: Averages = averages - np.array([medians[one] for one in labels])
+    return above
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ RULES = {
         "library that is given labels and no figure", looks=False, onset=True, compared=above_own,
     ),
     "onset-median": Rule(
-        "as `onset-labels`, above the median of their own label", looks=False, onset=True, compared=_above_median
+        "as `onset-labels`, above the median of their own label", looks=False, onset=True, compared=above_median
     ),
     "late-turn": Rule("as `late`, or from the turn on, if a figure shows it before", turns=True),
     "late-upper": Rule("as `late`, all of the upper group", upper_group),
