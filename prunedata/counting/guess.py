@@ -103,7 +103,7 @@ class Guess:
         if classes != wanted:
             raise LossError(
                 f"Expected logits of {wanted:,} classes, as the run has them. Got {classes:,}: give what one head "
-                "returns."
+                "returns, and labels as places in it, where not every class has a label."
             )
         places = None if self._labels is None else self._labels[1]
         if places is not None and not -1 <= places.min() <= places.max() < classes:

@@ -27,13 +27,13 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
         ``guess`` is the class that the network takes a sample for; -1, or empty as a name, where it is not known, or no
         other than the label.
     """
-    given = run.labels if labels is None else np.asarray(labels)
+    given = _readable(run.labels if labels is None else np.asarray(labels))
     if given is not None and names and given.dtype.kind in "iu" and 0 <= given.min() <= given.max() < len(names):
-        given = np.array(names, dtype=np.str_)[given]
-        classes = np.array(names, dtype=np.str_)
+        classes = np.array(_readable(np.array(names, dtype=np.str_)))
+        given = classes[given]
     elif given is not None and given.dtype.kind == "U":
-        known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(given)
-        classes = np.array(known, dtype=np.str_)
+        known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
+        classes = np.array(_readable(np.array(known, dtype=np.str_)))
     else:
         classes = None
     found = {} if given is None else {"label": given}
@@ -45,3 +45,12 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
         return found | {"guess": told if given is None else np.where(told == given, -1, told)}
     told = np.append(classes, "")[np.where((guess >= 0) & (guess < classes.size), guess, classes.size)]
     return found | {"guess": np.where(told == given, "", told)}
+
+
+def _readable(labels: Array | None) -> Array | None:
+    """The same labels as text that a file can hold: half a surrogate pair is none in UTF-8."""
+    if labels is None or labels.dtype.kind != "U":
+        return labels
+    names, which = np.unique(labels, return_inverse=True)
+    plain = [name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names.tolist()]
+    return np.asarray(np.array(plain, dtype=np.str_)[which])

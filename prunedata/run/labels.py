@@ -38,9 +38,14 @@ class GivenLabels:
     classes: tuple[int, ...] | tuple[str, ...]
 
     @property
+    def named(self) -> bool:
+        """Whether the classes are names."""
+        return isinstance(self.classes[0], str)
+
+    @property
     def places(self) -> npt.NDArray[np.int32]:
         """Where each class stands in logits: a number at its place, names in their order. -1 for none."""
-        if isinstance(self.classes[0], str):
+        if self.named:
             return np.arange(len(self.classes), dtype=np.int32)
         places = np.array(self.classes, dtype=np.int64)
         places = np.where(places == IGNORED, -1, np.where(places < 0, -2, places))

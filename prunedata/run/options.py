@@ -115,8 +115,11 @@ class RunOptions:
         """The empty records of the run, by the policy that it follows."""
         watchers: list[Watcher] = [] if self.classes is None else [High(self.classes, self.schedule.epochs)]
         watchers += [policy] if isinstance(policy, Watcher) else []
-        labels = None if self.labels is None else (self.labels.numbers, self.labels.places)
-        return Ledger(self.samples, longest_window, self.schedule.epochs, watchers, Guess(self.classes, labels))
+        guess = Guess(self.classes)
+        if self.labels is not None:  # names stand in their order in logits, so that none may be missing there
+            classes = len(self.labels.classes) if self.labels.named else self.classes
+            guess = Guess(classes, (self.labels.numbers, self.labels.places))
+        return Ledger(self.samples, longest_window, self.schedule.epochs, watchers, guess)
 
     @property
     def saved(self) -> Arrays:

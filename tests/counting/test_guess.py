@@ -205,6 +205,14 @@ def test_names_stand_in_their_order():
     assert run.arrays["guess"][:3].tolist() == [2, 1, 1]  # cat is 1, dog 2 and ape 0
 
 
+def test_names_of_some_classes_alone_are_refused():
+    """Nobody can say where they stand in the logits."""
+    run = make(labels=np.array(["cat", "dog"])[np.arange(SAMPLES) % 2])
+    run.begin_epoch()
+    with pytest.raises(LossError, match=r"Expected logits of 2 classes.* Got 3: .* labels as places in it"):
+        run.observe(np.ones(3), np.arange(3), logits=np.eye(3))
+
+
 @pytest.mark.parametrize(
     "labels",
     [np.zeros(23, int), np.zeros((24, 1), int), np.zeros(24), [[1], [1, 2]], [None] * 24, ["x" * 257] * 24, 3],
