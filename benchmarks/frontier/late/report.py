@@ -56,7 +56,7 @@ def report(facts: Iterable[Facts]) -> str:
 
 def _with_labels(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
     """What labels bring, on the seeds that ran with them and without; and how well wrong labels are ranked."""
-    ends, even, ranked = [], [], []
+    ends, even, ranked, kept = [], [], [], []
     for subject, kind in product(SUBJECTS, KINDS):
         arms = of[subject, kind]
         if kind == "near20" and arms["regular"] and len(arms["regular"][0]["classes"]) == 2:
@@ -68,6 +68,8 @@ def _with_labels(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
         if seeds and thinned:
             some["short"] = some.get("short", [])
             ends.append([*head, str(len(seeds)), *_accuracies(some, thinned=True, beside=BESIDE)])
+            if kind.startswith("random"):  # at the labels' own frequencies
+                kept.append([_keeps(some, arm) for arm in (LIBRARY, LABELS)])
         elif seeds:
             even.append((_gain(some, LABELS) - _gain(some, LIBRARY), subject, kind, len(seeds)))
         if arms["ranks"]:
@@ -78,7 +80,11 @@ def _with_labels(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
     first, last = (
         f"{gain:+.1f} (`{subject}`, `{kind}`, {seeds} seeds)" for gain, subject, kind, seeds in (least, most)
     )
+    without, known = ([sum(each) for each in zip(*one, strict=True)] for one in zip(*kept, strict=True))
     told = (
+        f"On the {len(kept)} kinds with labels wrong at their own frequencies, `{LABELS}` ends at most 0.5 below the "
+        f"best length on {known[0]}, and its thinned classes at least where regular ones do on {known[1]}; "
+        f"`{LIBRARY}` on {without[0]} and {without[1]}. "
         f"On even classes, {len(even)} kinds, `{LABELS}` ends {first} to {last} from `{LIBRARY}`, in the mean "
         f"{mean(gain for gain, *_ in even):+.2f}."
     )
@@ -90,6 +96,13 @@ def _with_labels(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
         "how many wrong labels look like their right class, by the network's guess:",
         markdown((*heads[:3], *RANKED, "guess right"), ranked),
     ])  # fmt: skip
+
+
+def _keeps(arms: dict[str, list[Facts]], arm: str) -> tuple[bool, bool]:
+    """Whether an arm ends within half a point of the best length, and its thinned classes where regular ones do."""
+    best = max(mean(max(run["curve"]) for run in runs) for runs in (arms["regular"], arms["short"]) if runs)
+    ends, few = (mean(run["curve"][-1] for run in arms[arm]), mean(_classes(run, thinned=True) for run in arms[arm]))
+    return ends >= best - 0.5, few >= mean(_classes(run, thinned=True) for run in arms["regular"])
 
 
 def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]]) -> str:
