@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "Array", "Arrays", "Counts", "Floats", "Ids", "LeaveOut", "Losses", "Mask", "Means", "Recorded", "Roles", "Sizes",
-    "SomeIds", "Weights", "smallest_unsigned",
+    "Array", "Arrays", "Counts", "Floats", "Guesses", "Ids", "LeaveOut", "Losses", "Mask", "Means", "Recorded", "Roles",
+    "Sizes", "SomeIds", "Weights", "smallest_unsigned",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -29,6 +29,8 @@ Means = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.unsignedinteger[Any]]
 Weights = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
+Guesses = npt.NDArray[np.int32]
+"""What visits say by their logits, see :func:`prunedata.counting.guess.two_likeliest`."""
 LeaveOut = Literal["delivery", "weight", "nothing"]
 """How pruned epochs leave samples out: see :class:`prunedata.Pruner`."""
 

@@ -107,18 +107,19 @@ class ByWeight(WeighingTrainer):
 
     # -- what they share
 
-    def _record(self, ids: SomeIds, losses: torch.Tensor) -> None:
+    def _record(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         """As ever, without the samples by which accelerate fills the processes' last batches: each counts once."""
         if self._rest and self._trained + 1 == self._batches:
             rows = np.arange(len(ids)) if self._starts is None else np.searchsorted(self._starts, ids, "right")
             rows = np.cumsum(np.diff(rows, prepend=rows[:1]) != 0)  # from 0, in their order
             own = rows < self._rest - self.args.process_index * (rows[-1] + 1)
-            ids, losses = ids[own], losses[torch.from_numpy(own).to(losses.device)]
-        super()._record(ids, losses)
+            here = torch.from_numpy(own).to(losses.device)
+            ids, losses, logits = ids[own], losses[here], None if logits is None else logits[here]
+        super()._record(ids, losses, logits)
 
-    def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
+    def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         if len(ids):
-            self._run.recorder.add(ids, losses)
+            self._run.recorder.add(ids, losses, logits)
 
     def _end(self) -> None:
         """End the run's epoch: what the trainer's loader did not give need not have come."""

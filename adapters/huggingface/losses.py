@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 from prunedata.adapters.huggingface.heads import IGNORED, base_of, losses_of_head, part_of
+from prunedata.counting.guess import MOST_CLASSES
 from prunedata.errors import LossError
 
-__all__ = ["losses_and_counts", "shifts_labels", "token_losses"]
+__all__ = ["logits_of", "losses_and_counts", "shifts_labels", "token_losses"]
 
 
 def shifts_labels(model: Any) -> bool:
@@ -49,6 +50,16 @@ def losses_and_counts(
     each, mask = token_losses(outputs, inputs, shifted=shifted)
     counts = mask.sum(1).to(each.dtype)
     return (each * mask).sum(1) / counts.clamp(min=1), counts
+
+
+def logits_of(outputs: Any, inputs: Any, model: Any) -> torch.Tensor | None:
+    """Return what a model says of each sample, shape (n, classes), if its labels are one class for each; else None."""
+    logits, labels = part_of(outputs, "logits"), inputs.get("labels")
+    known = isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor) and not labels.is_floating_point()
+    if not known or logits.ndim != 2 or labels.shape != logits.shape[:1] or not 1 < logits.shape[1] <= MOST_CLASSES:
+        return None
+    classes = getattr(getattr(base_of(model), "config", None), "num_labels", logits.shape[1])
+    return logits.detach() if classes == logits.shape[1] else None
 
 
 def token_losses(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torch.Tensor, torch.Tensor]:

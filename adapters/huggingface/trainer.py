@@ -206,8 +206,8 @@ class PruneTrainerMixin(WeighingTrainer):
             self._changes.append(change)
             self.state.max_steps = total
 
-    def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
-        self._loader.observe(losses, ids)
+    def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
+        self._loader.observe(losses, ids, logits=logits)
 
     def _epoch_now(self) -> float:
         number = self.pruner.next_epoch

@@ -24,6 +24,8 @@ class ForwardWatch:
     waits : bool
         Whether there may be several passes, of which :meth:`choose` takes one. Else the losses are taken at once,
         before the trainer multiplies the model's own loss in place.
+    logits_of : callable
+        ``logits_of(outputs, inputs)`` returns what the model says of each sample, or None.
 
     Attributes
     ----------
@@ -31,14 +33,20 @@ class ForwardWatch:
         Of the forward pass, without a graph.
     counts : Tensor of float, shape (n,), or None
         Over how many labels each is the mean, if that is known; 0 for a sample that has no part in the loss.
+    logits : Tensor of float, shape (n, classes), or None
+        Of that pass, without a graph.
     called : dict
         What the model was called with.
     """
 
     def __init__(
-        self, losses_of: Callable[[Any, Any], tuple[torch.Tensor, torch.Tensor | None]], *, waits: bool = False
+        self,
+        losses_of: Callable[[Any, Any], tuple[torch.Tensor, torch.Tensor | None]],
+        *,
+        waits: bool = False,
+        logits_of: Callable[[Any, Any], torch.Tensor | None] = lambda outputs, inputs: None,
     ) -> None:
-        self._losses_of = losses_of
+        self._losses_of, self._logits_of = losses_of, logits_of
         self._waits = waits
         self._weights: torch.Tensor | None = None
         self._counted: torch.Tensor | None = None
@@ -47,6 +55,7 @@ class ForwardWatch:
         self._passes: list[tuple[Any, dict[str, Any]]] = []
         self.losses: torch.Tensor | None = None
         self.counts: torch.Tensor | None = None
+        self.logits: torch.Tensor | None = None
         self.called: dict[str, Any] = {}
 
     @contextmanager
@@ -72,7 +81,7 @@ class ForwardWatch:
 
         self._given = dict(inputs)  # the trainer may take the labels out
         self._weights, self._counted, self._sums = weights, counted, None
-        self.losses, self.counts, self.called = None, None, {}
+        self.losses, self.counts, self.logits, self.called = None, None, None, {}
         handle = model.register_forward_hook(look, with_kwargs=True)
         try:
             yield
@@ -109,6 +118,7 @@ class ForwardWatch:
             if weighs and counts is not None:
                 self._sums = losses * counts
             self.losses, self.counts = losses.detach(), counts
+        self.logits = self._logits_of(outputs, inputs)
 
     def weigh(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the loss that is trained on with each sample's part of it times its weight."""

@@ -8,7 +8,7 @@ from prunedata.adapters.huggingface.agreement import shift_by_own_loss
 from prunedata.adapters.huggingface.asking import may_be_asked
 from prunedata.adapters.huggingface.callback import HandOver
 from prunedata.adapters.huggingface.checks import check_loss
-from prunedata.adapters.huggingface.losses import losses_and_counts, shifts_labels
+from prunedata.adapters.huggingface.losses import logits_of, losses_and_counts, shifts_labels
 from prunedata.adapters.huggingface.watch import ForwardWatch
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError
@@ -39,12 +39,16 @@ class WatchedTrainer:
         self._own_losses = type(self).sample_losses is not WatchedTrainer.sample_losses
         check_loss(self, pruner, mixin)
         self._shifted = shifts_labels(self.model)
-        self._watch = ForwardWatch(self._losses_of, waits=self._own_losses)
+        self._watch = ForwardWatch(
+            self._losses_of,
+            waits=self._own_losses,
+            logits_of=lambda outputs, inputs: logits_of(outputs, inputs, self.model),
+        )
         self._asks = self._own_losses and may_be_asked(self, mixin)
         self._run = pruner.attach(TorchRun(pruner))
         self.callback_handler.callbacks.insert(0, HandOver(pruner))
         self._run.joins_batches = True  # those of one optimizer step
-        self._held: list[tuple[SomeIds, torch.Tensor]] = []
+        self._held: list[tuple[SomeIds, torch.Tensor, torch.Tensor | None]] = []
         self._trained = 0
         self._compared: set[bool] = set()
         self._fused = False

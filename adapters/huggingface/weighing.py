@@ -110,10 +110,11 @@ class WeighingTrainer(ScaledTrainer):
         try:
             with self._watch.over(model, inputs, *part.weighed()), self._asking():
                 loss = plain.training_step(model, inputs, *args, **options)
+            logits = self._logits_in(part)
             losses = self._losses_in(model, part)
         finally:
             self._part = None
-        self._record(part.ids, losses)
+        self._record(part.ids, losses, logits)
         return loss
 
     @contextmanager
@@ -184,10 +185,17 @@ class WeighingTrainer(ScaledTrainer):
         losses[which] = self._look(model, part).to(losses.dtype)
         return losses
 
+    def _logits_in(self, part: Part) -> torch.Tensor | None:
+        """What the model said of the samples of a batch, if it said it of each; 0 where they have left the batch."""
+        came = self._watch.logits
+        if came is None or len(came) != int(part.in_batch.sum()):
+            return None
+        return self._spread(part, came) if part.rows else came
+
     @staticmethod
     def _spread(part: Part, came: torch.Tensor) -> torch.Tensor:
-        """The losses of the rows that are left, in their places."""
-        losses = torch.zeros(len(part.ids), dtype=came.dtype, device=came.device)
+        """The losses, or logits, of the rows that are left, in their places."""
+        losses = torch.zeros((len(part.ids), *came.shape[1:]), dtype=came.dtype, device=came.device)
         losses[torch.from_numpy(part.in_batch).to(came.device)] = came
         return losses
 
@@ -213,20 +221,21 @@ class WeighingTrainer(ScaledTrainer):
                 losses, _ = self._known_losses(outputs, given)
         return losses[torch.from_numpy(~part.counted).to(losses.device)]
 
-    def _record(self, ids: SomeIds, losses: torch.Tensor) -> None:
+    def _record(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
-        self._held.append((ids, losses))
+        self._held.append((ids, losses, logits))
         self._trained += 1
         last = self._trained == self._batches
         if last or self.accelerator.sync_gradients:
-            batches, parts = zip(*self._held, strict=True)
-            self._observe(np.concatenate(batches), torch.cat(parts))
+            batches, parts, said = zip(*self._held, strict=True)
+            known = all(one is not None for one in said)
+            self._observe(np.concatenate(batches), torch.cat(parts), torch.cat(said) if known else None)
             self._held.clear()
         if last:
             self._end()
 
-    def _observe(self, ids: SomeIds, losses: torch.Tensor) -> None:
-        """Record the losses of a step."""
+    def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
+        """Record the losses of a step, and what the model said, if that is known."""
         raise NotImplementedError
 
     def _end(self) -> None:

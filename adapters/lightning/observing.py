@@ -14,7 +14,11 @@ __all__ = ["observe"]
 
 
 def observe(
-    module: Any, losses: torch.Tensor, ids: SomeIds | None = None, weights: torch.Tensor | None = None
+    module: Any,
+    losses: torch.Tensor,
+    ids: SomeIds | None = None,
+    weights: torch.Tensor | None = None,
+    logits: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Record the losses of a batch and return their mean, to be returned from ``training_step``.
 
@@ -31,6 +35,8 @@ def observe(
         Which samples; needed with ``wrap(..., with_ids=True)``, where a batch is ``(ids, batch)``.
     weights : Tensor, shape (n,), optional
         What each loss weighs in the mean, as ``class_weights[targets]``. The losses are recorded without them.
+    logits : Tensor, shape (n, classes), or (n,) for two classes, optional
+        As :meth:`prunedata.Pruner.observe` takes them.
 
     Raises
     ------
@@ -40,7 +46,7 @@ def observe(
     trainer = module.trainer
     loader = trainer.train_dataloader if trainer.training else None
     if isinstance(loader, PrunedLoader) and any(isinstance(one, DataPruning) for one in trainer.callbacks):
-        return loader.observe(losses, ids, weights)
+        return loader.observe(losses, ids, weights, logits)
     if weights is None:
         return losses.mean()
     check_weights(weights, losses)

@@ -13,6 +13,12 @@ __all__ = ["observe"]
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def observe(loader: Any, losses: torch.Tensor, ids: SomeIds | None, weights: torch.Tensor | None) -> torch.Tensor:
+def observe(
+    loader: Any,
+    losses: torch.Tensor,
+    ids: SomeIds | None,
+    weights: torch.Tensor | None,
+    logits: torch.Tensor | None,
+) -> torch.Tensor:
     """Record the losses of a batch."""
-    return loader.observe(losses, ids, weights)  # type: ignore[no-any-return]
+    return loader.observe(losses, ids, weights, logits)  # type: ignore[no-any-return]

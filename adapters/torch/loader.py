@@ -96,7 +96,11 @@ class PrunedLoader:
         return bool(self._pending)
 
     def observe(
-        self, losses: torch.Tensor, ids: SomeIds | None = None, weights: torch.Tensor | None = None
+        self,
+        losses: torch.Tensor,
+        ids: SomeIds | None = None,
+        weights: torch.Tensor | None = None,
+        logits: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
@@ -118,6 +122,8 @@ class PrunedLoader:
             ``cross_entropy(..., weight=class_weights)``, the sum of weight times loss over the sum of the weights: bit
             for bit up to 1,024 samples, and to rounding above, or where samples are left out by weight.
             The losses are recorded without them, so that rare classes don't look wrong. 0 if all weigh 0.
+        logits : Tensor, shape (n, classes), or (n,) for two classes, optional
+            As :meth:`Pruner.observe` takes them, on the device of the losses. They go the same way: no batch waits.
 
         Raises
         ------
@@ -128,7 +134,7 @@ class PrunedLoader:
         if is_dynamo_compiling():  # false as soon as it runs: torch.compile looks here, and leaves what it compiles
             from prunedata.adapters.torch.compiled import observe  # noqa: PLC0415 (see there)
 
-            return observe(self, losses, ids, weights)  # type: ignore[no-any-return]
+            return observe(self, losses, ids, weights, logits)  # type: ignore[no-any-return]
         charge, scale = self._charge, None
         if weights is not None:
             check_weights(weights, losses)
@@ -144,9 +150,9 @@ class PrunedLoader:
             self._run.learn_from(order, passes[1])
         passes[0] += 1
         if self._run.is_shared:
-            scale = self._record_part(ids, losses)
+            scale = self._record_part(ids, losses, logits)
         else:
-            self._recorder.add(ids, losses)
+            self._recorder.add(ids, losses, logits)
         epoch = self._run.weighed
         counting = None if epoch is None or not epoch.zero_weights else self._order.counting(ids)
         charge.seconds = perf_counter() - began
@@ -157,14 +163,14 @@ class PrunedLoader:
                 losses = losses.float()
         return mean_of(epoch, ids, losses, counting, scale, weights)
 
-    def _record_part(self, ids: SomeIds, losses: torch.Tensor) -> float | None:
+    def _record_part(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> float | None:
         """Record what counts of a batch, of several ranks; return what to multiply the mean of its losses by."""
         which, scale = self._order.part(ids)
         new = ids[which]
         if len(new) == len(ids) or not fits(ids, losses):
-            self._recorder.add(ids, losses)
+            self._recorder.add(ids, losses, logits)
         elif len(new):
-            self._recorder.add(new, losses[which])
+            self._recorder.add(new, losses[which], None if logits is None else logits[which])
         return scale
 
     def _ambiguous(self) -> str:

@@ -99,12 +99,14 @@ class WatchedBatches:
         """Whether it delivered a batch whose losses were not observed yet."""
         return bool(self._pending)
 
-    def observe(self, losses: torch.Tensor, *, weights: torch.Tensor | None = None) -> torch.Tensor:
+    def observe(
+        self, losses: torch.Tensor, *, weights: torch.Tensor | None = None, logits: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Record the losses of a batch, shape (n,), and return the mean over what counts.
 
         Of the batches that were fetched and not observed it is the oldest. In an epoch that goes on, samples that were
-        observed before count nothing: they come again, and are not recorded again. ``weights`` is as for the
-        ``observe`` of a wrapped DataLoader.
+        observed before count nothing: they come again, and are not recorded again. ``weights`` and ``logits`` are as
+        for the ``observe`` of a wrapped DataLoader.
         """
         if not 0 < len(self._pending) <= self._ahead + 1:
             raise LossError(
@@ -121,7 +123,8 @@ class WatchedBatches:
             which = torch.from_numpy(np.flatnonzero(new)).to(losses.device)
             mine, own = (losses, weights) if new.all() else (losses[which], None if weights is None else weights[which])
             if len(mine):
-                self._run.recorder.add(ids[new], mine)
+                said = logits if logits is None or len(mine) == len(losses) else logits[which]
+                self._run.recorder.add(ids[new], mine, said)
         if not len(mine):
             return losses.sum() * 0
         return mean_of(epoch, ids[new], mine, float(epoch.counting(ids[new])), own=own)

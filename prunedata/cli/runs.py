@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_runs"]
 
-LINES = 10
+LINES, LONGEST_NAME = 10, 40
 """As many suspects are printed where all of them go into a file."""
 
 
@@ -62,11 +62,11 @@ def _suspects(args: argparse.Namespace) -> None:
     check_export(args)
     with working(f"reading {args.store}"):
         run = read_run(args.store).state
-        columns = table_of(run, args.top)
+        labels = None if args.labels is None else read_labels(args.labels, run.samples, args.label_column)
+        columns = table_of(run, args.top, labels)
         rows = rows_of(columns)
     shares = None
-    if args.labels is not None:
-        labels = read_labels(args.labels, run.samples, args.label_column)
+    if labels is not None:
         shares = concentration(labels, columns["id"], searched(run))
     written = None
     if args.out is not None:
@@ -90,8 +90,16 @@ def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     from prunedata.findings.searched import told_unsearched
 
     counted = [name for name in ("hits", "high", "visits") if name in rows[0]]
-    head = ["sample", *counted, "score"]
-    shown = [[*(f"{row[name]:,}" for name in ("id", *counted)), f"{row['score']:.3f}"] for row in rows]
+    told = {name: head for name, head in (("label", "labelled"), ("guess", "looks like")) if name in rows[0]}
+    head = ["sample", *counted, "score", *told.values()]
+    shown = [
+        [
+            *(f"{row[name]:,}" for name in ("id", *counted)),
+            f"{row['score']:.3f}",
+            *("-" if row[name] in (-1, "") else str(row[name])[:LONGEST_NAME] for name in told),
+        ]
+        for row in rows
+    ]
     rest = told_unsearched(run)
     return [
         f"most suspect of {run.samples:,} samples after {len(run.history):,} epochs",

@@ -1,6 +1,6 @@
 """Batches of ids and losses: turned plain, and checked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,9 +8,23 @@ import numpy.typing as npt
 
 from prunedata.counting.counts import batch_means, hit_limits
 from prunedata.errors import LossError
-from prunedata.types import Ids, Means, Recorded, Sizes
+from prunedata.types import Counts, Guesses, Ids, Means, Recorded, Sizes
 
-__all__ = ["Batches", "Taken", "bad_batches", "complaint", "plain_ids", "plain_losses", "shape_hint"]
+__all__ = [
+    "NOTHING",
+    "NO_NUMBER",
+    "Batches",
+    "Taken",
+    "bad_batches",
+    "complaint",
+    "plain_ids",
+    "plain_losses",
+    "rounds",
+    "shape_hint",
+]
+
+NO_NUMBER, NOTHING = -1, -2
+"""Among guesses: of a visit with a logit that is NaN, and of one without logits."""
 
 
 class Batches(NamedTuple):
@@ -25,12 +39,15 @@ class Batches(NamedTuple):
         Samples in each batch; their sum is ``visits``.
     means : ndarray of float64, shape (batches,)
         The mean loss of each batch.
+    guesses : ndarray of int32, shape (visits,), or None
+        What each visit says by its logits, see :func:`prunedata.counting.guess.two_likeliest`. None without logits.
     """
 
     ids: Ids
     losses: Recorded
     sizes: Sizes
     means: Means
+    guesses: Guesses | None = None
 
     def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
         """Algorithm 1, line 5, shape (visits,), with the means as they are: see ``find_hits`` for rounding."""
@@ -41,7 +58,7 @@ class Batches(NamedTuple):
         sizes = np.add.reduceat(which, np.cumsum(self.sizes) - self.sizes, dtype=np.int64)
         losses, sizes = self.losses[which], sizes[sizes > 0]
         means = batch_means(losses.astype(np.float64), sizes) if sizes.size else np.zeros(0)
-        return Batches(self.ids[which], losses, sizes, means)
+        return Batches(self.ids[which], losses, sizes, means, None if self.guesses is None else self.guesses[which])
 
 
 class Taken(NamedTuple):
@@ -53,9 +70,12 @@ class Taken(NamedTuple):
     """What is wrong with the other batches; empty if there are none."""
 
 
-def bad_batches(ids: Ids, sizes: Sizes, means: Means, samples: int) -> npt.NDArray[np.bool_]:
+def bad_batches(batches: Batches, samples: int) -> npt.NDArray[np.bool_]:
     """Which batches cannot be recorded, shape (batches,). A mean is finite exactly if all losses are."""
+    ids, _, sizes, means, guesses = batches
     bad = ~np.isfinite(means)
+    if guesses is not None:
+        bad |= np.logical_or.reduceat(guesses == NO_NUMBER, np.cumsum(sizes) - sizes)
     # One pass finds ids that are too large and, as huge unsigned numbers, those that are negative.
     if int(ids.view(np.uint64).max()) >= samples:
         bad |= np.logical_or.reduceat(_unknown(ids, samples), np.cumsum(sizes) - sizes)
@@ -68,7 +88,7 @@ def _unknown(ids: Ids, samples: int) -> npt.NDArray[np.bool_]:
 
 def complaint(batches: Batches, first: int, samples: int) -> str:
     """What is wrong with bad batches, of which the first is number ``first`` of its epoch."""
-    ids, losses, sizes, means = batches
+    ids, losses, sizes, means, guesses = batches
     batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
     unknown, wild = _unknown(ids, samples), ~np.isfinite(losses)
     # Losses may be finite, but their sum not.
@@ -90,6 +110,13 @@ def complaint(batches: Batches, first: int, samples: int) -> str:
             f"Expected losses whose sum is finite. Got a sum too large for float64 in {_batches(batch[overflown])} "
             f"of this epoch, from losses as {_few(losses[overflown])}: leave the batch out, and say so by "
             "pruner.skip(n)."
+        )
+    lacking = None if guesses is None else guesses == NO_NUMBER
+    if lacking is not None and lacking.any():
+        told.append(
+            f"Expected logits that are numbers. Got NaN for the samples {_few(ids[lacking])} in "
+            f"{_batches(batch[lacking])} of this epoch: leave the batch out, and say so by pruner.skip(n), or observe "
+            "its losses without logits."
         )
     return " ".join(told)
 
@@ -144,3 +171,23 @@ def plain_losses(losses: Any) -> Recorded:
             f"Got shape {array.shape}, {array.dtype}."
         )
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:
+    """Yield where each id stands for the first time in a buffer, for the second time, and so on.
+
+    So a policy sees each sample's visits in their order, one at a time, wherever a buffer was full. Where every sample
+    of the buffer was visited once in the whole epoch, which is the rule, there is one round.
+    """
+    if (visits[ids] == 1).all():
+        yield slice(None)
+        return
+    order = np.argsort(ids, kind="stable")
+    new = np.append(True, np.diff(ids[order]) != 0)
+    if new.all():
+        yield slice(None)
+        return
+    starts = np.flatnonzero(new)
+    nth = np.arange(ids.size) - np.repeat(starts, np.diff(np.append(starts, ids.size)))
+    for turn in range(int(nth.max()) + 1):
+        yield order[nth == turn]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.counting.batches import Batches, Taken, bad_batches, complaint, plain_ids, plain_losses
+from prunedata.counting.batches import NOTHING, Batches, Taken, bad_batches, complaint, plain_ids, plain_losses
 from prunedata.counting.counts import batch_means
 from prunedata.errors import LossError
-from prunedata.types import Ids, Means, Recorded, Sizes
+from prunedata.types import Guesses, Ids, Means, Recorded, Sizes
 
 __all__ = ["LossBuffer"]
 
@@ -38,6 +38,8 @@ class LossBuffer:
         self._wide = np.empty(CAPACITY, dtype=np.float64)
         self._ends = np.zeros(CAPACITY + 1, dtype=np.int64)
         self._ids_view, self._ends_view = self._ids.data, self._ends.data
+        self._guesses: Guesses | None = None
+        """What visits say by their logits, once some came with any."""
         self._use(self._narrow)
         self.clear()
 
@@ -53,6 +55,8 @@ class LossBuffer:
         """Fill from the front again. Batch number n lies from ``ends[n]`` to ``ends[n + 1]``."""
         self._fill = 0  # where the next batch begins
         self._added = self._taken = 0  # batches in the buffer
+        if self._guesses is not None:
+            self._guesses.fill(NOTHING)
 
     def add(self, ids: Any, losses: Any) -> bool:
         """Take one batch, if it is plain arrays and there is room; else return False, and let :meth:`put` take it.
@@ -78,7 +82,7 @@ class LossBuffer:
             pass
         return False
 
-    def put(self, ids: Any, losses: Any, sizes: Any = None) -> Iterator[Taken]:
+    def put(self, ids: Any, losses: Any, sizes: Any = None, guesses: Any = None) -> Iterator[Taken]:
         """Take what :meth:`add` did not, and yield what is to be recorded, each before the next is asked for.
 
         Yields what waited if there is no room; and batches that cannot wait, as they are several, too large, or bad.
@@ -89,6 +93,8 @@ class LossBuffer:
         losses : array of float, shape (n,)
         sizes : array of int, shape (batches,), optional
             Samples in each of several batches.
+        guesses : array of int32, shape (n,), optional
+            What each says by its logits, see :func:`prunedata.counting.guess.two_likeliest`.
 
         Raises
         ------
@@ -99,13 +105,18 @@ class LossBuffer:
         ids, losses = plain_ids(ids), plain_losses(losses)
         if ids.shape != losses.shape:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
+        if guesses is not None and np.shape(guesses) != ids.shape:
+            raise LossError(
+                f"Expected logits for each of {ids.size} ids. Got those of {np.size(guesses)}: give a row for each."
+            )
         if not ids.size:
             return
         several = plain_ids([ids.size] if sizes is None else sizes)
         if (several < 1).any() or int(several.sum()) != ids.size:
             raise LossError(f"Expected sizes of batches, from 1, that add up to {ids.size} losses. Got {sizes}.")
         first = self._room == 0
-        waits = sizes is None and ids.size <= CAPACITY and ((arrays and not first) or self._is_good(ids, losses))
+        one = sizes is None and ids.size <= CAPACITY
+        waits = one and ((arrays and not first) or self._is_good(ids, losses, guesses))
         # The first batch of an epoch says how wide the losses are; should wider ones come, so is the buffer from then.
         narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
         kept = self._narrow if narrow else self._wide
@@ -117,9 +128,13 @@ class LossBuffer:
         self._use(kept)
         self._room = CAPACITY
         if not waits:
-            yield self._checked(ids, losses, several)
+            yield self._checked(ids, losses, several, guesses)
             return
         fill, end = self._fill, self._fill + ids.size
+        if guesses is not None:
+            if self._guesses is None:
+                self._guesses = np.full(CAPACITY, NOTHING, dtype=np.int32)
+            self._guesses[fill:end] = guesses
         self._ids[fill:end], self._losses[fill:end] = ids, losses
         self._added, self._fill, self._ends_view[self._added] = self._added + 1, end, end
 
@@ -138,17 +153,19 @@ class LossBuffer:
         first, last = int(ends[0]), int(ends[-1])
         if first == last:
             return None
-        return self._checked(self._ids[first:last], self._losses[first:last], ends[1:] - ends[:-1])
+        guesses = None if self._guesses is None else self._guesses[first:last]
+        return self._checked(self._ids[first:last], self._losses[first:last], ends[1:] - ends[:-1], guesses)
 
-    def _checked(self, ids: Ids, losses: Recorded, sizes: Sizes) -> Taken:
+    def _checked(self, ids: Ids, losses: Recorded, sizes: Sizes, guesses: Any) -> Taken:
         first, self.batches = self.batches, self.batches + len(sizes)
-        means = self._means(losses, sizes)
-        bad = bad_batches(ids, sizes, means, self.samples)
+        batches = Batches(ids, losses, sizes, self._means(losses, sizes), guesses)
+        bad = bad_batches(batches, self.samples)
         if not bad.any():
-            return Taken(Batches(ids, losses, sizes, means), "")
+            return Taken(batches, "")
         good = np.repeat(~bad, sizes)
-        rest = Batches(ids[good], losses[good], sizes[~bad], means[~bad]) if good.any() else None
-        return Taken(rest, complaint(Batches(ids, losses, sizes, means), first, self.samples))
+        said = None if guesses is None else guesses[good]
+        rest = Batches(ids[good], losses[good], sizes[~bad], batches.means[~bad], said) if good.any() else None
+        return Taken(rest, complaint(batches, first, self.samples))
 
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
         # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
@@ -161,7 +178,7 @@ class LossBuffer:
         with np.errstate(invalid="ignore", over="ignore"):
             return batch_means(wide, sizes)
 
-    def _is_good(self, ids: Ids, losses: Recorded) -> bool:
+    def _is_good(self, ids: Ids, losses: Recorded, guesses: Any) -> bool:
         with np.errstate(invalid="ignore", over="ignore"):
             total = losses.sum(dtype=np.float64, keepdims=True)
-        return not bad_batches(ids, np.array([ids.size]), total, self.samples).any()
+        return not bad_batches(Batches(ids, losses, np.array([ids.size]), total, guesses), self.samples).any()

@@ -134,8 +134,9 @@ def _same(one: Array | None, other: Array | None) -> bool:
 def _with(joined: RunState, state: RunState) -> RunState:
     """What two of the processes know together, with the visits of both."""
     ours, theirs = _tally(joined), _tally(state)
-    arrays = {name: joined.arrays[name].copy() for name in sorted(joined.arrays) if name.startswith(OPEN)}
-    others = (_of_seen(state.arrays[name], theirs.packed != 0) for name in arrays)  # in the order of join()
+    names = sorted(name for name in joined.arrays.keys() | state.arrays.keys() if name.startswith(OPEN))
+    arrays = {name: _or_zeros(joined, state, name).copy() for name in names}
+    others = (_of_seen(_or_zeros(state, joined, name), theirs.packed != 0) for name in arrays)  # in the order of join()
     join(
         ours,
         arrays,
@@ -162,6 +163,11 @@ def _with(joined: RunState, state: RunState) -> RunState:
         meter=meter,
         arrays=joined.arrays | arrays | {"tally": ours.packed},
     )
+
+
+def _or_zeros(state: RunState, other: RunState, name: str) -> Array:
+    """An array of a state; zeros if only the other has it, as guesses where no logits came."""
+    return state.arrays[name] if name in state.arrays else np.zeros_like(other.arrays[name])
 
 
 def _tally(state: RunState) -> Tally:

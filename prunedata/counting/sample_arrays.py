@@ -1,22 +1,24 @@
-"""Arrays beside the counts, one number for each sample: ``mean_excess``, ``high``, and those that a policy keeps."""
+"""Arrays beside the counts, one number for each sample: ``mean_excess``, ``guess``, ``high``, and a policy's own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prunedata.counting.batches import Batches
+from prunedata.counting.batches import Batches, rounds
 from prunedata.counting.excess import SUMS, Excess
+from prunedata.counting.guess import Guess, wanted_guess
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import High
-from prunedata.types import Array, Arrays, Counts, Ids
+from prunedata.store.state import GUESS
+from prunedata.types import Array, Arrays, Counts
 
 __all__ = ["OPEN", "SampleArrays"]
 
 OPEN = "open-"
 """Before the names under which arrays are saved as the open epoch has changed them."""
 
-TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without", *SUMS)
+TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without", "labels", GUESS, *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """What a store can keep: kinds of dtypes, and their bytes."""
 
@@ -31,6 +33,8 @@ class SampleArrays:
     samples : int
     watchers : sequence of Watcher
         Their arrays must differ in name.
+    guess : Guess, optional
+        What watches the guesses of a run that knows its labels, or how many classes there are.
 
     Attributes
     ----------
@@ -38,9 +42,11 @@ class SampleArrays:
         By name.
     excess : Excess
         What watches the mean excess.
+    guess : Guess
+        What watches the class that the network takes each sample for. Its array is there once logits came.
     """
 
-    def __init__(self, samples: int, watchers: Sequence[Watcher]) -> None:
+    def __init__(self, samples: int, watchers: Sequence[Watcher], guess: Guess | None = None) -> None:
         self.finished: Arrays = {}
         owners: list[tuple[Watcher, list[str]]] = []
         for watcher in watchers:
@@ -52,8 +58,8 @@ class SampleArrays:
             self.finished |= made
             if made:
                 owners.append((watcher, list(made)))
-        self.excess = Excess()
-        self._kept: tuple[_Watched | Excess, ...] = (self.excess, _Watched(owners))
+        self.excess, self.guess = Excess(), guess or Guess()
+        self._kept: tuple[_Watched | Excess | Guess, ...] = (self.excess, self.guess, _Watched(owners))
         self.finished |= self.excess.arrays(samples)
 
     def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
@@ -102,18 +108,21 @@ class SampleArrays:
         }
         return self.finished | ended
 
-    def wanted(self, *, within: bool) -> dict[str, np.dtype]:
-        """The dtypes of what a state must have of them; ``within`` an epoch also of those that it changes."""
+    def wanted(self, arrays: Mapping[str, Array], *, within: bool) -> dict[str, np.dtype]:
+        """The dtypes of what a state with these arrays must have; ``within`` an epoch also of those that it changes."""
         kinds = {name: array.dtype for name, array in self.finished.items()}
-        return kinds | ({f"{OPEN}{name}": kind for name, kind in kinds.items()} if within else {})
+        kinds |= wanted_guess(arrays, GUESS)
+        opened = {f"{OPEN}{name}": kind for name, kind in kinds.items()} | wanted_guess(arrays, f"{OPEN}{GUESS}")
+        return kinds | (opened if within else {})
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take over those in a state that was checked for what is :meth:`wanted`."""
-        self.finished = {name: arrays[name].copy() for name in self.finished}
+        self.finished = {name: arrays[name].copy() for name in (*self.finished, GUESS) if name in arrays}
 
     def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
         """Copies of those in a state as its open epoch had changed them."""
-        return {name: arrays[f"{OPEN}{name}"].copy() for name in self.finished}
+        names = (*self.finished, *({GUESS} - self.finished.keys()))
+        return {name: arrays[f"{OPEN}{name}"].copy() for name in names if f"{OPEN}{name}" in arrays}
 
 
 class _Watched:
@@ -132,7 +141,7 @@ class _Watched:
             return
         ids, of_batch = batches.ids, np.repeat(batches.means, batches.sizes)
         losses = np.asarray(batches.losses, dtype=np.float64)
-        for now in _rounds(ids, visits):
+        for now in rounds(ids, visits):
             for watcher, names in self._owners:
                 given = {name: arrays[name] for name in names}
                 watcher.update(given, ids[now], losses[now], of_batch[now])
@@ -145,26 +154,6 @@ class _Watched:
     def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
         """They are as the epoch left them."""
         return {name: arrays[name] for _, names in self._owners for name in names}
-
-
-def _rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:
-    """Yield where each id stands for the first time in a buffer, for the second time, and so on.
-
-    So a policy sees each sample's visits in their order, one at a time, wherever a buffer was full. Where every sample
-    of the buffer was visited once in the whole epoch, which is the rule, there is one round.
-    """
-    if (visits[ids] == 1).all():
-        yield slice(None)
-        return
-    order = np.argsort(ids, kind="stable")
-    new = np.append(True, np.diff(ids[order]) != 0)
-    if new.all():
-        yield slice(None)
-        return
-    starts = np.flatnonzero(new)
-    nth = np.arange(ids.size) - np.repeat(starts, np.diff(np.append(starts, ids.size)))
-    for turn in range(int(nth.max()) + 1):
-        yield order[nth == turn]
 
 
 def _name(watcher: object) -> str:

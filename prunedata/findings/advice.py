@@ -14,7 +14,16 @@ import numpy as np
 
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
-from prunedata.plan.doubts import APART, count_doubted, have_met, late_from, loss_at_first, two_groups
+from prunedata.plan.doubts import (
+    APART,
+    Groups,
+    above_own,
+    count_doubted,
+    have_met,
+    late_from,
+    loss_at_first,
+    two_groups,
+)
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.protocol import Policy, describe
@@ -112,7 +121,12 @@ class Advice:
 
 
 def advise(
-    history: Sequence[Mapping[str, Any]], schedule: Schedule, losses: Array, *, prune: int | None = None
+    history: Sequence[Mapping[str, Any]],
+    schedule: Schedule,
+    losses: Array,
+    *,
+    prune: int | None = None,
+    labels: Array | None = None,
 ) -> Advice:
     """Advise a run by what it has recorded so far.
 
@@ -126,26 +140,32 @@ def advise(
         Of the samples that it may train on: a recent average of the losses of each, see :func:`losses_of`.
     prune : int, optional
         Leave out at most so many.
+    labels : array of int or str, shape (samples,), optional
+        Of the same samples: each is then compared with those of its own label.
 
     Raises
     ------
     PrunedataError
-        If the array is not of shape (samples,), or a record is none.
+        If an array is not of shape (samples,), or a record is none.
     """
-    if np.ndim(losses) != 1:
-        raise PrunedataError(f"Expected losses of shape (samples,). Got {np.shape(losses)}.")
+    if np.ndim(losses) != 1 or (labels is not None and np.shape(labels) != np.shape(losses)):
+        got = "" if labels is None else f", and labels of {np.shape(labels)}"
+        raise PrunedataError(f"Expected losses of shape (samples,). Got {np.shape(losses)}{got}.")
     for record in history:
         _check_record(record)
     figures, done, late = find_turn(history), len(history), late_from(schedule.epochs)
     if figures.turned is not None:
-        return _prune_from_turn(figures, schedule, losses, prune)
+        return _prune_from_turn(
+            figures, schedule, len(losses), count_doubted(_groups(losses, labels), memorizes=True), prune
+        )
     apart = [record[APART] for record in history if APART in record]
     met = have_met(apart)
     if done < late and not met:
         told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
         return _watch(figures, _figures_so_far(figures, history), told)
-    doubted = count_doubted(two_groups(losses), untaught=loss_at_first([mean for mean, _ in _means(history)]))
-    told = f"By their recent losses {doubted:,} of {len(losses):,} labels are doubted"
+    doubted = count_doubted(_groups(losses, labels), untaught=loss_at_first([mean for mean, _ in _means(history)]))
+    beside = "" if labels is None else ", each beside those of its own label,"
+    told = f"By their recent losses{beside} {doubted:,} of {len(losses):,} labels are doubted"
     if not doubted:
         return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
     number, start = doubted if prune is None else min(doubted, prune), min(done, late)
@@ -207,11 +227,17 @@ def _watch(figures: Figures, *told: str) -> Advice:
     return Advice("watch", None, 0, None, 0.0, told, lost=max(0.0, figures.lost))
 
 
-def _prune_from_turn(figures: Figures, schedule: Schedule, losses: Array, prune: int | None) -> Advice:
+def _groups(losses: Array, labels: Array | None) -> Groups:
+    """The two groups of losses, or of how far each lies above those of its own label."""
+    if labels is None:
+        return two_groups(losses)
+    numbers = np.unique(labels, return_inverse=True)[1]
+    return two_groups(above_own(losses, numbers), losses)
+
+
+def _prune_from_turn(figures: Figures, schedule: Schedule, samples: int, doubted: int, prune: int | None) -> Advice:
     turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
     start = max(1, min(turned + 1, epochs - 1))
-    samples = len(losses)
-    doubted = count_doubted(two_groups(losses), memorizes=True)
     number = doubted if prune is None else min(doubted, prune)
     return Advice(
         verdict="prune",

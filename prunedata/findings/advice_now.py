@@ -23,7 +23,9 @@ def advise_now(run: RunState) -> Advice:
         return Advice.from_dict(run.advice)
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" else None
     losses = losses_of(run.arrays | {MEAN_EXCESS: run.mean_excess}, run.history)
-    return advise(run.history, Schedule.from_dict(run.schedule), losses[searched(run)], prune=most)
+    among, labels = searched(run), run.arrays.get("labels")
+    known = None if labels is None else labels[among]
+    return advise(run.history, Schedule.from_dict(run.schedule), losses[among], prune=most, labels=known)
 
 
 def outcome(run: RunState, advice: Advice) -> str:

@@ -1,14 +1,17 @@
 """What a run knows of its most suspect samples, as columns, and files of it for the tools that clean data."""
 
+import csv
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
+from prunedata.findings.guesses import labels_and_guesses
 from prunedata.findings.inspection import times_pruned
 from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, suspicion
@@ -16,8 +19,8 @@ from prunedata.findings.top import count_top
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
-from prunedata.store.state import COUNTING, RunState
-from prunedata.types import Arrays
+from prunedata.store.state import COUNTING, GUESS, RunState
+from prunedata.types import Array, Arrays
 
 __all__ = ["WRITERS", "issue_table", "rows_of", "suspect_table", "table_of"]
 
@@ -27,7 +30,7 @@ ISSUE_SCORE = 0.1
 """The score up to which a sample counts as an issue."""
 
 
-def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
+def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.ArrayLike | None = None) -> Arrays:
     """What a run knows of its most suspect samples, the worst first.
 
     Parameters
@@ -36,24 +39,28 @@ def suspect_table(location: StoreLike, *, top: int | float = 100) -> Arrays:
         Where the run is kept. It may be running.
     top : int or float
         How many samples, or what fraction of them. Samples that were never observed are left out.
+    labels : array of int or str, shape (samples,), optional
+        Those that it was trained on, by id, if the run was not given them.
 
     Returns
     -------
     dict of ndarray, shape (n,)
         Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
         ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, in the mean
-        of its visits; ``pruned``, the finished epochs that left it out; and the arrays of the policy.
+        of its visits; ``pruned``, the finished epochs that left it out; the arrays of the policy; ``label``, if it is
+        known; and if logits were observed ``guess``, the class that the network takes it for: -1, or empty as a name,
+        where that is not known, or is the label.
 
     Raises
     ------
     PrunedataError
         If no run is there, nothing was observed, or `top` makes no sense.
     """
-    return table_of(read_run(location).state, top)
+    return table_of(read_run(location).state, top, None if labels is None else np.asarray(labels))
 
 
-def table_of(run: RunState, top: int | float) -> Arrays:
-    """The same of a run that was read."""
+def table_of(run: RunState, top: int | float, labels: Array | None = None, names: Sequence[str] = ()) -> Arrays:
+    """The same of a run that was read. ``names`` as :func:`labels_and_guesses` has them."""
     top = count_top(top, run.samples)
     if not run.arrays or not (visits := searched_visits(run)).any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
@@ -61,9 +68,9 @@ def table_of(run: RunState, top: int | float) -> Arrays:
     ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     pruned = times_pruned(run)
-    named = {*counted, *COUNTING, MEAN_EXCESS, "high", "tally", "without"}
+    named = {*counted, *COUNTING, MEAN_EXCESS, "high", "tally", "without", "labels", GUESS}
     others = {name: array for name, array in sorted(run.arrays.items()) if name not in named}
-    columns = counted | {"score": suspicious, "pruned": pruned} | others
+    columns = counted | {"score": suspicious, "pruned": pruned} | others | labels_and_guesses(run, labels, names)
     return {"id": ids} | {name: array[ids] for name, array in columns.items()}
 
 
@@ -99,8 +106,10 @@ def _to_ids(table: Arrays, path: Path) -> None:
 
 
 def _to_csv(table: Arrays, path: Path) -> None:
-    cells = (("" if value is None else str(value) for value in row.values()) for row in rows_of(table))
-    _write(path, [",".join(table), *map(",".join, cells)])
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(row.values() for row in rows_of(table))
 
 
 def _to_jsonl(table: Arrays, path: Path) -> None:

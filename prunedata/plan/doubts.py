@@ -16,7 +16,17 @@ import numpy as np
 
 from prunedata.types import Array
 
-__all__ = ["APART", "Groups", "count_doubted", "have_met", "late_from", "loss_at_first", "onset_from", "two_groups"]
+__all__ = [
+    "APART",
+    "Groups",
+    "above_own",
+    "count_doubted",
+    "have_met",
+    "late_from",
+    "loss_at_first",
+    "onset_from",
+    "two_groups",
+]
 
 ONE_GROUP, TWO_GROUPS = 0.70, 0.75
 """Share of the variance between the groups up to which no label is doubted, and from which all of the upper group are.
@@ -30,6 +40,9 @@ LATE = Fraction(2, 3)
 and a network recovers from them within an epoch or two."""
 APART = "apart"
 """The share of the variance between the groups, in the record of an epoch."""
+LOWEST = 10
+"""Of so many samples of a label one lies below what the others are compared with. The median would do where labels are
+wrong at their own frequencies; but where uniform errors flood a rare label, most of its samples are wrong."""
 FALLEN = 0.01
 """So much of the variance less between the groups than at best is a fall."""
 CLOSE = 1e-6
@@ -57,6 +70,32 @@ def loss_at_first(means: Sequence[float]) -> float:
     return means[0] + (means[0] - means[1]) / 2 if len(means) > 1 else means[0]
 
 
+def above_own(averages: Array, labels: Array, among: Array | None = None) -> Array:
+    """Return how far losses lie above the lowest tenth of those of their own label: float64, shape (samples,).
+
+    A label of few samples is learnt late, and all its losses are high, right or wrong. Held against all samples, its
+    right ones look wrong.
+
+    Parameters
+    ----------
+    averages : ndarray of float, shape (samples,)
+        A recent average of each sample's losses.
+    labels : ndarray of int, shape (samples,)
+        The number of each sample's label, from 0.
+    among : ndarray of bool, shape (samples,), optional
+        Compare with these samples alone.
+    """
+    losses = np.asarray(averages, dtype=np.float64)
+    values, numbers = (losses, labels) if among is None else (losses[among], labels[among])
+    ordered = values[np.lexsort((values, numbers))]
+    many = np.bincount(numbers, minlength=int(labels.max(initial=0)) + 1)
+    some = many > 0
+    low = np.zeros(many.size)
+    low[some] = ordered[(many.cumsum() - many + (many - 1) // LOWEST)[some]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(losses - low[labels])
+
+
 class Groups(NamedTuple):
     """The two groups of losses that lie furthest apart."""
 
@@ -68,11 +107,11 @@ class Groups(NamedTuple):
     """The median loss of the upper one; minus infinity where no two losses differ."""
 
 
-def two_groups(averages: Array) -> Groups:
+def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     """Return the two groups of losses, by a recent average of each sample's: ndarray of float, shape (samples,).
 
     Those that are not finite do not count. The groups are the same if all losses are multiplied by a positive number,
-    or added to one number.
+    or added to one number. Where the averages are what :func:`above_own` made of ``losses``, the median is of these.
     """
     ordered = np.sort(np.asarray(averages, dtype=np.float64))
     ordered = ordered[np.isfinite(ordered)]
@@ -89,6 +128,9 @@ def two_groups(averages: Array) -> Groups:
     best = float(between.max())
     cut = int(np.flatnonzero(between >= best * (1 - CLOSE))[-1])  # of equally good ones, that with fewer above it
     median = float(ordered[(cut + ordered.size) // 2])  # the lower one, where there are two
+    if losses is not None:
+        upper = np.sort(np.asarray(losses, dtype=np.float64)[np.isfinite(averages) & (averages > ordered[cut])])
+        median = float(upper[(upper.size - 1) // 2])
     return Groups(int(ordered.size) - 1 - cut, best / float(known.var()), median)
 
 

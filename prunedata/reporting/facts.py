@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -18,7 +19,7 @@ from prunedata.plan.turn import LARGEST
 from prunedata.reporting.wording import percent
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
-from prunedata.types import Counts, Floats, Mask
+from prunedata.types import Array, Counts, Floats, Mask
 
 __all__ = ["RunFacts", "facts_of"]
 
@@ -91,10 +92,13 @@ class RunFacts:
         """Whether any losses were observed."""
         return bool(self.visits.any())
 
-    def suspects(self, top: int) -> list[dict[str, Any]]:
-        """The most suspect samples, the worst first: ``id``, ``hits``, ``high`` if known, ``visits`` and ``score``."""
-        found = table_of(self.state, min(top, self.samples)) if self.observed else {}
-        shown = ("id", "hits", "high", "visits", "score")
+    def suspects(self, top: int, labels: Array | None = None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """The most suspect samples, the worst first: ``id``, ``hits``, ``high`` if known, ``visits`` and ``score``.
+
+        And as far as they are known ``label`` and ``guess``, see :func:`prunedata.findings.guesses.labels_and_guesses`.
+        """
+        found = table_of(self.state, min(top, self.samples), labels, names) if self.observed else {}
+        shown = ("id", "hits", "high", "visits", "score", "label", "guess")
         return rows_of({name: found[name] for name in shown if name in found}) if found else []
 
     @cached_property

@@ -53,7 +53,9 @@ def render(names: Sequence[str], *, review: Mapping[str, Any] | None = None, **g
     )
 
 
-def _figure(value: float | None) -> str:
+def _figure(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return shorten(value, 60) or "-"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 

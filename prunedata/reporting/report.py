@@ -137,7 +137,7 @@ def report(
         judged = suspects_to_judge(runs[0], number, shown, given, told)
         found = Report(render([runs[0].name], review=judged), (runs[0].plain(),), scripted=True)
     else:
-        found = _page(runs, number, shown, shown.labels() if given is None and shown is not None else given, told)
+        found = _page(runs, number, shown, given, told)
     if output is not None:
         found.save(output)
     return found
@@ -156,7 +156,11 @@ def _checked(labels: npt.ArrayLike | None, samples: int) -> Array | None:
 
 def _page(runs: Sequence[RunFacts], top: int, shown: Previews | None, labels: Array | None, told: Progress) -> Report:
     told(0.2, "suspects")
-    found = tuple(run.plain() | {"suspects": run.suspects(top)} for run in runs)
+    values, names = (None, ()) if shown is None else shown.values()
+    of_all = values if labels is None else labels
+    found = tuple(run.plain() | {"suspects": run.suspects(top, of_all, names)} for run in runs)
+    if labels is None:
+        labels = runs[0].state.labels if shown is None else shown.labels()
     views = [
         {
             "run": run,

@@ -47,6 +47,7 @@ function picture(item) {
     box.append(table);
   } else if (item.text !== null) box.append(make("blockquote", item.text));
   one("label").replaceChildren(item.label === null ? make("em", "not known") : make("bdi", item.label));
+  one("guess").textContent = item.guess === null ? "" : called(item.guess);
   one("which").textContent = "sample " + item.id + (item.name === null ? "" : ", ");
   if (item.name !== null) one("which").append(make("bdi", item.name));
 }
@@ -75,10 +76,12 @@ function show(speak) {
   one("again").hidden = ![...last.values()].some(entry => entry.said === "skip" && byId.has(entry.id));
   for (const name of ["wrong", "right", "another", "skip"]) one(name).disabled = !item;
   one("another").disabled = !item || !classes.length;
+  for (const name of ["looks", "accept"]) one(name).hidden = !item || item.guess === null;
   one("undo").disabled = !log.length;
   if (item) picture(item);
   one("spoken").textContent = (speak ? speak + ". " : "")
-    + (item ? "Sample " + item.id + ", labelled " + (item.label === null ? "not known" : item.label) : "All are seen.");
+    + (item ? "Sample " + item.id + ", labelled " + (item.label === null ? "not known" : item.label)
+      + (item.guess === null ? "" : ", looks like " + called(item.guess)) : "All are seen.");
 }
 function say(said, label) {
   const item = current(verdicts());
@@ -173,7 +176,7 @@ function save() {
 
 // keys and buttons
 const does = {
-  wrong: () => say("wrong"), right: () => say("right"), another: openSearch, skip: () => say("skip"), undo, file: save,
+  accept: () => say("wrong", current(verdicts()).guess), wrong: () => say("wrong"), right: () => say("right"), another: openSearch, skip: () => say("skip"), undo, file: save,
   again,
 };
 const keys = new Map(Object.keys(does).map(name => [one(name).getAttribute("aria-keyshortcuts").toLowerCase(), name]));
@@ -181,9 +184,11 @@ for (const name in does) one(name).addEventListener("click", does[name]);
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target === one("find")) return;
+  const enter = event.key === "Enter";
+  if (enter && event.target.closest("button")) return;  // which it presses
   // On a keyboard of other letters the key that lies at the same place counts.
   const latin = /^[a-z]$/i.test(event.key) ? event.key : /^Key[A-Z]$/.test(event.code) ? event.code[3] : "";
-  const name = keys.get(latin.toLowerCase());
+  const name = keys.get(enter ? "enter" : latin.toLowerCase());
   if (!name || one(name).hidden) return;
   event.preventDefault();
   one(name).click();  // which does nothing if it is disabled

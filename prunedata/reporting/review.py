@@ -26,18 +26,22 @@ def suspects_to_judge(
 ) -> dict[str, Any]:
     """Return the `top` most suspect samples of a run as plain values, with the classes that there are.
 
-    `labels`, of shape (samples,), are those that will be corrected; without them, those that the data set has. Raises
+    `labels`, of shape (samples,), are those that will be corrected; without them, those that the data set or the run
+    has. Raises
     :class:`PrunedataError` if nothing was observed: then nothing is suspect.
     """
     if not run.observed:
         raise PrunedataError("Expected a run that has observed losses. Got one without: nothing is suspect in it yet.")
     listed, names = shown.values()
-    values = listed if labels is None else labels
+    values = next((one for one in (labels, listed, run.state.labels) if one is not None), None)
     names = names if labels is None or labels.dtype.kind != "U" else ()
-    ids, items = [row["id"] for row in run.suspects(top)], []
-    for at, sample in enumerate(ids):
-        progress(at / len(ids), "suspects")
-        items.append(_item(sample, shown.of(sample), None if values is None else values[sample], names))
+    rows, items = run.suspects(top, values), []
+    for at, row in enumerate(rows):
+        progress(at / len(rows), "suspects")
+        sample, guess = row["id"], row.get("guess", "")
+        item = _item(sample, shown.of(sample), None if values is None else values[sample], names)
+        guess = None if guess in (-1, "") or item["was"] in (None, str(guess)) else str(guess)
+        items.append(item | {"guess": guess})
     return {"key": _key(run, values, items), "classes": _classes(values, names, items), "items": items}
 
 
@@ -66,7 +70,8 @@ def _classes(values: Array | None, names: Sequence[str], items: Sequence[dict[st
         return [[str(number), _name(name)] for number, name in enumerate(names)]
     if values is not None:
         return [[str(value), _name(str(value))] for value in np.unique(values).tolist()]
-    found = {item["was"]: item["label"] for item in items if item["was"] is not None}
+    found = {item["guess"]: _name(item["guess"]) for item in items if item["guess"] is not None}
+    found |= {item["was"]: item["label"] for item in items if item["was"] is not None}
     return [[value, found[value]] for value in sorted(found)]
 
 

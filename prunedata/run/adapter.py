@@ -83,8 +83,11 @@ class Adapter:
     def begin_epoch(self, epoch: Epoch) -> None:
         """An epoch begins, or goes on after the run was resumed: publish its mask."""
 
-    def held_back(self) -> Iterable[tuple[Any, Any, Any]]:
-        """Hand over all losses that are held back, as those on a device, once: ids, losses, sizes of the batches."""
+    def held_back(self) -> Iterable[tuple[Any, ...]]:
+        """Hand over all losses that are held back, as those on a device, once: ids, losses, sizes of the batches.
+
+        And, where they came with logits, what these say, as :meth:`prunedata.Pruner.record` takes it.
+        """
         return ()
 
     def forget(self) -> None:

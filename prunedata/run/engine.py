@@ -27,7 +27,7 @@ from prunedata.run.identity import Identity
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure
-from prunedata.store.state import RunState
+from prunedata.store.state import GUESS, RunState
 from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
 
@@ -179,7 +179,7 @@ class Engine:
         pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
         roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
-            known = self.ledger.knowledge(num_pruned)
+            known = self.ledger.knowledge(num_pruned, pruning.compared(self.ledger.arrays.finished))
             keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
             out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
             roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)
@@ -214,7 +214,7 @@ class Engine:
             if totals.agreed and self.group.processes > 1:
                 self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
-            tally, arrays = opened.merged(self.group)
+            tally, arrays = opened.merged(self.group, guessed=totals.guessed > 0)
             alone = self.group.processes == 1
             delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, totals, self.group)
             # Was the epoch seen whole?
@@ -245,8 +245,8 @@ class Engine:
         meter = self.meter
         lower, figures = meter.lower_is_better, meter.figures
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
-        holdout = (meter.held_out_trust, meter.held_out_seen)
-        return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *holdout, meter.loss_sum, meter.visits)
+        rest = (meter.held_out_trust, meter.held_out_seen, GUESS in self._now().arrays)
+        return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *rest, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
         """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, do as advised."""
@@ -452,12 +452,12 @@ class Engine:
 
     # -- losses
 
-    def add(self, ids: Any, losses: Any, sizes: Any = None) -> None:
+    def add(self, ids: Any, losses: Any, sizes: Any = None, guesses: Any = None) -> None:
         """Record a batch that the buffer did not take by itself, or several, of so many samples each."""
         if not self.is_recording:
             self._refuse()
         with self.uninterrupted:
-            self._record_all(self.buffer.put(ids, losses, sizes))
+            self._record_all(self.buffer.put(ids, losses, sizes, guesses))
             self._thread = threading.get_ident()
 
     def _record_all(self, parts: Iterator[Taken]) -> None:
@@ -496,8 +496,8 @@ class Engine:
             )
         if self.is_recording:
             for adapter in self.adapters:
-                for ids, losses, sizes in adapter.held_back():
-                    self.add(ids, losses, sizes)
+                for block in adapter.held_back():
+                    self.add(*block)
         with self.uninterrupted:
             taken = self.buffer.take()
             if taken is not None:
@@ -562,7 +562,7 @@ class Engine:
         """Where the run stands. Call :meth:`flush` first, and be uninterrupted."""
         opened, advice, delivery = self.opened, self.pruning.advice, self.delivery()
         rank, processes, left_out = 0, 1, 0
-        arrays, waiting, unseen = self.ledger.saved | self.pruning.saved, None, None
+        arrays, waiting, unseen = self.ledger.saved | self.pruning.saved | self.options.saved, None, None
         if opened is not None:
             part = self.group if opened.restored is None else opened.restored  # not gone on with: still what it was
             rank, processes, left_out = part.rank, part.processes, delivery.left_out

@@ -3,9 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-from prunedata.errors import PrunedataError
+import numpy as np
 
-__all__ = ["adapter_of", "samples_in"]
+from prunedata.errors import PrunedataError
+from prunedata.types import Array
+
+__all__ = ["adapter_of", "labels_in", "samples_in"]
 
 ADAPTERS = "prunedata.adapters"
 OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
@@ -58,3 +61,29 @@ def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
         return len(given)
     except (TypeError, NotImplementedError):
         return None
+
+
+def labels_in(given: Any, column: str) -> Array:
+    """Return the labels in a column of a data set, or of what reads one: a loader or a trainer.
+
+    Parameters
+    ----------
+    given : object
+    column : str
+        Of its ``column_names`` or ``columns``, or an attribute, as torchvision's ``targets``.
+
+    Raises
+    ------
+    PrunedataError
+        If it has no such column.
+    """
+    for inner in ("train_dataset", "dataset"):
+        given = getattr(given, inner, given)
+    listed = [*getattr(given, "column_names", ()), *getattr(given, "columns", ())]
+    found = given[column] if column in listed else getattr(given, column, None)
+    if found is None or callable(found):
+        raise PrunedataError(
+            f"Expected a data set with the column {column!r}, of which labels are. Got {type(given).__name__} without "
+            f"it{': it has ' + ', '.join(map(str, listed)) if listed else ''}. Pass the labels as an array."
+        )
+    return np.asarray(found[:])

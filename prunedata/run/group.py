@@ -37,6 +37,8 @@ class GroupTotals(NamedTuple):
     """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
     held_out_seen: float
     """Samples held out that it observed."""
+    guessed: float
+    """Whether it knows by logits what the network takes samples for."""
     loss_sum: float
     visits: float
 

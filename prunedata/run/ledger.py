@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.counting.counts import SampleCounts, Tally
+from prunedata.counting.guess import Guess
 from prunedata.counting.sample_arrays import SampleArrays
 from prunedata.counting.waiting import WaitingLosses
 from prunedata.errors import PrunedataError
@@ -26,12 +27,16 @@ class Ledger:
         The most that a count, and the most that a total, can reach with one visit an epoch.
     watchers : sequence of Watcher
         Who keeps arrays of its own.
+    guess : Guess, optional
+        What watches guesses, as :class:`SampleArrays` has it.
     """
 
-    def __init__(self, samples: int, longest_window: int, epochs: int, watchers: Sequence[Watcher]) -> None:
+    def __init__(
+        self, samples: int, longest_window: int, epochs: int, watchers: Sequence[Watcher], guess: Guess | None = None
+    ) -> None:
         self.counts = SampleCounts.empty(samples, longest_window, epochs)
         """Counts, hits and visits."""
-        self.arrays = SampleArrays(samples, watchers)
+        self.arrays = SampleArrays(samples, watchers, guess)
         """Those of watchers."""
         self.history: list[dict[str, Any]] = []
         """A record of each epoch."""
@@ -51,10 +56,10 @@ class Ledger:
         self.history.append(record)
         self.next_epoch += 1
 
-    def knowledge(self, num_pruned: int) -> Known:
-        """What a policy is shown when an epoch is about to be pruned."""
+    def knowledge(self, num_pruned: int, arrays: Arrays) -> Known:
+        """What a policy is shown when an epoch is about to be pruned, with these arrays."""
         counts = self.counts
-        return Known(counts.counts, counts.hits, counts.visits, self.arrays.finished, num_pruned)
+        return Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
 
     # -- its state
 
@@ -66,7 +71,7 @@ class Ledger:
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if a run of these records could not go on from a state."""
         waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
-        state.check_arrays(self.arrays.wanted(within=state.open) | waiting)
+        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting)
         if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
             raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
 

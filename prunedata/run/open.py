@@ -133,7 +133,7 @@ class OpenEpoch:
                 self._meter.held_out_trust += trust_in(losses)
                 self._meter.held_out_seen += losses.size
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
-        ids, losses, sizes, means = batches = batches if which is None else batches.of(which)
+        ids, losses, sizes, means, _ = batches = batches if which is None else batches.of(which)
         quiet = waits or not ids.size
         hits = np.zeros(ids.size, np.bool_) if quiet else find_hits(losses, sizes, means, self._policy.tolerance)
         if which is not None:  # what was left out by weight has been seen: it does not come again, and counts nothing
@@ -149,7 +149,8 @@ class OpenEpoch:
         totals, visits = sums.cumsum(), self._meter.visits
         self._meter.loss_sum = float(totals[-1])
         self._meter.visits += ids.size
-        if waits:
+        if waits:  # for their means; what logits say needs none
+            self._watched.guess.add(self.arrays, batches, self.tally.visits)
             return
         alone = sizes == 1
         if alone.any():  # a loss never lies above its own mean: it is held against that of the epoch so far
@@ -199,10 +200,12 @@ class OpenEpoch:
         """The tally that will be merged; or if losses wait for the means of their batches, how these are shared."""
         return (self.tally, None) if self.waiting is None else (None, self.waiting.shared)
 
-    def merged(self, group: Group) -> tuple[Tally, Arrays]:
-        """The tally and the arrays, with what waits, over all processes."""
+    def merged(self, group: Group, *, guessed: bool) -> tuple[Tally, Arrays]:
+        """The tally and the arrays, with what waits, over all processes; ``guessed`` says that any has guesses."""
         if group.processes == 1:
             return self.tally, self.arrays
+        if guessed:
+            self._watched.guess.level(self.arrays, self.tally.packed.size, group.add_up)
         tally, arrays = self._settled(group.add_up)
         group.merge(tally, arrays)
         return tally, arrays

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from prunedata.checks import integer, warn
+from prunedata.counting.guess import Guess
 from prunedata.errors import NeverPrunesWarning, PrunedataError, ScheduleError, UnweighedWarning
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
@@ -15,9 +16,10 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, Watcher, describe
 from prunedata.policies.rules import High, RecentLoss
 from prunedata.policies.selection import draw_holdout
+from prunedata.run.labels import LABELS, given_labels
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
-from prunedata.types import LeaveOut, Mask
+from prunedata.types import Arrays, LeaveOut, Mask
 
 __all__ = [
     "RunOptions",
@@ -49,6 +51,7 @@ class RunOptions:
     classes: int | None
     holdout: float | None = None
     without: Any = None
+    labels: Any = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -61,6 +64,8 @@ class RunOptions:
             object.__setattr__(self, name, value)
         if self.without is not None:
             object.__setattr__(self, "without", _mask(self.without, samples))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", given_labels(self.labels, samples))
         _ = self.chosen  # raises if it is none
         warn_of_small_prune(samples, prune, num_pruned)
 
@@ -93,7 +98,13 @@ class RunOptions:
     def pruning(self) -> Pruning:
         """When and how much the run prunes, before its first epoch."""
         pruning = Pruning(
-            self.samples, self.schedule, self.prune, self.batch_size, auto=self.auto, leave_out=self.leave_out
+            self.samples,
+            self.schedule,
+            self.prune,
+            self.batch_size,
+            auto=self.auto,
+            leave_out=self.leave_out,
+            labels=None if self.labels is None else self.labels.numbers,
         )
         if self.holdout is not None:
             pruning.hold_out(draw_holdout(self.samples, self.holdout, self.seed))
@@ -104,7 +115,16 @@ class RunOptions:
         """The empty records of the run, by the policy that it follows."""
         watchers: list[Watcher] = [] if self.classes is None else [High(self.classes, self.schedule.epochs)]
         watchers += [policy] if isinstance(policy, Watcher) else []
-        return Ledger(self.samples, longest_window, self.schedule.epochs, watchers)
+        guess = Guess(self.classes)
+        if self.labels is not None:  # names stand in their order in logits, so that none may be missing there
+            classes = len(self.labels.classes) if self.labels.named else self.classes
+            guess = Guess(classes, (self.labels.numbers, self.labels.places))
+        return Ledger(self.samples, longest_window, self.schedule.epochs, watchers, guess)
+
+    @property
+    def saved(self) -> Arrays:
+        """What is saved of them, by the name under which it is; not a copy."""
+        return {} if self.labels is None else {LABELS: self.labels.numbers}
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -116,6 +136,7 @@ class RunOptions:
             "prune": self.prune,
             "policy": {"name": "auto"} if isinstance(self.policy, str) else describe(self.policy),
             **{one.name: value for one, value in values.items() if one.always or value != one.default},
+            **({} if self.labels is None else {LABELS: self.labels.described}),
         }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.checks import integer, warn
+from prunedata.counting.guess import two_likeliest
 from prunedata.counting.joining import joined
 from prunedata.counting.waiting import Shared
 from prunedata.errors import FinishedWarning, LossError, PrunedataError
@@ -21,12 +22,13 @@ from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
-from prunedata.run.frameworks import adapter_of, samples_in
+from prunedata.run.frameworks import adapter_of, labels_in, samples_in
 from prunedata.run.group import Group
 from prunedata.run.identity import Prints
 from prunedata.run.keeping import keep, restore, standing, unpacked
 from prunedata.run.meter import Overhead
 from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
+from prunedata.store.state import GUESS, guessed_classes
 from prunedata.types import Arrays, Counts, LeaveOut, Mask
 
 if TYPE_CHECKING:
@@ -91,6 +93,12 @@ class Pruner:
         of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies
         don't see them, and ``prune`` counts none of them. They are kept with the run: a run that is resumed leaves
         out those it left out before, and from its next epoch on these, too.
+    labels : array of int or str, shape (samples,), or str, optional
+        The label of each sample, as it is trained on; or the name of a column, of the data set that is given as
+        ``samples`` or that :meth:`wrap` is given. With ``policy="auto"`` samples are then compared with those of their
+        own label, so that rare classes are not left out because they are hard. And what the network takes a sample for
+        (:meth:`observe`) is another class than its label. Numbers are the places of classes in logits, -100 is no
+        label; names stand there in their order. They are kept with the run.
 
     Raises
     ------
@@ -131,21 +139,27 @@ class Pruner:
         classes: int | None = None,
         holdout: float | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
+        labels: npt.ArrayLike | str | None = None,
     ) -> None:
         if policy is None:
             policy = "auto" if schedule is None else DroppingCount()
         when = scheduled(schedule, epochs)
 
-        def begin(samples: int) -> None:
-            options = RunOptions(samples, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without)
+        self._number = None if samples is None else len(samples) if isinstance(samples, Sized) else samples
+
+        def begin(number: int, data: Any) -> None:
+            given = labels_in(data, labels) if isinstance(labels, str) else labels
+            options = RunOptions(
+                number, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without, given
+            )
             self._begin(options, store, resume=resume)
 
         self.observers: WeakSet[Any] = WeakSet()
         """For adapters: the loaders that know which samples they delivered last. :meth:`observe` finds them here."""
-        self._begin_with: Callable[[int], None] | None = begin
-        """Begins the run with a number of samples; None once it has begun."""
-        if samples is not None:
-            begin(len(samples) if isinstance(samples, Sized) else samples)
+        self._begin_with: Callable[[int, Any], None] | None = begin
+        """Begins the run with a number of samples and what has them; None once it has begun."""
+        if self._number is not None and (isinstance(samples, Sized) or not isinstance(labels, str)):
+            begin(self._number, samples)
 
     def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
@@ -170,8 +184,8 @@ class Pruner:
         def __getattr__(self, name: str) -> Any:
             if name in _BEGUN and vars(self).get("_begin_with") is not None:
                 raise PrunedataError(
-                    "The run has not begun, as its number of samples is not known yet. Wrap a loader or a dataset that "
-                    "has a length, or pass the number: Pruner(len(train_set), epochs=30)."
+                    "The run has not begun, as its samples, or the column of their labels, are not known yet. Wrap a "
+                    "loader or a dataset that has a length, or pass the data set: Pruner(train_set, epochs=30)."
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -263,9 +277,11 @@ class Pruner:
 
         ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, in the mean of its
         visits, up to the turn of the validation figure. With ``classes`` the array ``high``: visits with a high loss.
-        And those of the policy, as ``loss``.
+        Once logits were observed ``guess``, int32: the class that the network takes a sample for, -1 where it is not
+        known. And those of the policy, as ``loss``.
         """
-        return {name: array.copy() for name, array in self._engine.observed()[1].items()}
+        found = self._engine.observed()[1]
+        return {name: guessed_classes(array) if name == GUESS else array.copy() for name, array in found.items()}
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -372,16 +388,16 @@ class Pruner:
                 f"{type(given).__qualname__}, which {adapter.__name__} does not wrap: see its page."
             )
         if self._begin_with is not None:
-            samples = samples_in(given, *arguments, **options)
+            samples = samples_in(given, *arguments, **options) if self._number is None else self._number
             if samples is None:
                 raise PrunedataError(
                     f"Expected a Pruner with the number of samples, which the {type(given).__name__} does not know. "
                     "Got none: pass it, as in Pruner(50_000, epochs=30)."
                 )
-            self._begin_with(samples)
+            self._begin_with(samples, given)
         return adapter.wrap(given, self, *arguments, **options)
 
-    def observe(self, losses: Any, ids: Any = None, *, weights: Any = None) -> Any:
+    def observe(self, losses: Any, ids: Any = None, *, weights: Any = None, logits: Any = None) -> Any:
         """Record the losses of one batch (Algorithm 1, lines 4-8).
 
         Parameters
@@ -394,6 +410,10 @@ class Pruner:
         weights : tensor of float, shape (n,), optional
             Behind a wrapped DataLoader: what each loss weighs in the mean that is returned, as
             ``class_weights[targets]``. The losses are recorded without them.
+        logits : array or tensor of float, shape (n, classes), or (n,) for two classes, optional
+            What the network says of each sample, or its probabilities. The run then keeps the class that it takes each
+            sample for by recent epochs, in the array ``guess``: 2 bytes a sample, and 4 with more than 4,096 classes.
+            With ``labels`` that is the most likely other class.
 
         Returns
         -------
@@ -406,7 +426,8 @@ class Pruner:
         LossError
             If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
             are checked for an epoch's first batch at once and then 65,536 losses at a time; the error
-            names the batch, which is left out, and every other batch is recorded. If ids are needed and none came.
+            names the batch, which is left out, and every other batch is recorded. If ids are needed and none came. If
+            logits are of another number of classes than before, or NaN.
         NotInEpoch
             If no epoch is open.
         """
@@ -416,10 +437,14 @@ class Pruner:
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
                     "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
                 )
-            if not self._add(ids, losses):  # it is full, or not plain
+            if logits is not None:
+                said, among = two_likeliest(logits)
+                self.record(losses, ids, guesses=said, classes=among)
+            elif not self._add(ids, losses):  # it is full, or not plain
                 self._engine.add(ids, losses)
             return None
-        options = {} if weights is None else {"weights": weights}
+        options = {"weights": weights, "logits": logits}
+        options = {name: given for name, given in options.items() if given is not None}
         observer = self._observer()
         return observer.observe(losses, **options) if ids is None else observer.observe(losses, ids, **options)
 
@@ -437,13 +462,23 @@ class Pruner:
             got = "none, and no wrapped loader that waits for losses: observe each batch once, after it came"
         raise LossError(f"Expected ids with the losses. Got {got}.")
 
-    def record(self, losses: Any, ids: Any, sizes: Any = None) -> None:
+    def record(
+        self, losses: Any, ids: Any, sizes: Any = None, guesses: Any = None, *, classes: int | None = None
+    ) -> None:
         """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone.
 
         ``sizes``, an array of int, says how many samples each of several batches has, as they come from a device.
+        ``guesses``, int32 of shape (n,), says what logits of so many ``classes`` say of each sample: the most likely
+        class times 32,768, plus the second, or -1 where a logit is NaN. See :meth:`expect_classes`.
         """
-        if sizes is not None or not self._add(ids, losses):  # it is full, or not plain
-            self._engine.add(ids, losses, sizes)
+        if classes is not None:
+            self.expect_classes(classes)
+        if sizes is not None or guesses is not None or not self._add(ids, losses):  # it is full, or not plain
+            self._engine.add(ids, losses, sizes, guesses)
+
+    def expect_classes(self, classes: int) -> None:
+        """Raise :class:`LossError` if logits of so many classes are not those of this run; for adapters."""
+        self._engine.ledger.arrays.guess.check(classes)
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.

@@ -13,6 +13,7 @@ from prunedata.checks import warn
 from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.rules import RecentLoss
 from prunedata.run.epoch import Role, read_only
 from prunedata.types import Array, Arrays, LeaveOut, Mask, Roles
 
@@ -38,14 +39,25 @@ class Pruning:
         Prune nothing before advice has come, and then as advised.
     leave_out : "delivery", "weight" or "nothing"
         How pruned epochs leave samples out; with "nothing" they do not, and it is known what would have been.
+    labels : ndarray of unsigned int, shape (samples,), optional
+        The number of each sample's label: losses are then compared with those of the same label.
     """
 
     def __init__(
-        self, samples: int, schedule: Schedule, prune: int, batch_size: int | None, *, auto: bool, leave_out: LeaveOut
+        self,
+        samples: int,
+        schedule: Schedule,
+        prune: int,
+        batch_size: int | None,
+        *,
+        auto: bool,
+        leave_out: LeaveOut,
+        labels: Array | None = None,
     ) -> None:
         self.given = self.schedule = schedule
         self.auto, self.leave_out = auto, leave_out
         self.advice: Advice | None = None
+        self._labels = labels
         self._samples, self._prune, self._batch_size = samples, prune, batch_size
         self.roles: Roles = np.broadcast_to(Role.TRAINED, (samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
@@ -144,22 +156,35 @@ class Pruning:
         """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
-        losses = self._losses(history, arrays)
-        return advise(history, self.given, losses, prune=self._prune if self.auto else None)
+        losses, labels = self._losses(history, arrays)
+        return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
 
     def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> dict[str, float]:
         """What the record of the last epoch keeps for advice: how far its losses fall apart in two groups."""
-        from prunedata.plan.doubts import APART, onset_from, two_groups  # noqa: PLC0415 (only "auto" looks)
+        from prunedata.plan.doubts import APART, above_own, onset_from, two_groups  # noqa: PLC0415 (only "auto" looks)
 
         if len(history) < onset_from(self.given.epochs):
             return {}
-        return {APART: two_groups(self._losses(history, arrays)).apart}
+        losses, labels = self._losses(history, arrays)
+        return {APART: two_groups(losses if labels is None else above_own(losses, labels)).apart}
 
-    def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Array:
+    def compared(self, arrays: Arrays) -> Arrays:
+        """The arrays as the policy is shown them: with ``auto`` a loss is held against those of its own label."""
+        if self._labels is None or not self.auto:
+            return arrays
+        from prunedata.plan.doubts import above_own  # noqa: PLC0415 (as above)
+
+        name = RecentLoss.array
+        return arrays | {name: above_own(arrays[name], self._labels, self.among)}
+
+    def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> tuple[Array, Array | None]:
+        """Recent losses of the samples that epochs may train on, and the numbers of their labels, if they are known."""
         from prunedata.findings.advice import losses_of  # noqa: PLC0415 (as above)
 
-        among, losses = self.among, losses_of(arrays, history)
-        return losses if among is None else losses[among]
+        among, losses, labels = self.among, losses_of(arrays, history), self._labels
+        if among is None:
+            return losses, labels
+        return losses[among], None if labels is None else labels[among]
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
         """Go on by this schedule, and this advice."""

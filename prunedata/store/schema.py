@@ -20,6 +20,8 @@ __all__ = ["COUNTING", "check", "check_state"]
 
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
+UNSIGNED = {"high", "labels", "guess", "open-guess"}
+"""Those that a run may have."""
 MOST_WINDOWS = 1_000_000
 DEEPEST = 16
 """Levels of what is in one another; a policy's parameters have a few."""
@@ -128,12 +130,19 @@ def _tolerance(name: str, value: Any) -> None:
     real(name, value, 0.0)
 
 
+def _class(name: str, value: Any) -> None:
+    sound = isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+    if not sound or not (isinstance(value, str) or -(1 << 63) <= value < 1 << 64):
+        raise PrunedataError(f"Expected {name} to be a whole number or a name. Got {shown(value)}.")
+
+
 FLAG, TEXT, COUNT = _of_kind(bool), _of_kind(str), _whole()
 FIGURE, SECONDS = _number(LARGEST_FIGURE), _number(LONGEST_TIME)
 POLICY = {"name": TEXT, "tolerance?": _tolerance, "*": _plain}
 RUN = {
     "samples": _whole(1), "prune": COUNT, "schedule": _schedule, "policy": POLICY,
     **{one.name if one.always else f"{one.name}?": one.plain for one in OPTIONS},
+    "labels?": {"classes": [_class], "checksum": COUNT},
 }  # fmt: skip
 METER = {
     "seconds": SECONDS, "overhead": SECONDS,
@@ -221,7 +230,8 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
 
 def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], samples: int, *, open: bool) -> None:
     needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f4"} | ({"tally": "u"} if open else {})
-    for name, kind in {**dict.fromkeys(arrays, "iuf"), **({"high": "u"} if "high" in arrays else {}), **needed}.items():
+    wanted = {name: "u" if name in UNSIGNED else "iuf" for name in arrays} | needed
+    for name, kind in wanted.items():
         about = arrays.get(name)
         if about is None or about["shape"] != [samples] or not _is_of(kind, about["dtype"]):
             found = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"

@@ -12,9 +12,14 @@ import numpy.typing as npt
 from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.store.schema import COUNTING, check, check_state
-from prunedata.types import Array, Arrays, Counts, Mask
+from prunedata.types import Array, Arrays, Counts, Guesses, Mask
 
-__all__ = ["COUNTING", "RunState"]
+__all__ = ["COUNTING", "GUESS", "NARROW", "RunState", "guessed_classes", "span_of"]
+
+GUESS = "guess"
+"""An array: unsigned, a class and, times :func:`span_of`, how strongly it is held; 0 where nothing is known."""
+NARROW = 1 << 12
+"""Classes that have room in 16 bits beside how strongly they are held."""
 
 MOST_SAMPLES = 100_000_000
 """Of a run that has no arrays yet, to look at all of them."""
@@ -184,6 +189,26 @@ class RunState:
         return None if left_out is None else left_out.astype(np.bool_)
 
     @property
+    def labels(self) -> Array | None:
+        """The label of each sample, shape (samples,), integers or text; None if the run was not given them."""
+        about, numbers = self.run.get("labels"), self.arrays.get("labels")
+        if about is None or numbers is None:
+            return None
+        classes = np.array(about["classes"])
+        if classes.size <= int(numbers.max(initial=0)):
+            raise PrunedataError(f"Expected labels of {classes.size:,} classes. Got others besides.")
+        return np.asarray(classes[numbers])
+
+    @property
+    def guess(self) -> Guesses | None:
+        """What the network takes each sample for, shape (samples,): a place in its logits, -1 where it is not known.
+
+        That is another class than its label, if the run knows the label. None if no logits came.
+        """
+        found = self.arrays.get(GUESS)
+        return None if found is None else guessed_classes(found)
+
+    @property
     def tolerance(self) -> float:
         """How far above the mean of its batch a loss had to lie to be a hit."""
         return float(self.run["policy"].get("tolerance", 0.0))
@@ -214,6 +239,17 @@ class RunState:
                 found = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
                 kinds = "unsigned" if kind is None else str(kind)
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {found}.")
+
+
+def span_of(dtype: np.dtype[Any]) -> int:
+    """What the strength of a guess is multiplied by in an array of this dtype."""
+    return NARROW if dtype.itemsize <= 2 else 1 << 16
+
+
+def guessed_classes(kept: Array) -> Guesses:
+    """Return the class of each sample by the array ``guess``, shape (samples,): -1 where nothing is known."""
+    span = span_of(kept.dtype)
+    return np.where(kept < span, np.int32(-1), (kept % span).astype(np.int32))
 
 
 def _format(name: str, value: Any) -> None:

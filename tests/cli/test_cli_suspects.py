@@ -1,5 +1,6 @@
 """prunedata suspects, compare and advise: what they print, of real stores."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -66,6 +67,32 @@ def test_suspects_as_a_table(say, store):
     assert contents(store) == before
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_suspects_say_what_they_look_like(say, tmp_path, named):
+    """Class n is called by its letter; the network takes the first samples for the class after theirs."""
+    labels = np.arange(SAMPLES) % 3
+    names = np.array(["ape", "bear", "cat, or \x1b[31m"])
+    run = Pruner(SAMPLES, SCHEDULE, prune=30, store=tmp_path / "run.zarr", labels=names[labels] if named else labels)
+    ids = np.arange(SAMPLES)
+    run.begin_epoch()
+    run.observe(np.where(ids < 4, 4.0, 0.1) - ids * 1e-4, ids, logits=np.eye(3)[(labels + (ids < 4)) % 3])
+    run.end_epoch()
+    status, out, err = say(f"suspects {tmp_path / 'run.zarr'} --top 4 -o {tmp_path / 'a.csv'}")
+    assert (status, err) == (0, "")
+    head, *rows = out.splitlines()[1:6]
+    assert head.split()[-3:] == ["labelled", "looks", "like"]
+    label, guess = ("ape", "bear") if named else ("0", "1")
+    assert rows[0].split()[-2:] == [label, guess]
+    assert "\x1b" not in out
+    with open(tmp_path / "a.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["guess"] for row in found] == [str((names if named else range(3))[(at + 1) % 3]) for at in range(4)]
+    _, out, _ = say(f"suspects {tmp_path / 'run.zarr'} --top 4 --json")
+    assert [row["label"] for row in json.loads(out)["suspects"]] == [
+        (names.tolist() if named else range(3))[at % 3] for at in range(4)
+    ]
+
+
 def test_suspects_of_a_run_that_was_not_told_its_classes(say, tmp_path):
     _, out, _ = say(f"suspects {watch(tmp_path / 'run.zarr')} --top 2")
     assert out.splitlines()[1].split() == ["sample", "hits", "visits", "score"]
@@ -81,7 +108,7 @@ def test_suspects_in_json_with_classes(say, store, tmp_path):
     _, out, _ = say(f"{command} --json")
     found = json.loads(out)
     assert (found["samples"], found["epochs"], len(found["suspects"])) == (120, 12, 30)
-    first = {"id": 0, "hits": 12, "high": 12, "visits": 12, "score": pytest.approx(SCORE), "pruned": 0}
+    first = {"id": 0, "hits": 12, "high": 12, "visits": 12, "score": pytest.approx(SCORE), "pruned": 0, "label": 0}
     assert found["suspects"][0] == first
     assert [(one["label"], one["suspects"], one["lift"]) for one in found["classes"][:3]] == [
         (0, 15, 4.0),

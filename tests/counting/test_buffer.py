@@ -58,7 +58,8 @@ class Log:
         if taken.complaint:
             raise LossError(taken.complaint)
 
-    def work(self, ids, losses, sizes, means):
+    def work(self, ids, losses, sizes, means, guesses):
+        assert guesses is None
         assert (ids.dtype, means.dtype) == (np.int64, np.float64)
         assert losses.dtype in (np.float32, np.float64)
         self.taken += 1

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from prunedata.plan.doubts import above_own, have_met, loss_at_first, two_groups
 from prunedata.plan.doubts import count_doubted as doubted_of
-from prunedata.plan.doubts import have_met, loss_at_first, two_groups
 from prunedata.policies.selection import keep_mask
 
 LOSSES = arrays(np.float32, st.integers(0, 200), elements=st.integers(-500, 2000).map(lambda steps: steps / 64))
@@ -86,3 +86,37 @@ def test_groups_have_met_once_they_lie_a_hundredth_nearer_than_at_best():
     assert not any(have_met(rising[:end]) for end in range(len(rising) + 1))
     assert have_met([*rising, 0.789])
     assert not have_met([0.5])
+
+
+@st.composite
+def labelled(draw):
+    averages = draw(LOSSES)
+    return averages, np.array(draw(st.lists(st.integers(0, 4), min_size=averages.size, max_size=averages.size)), int)
+
+
+@given(labelled(), st.booleans())
+def test_each_is_held_against_the_lowest_tenth_of_its_own_label(given_, some):
+    averages, labels = given_
+    among = np.arange(averages.size) % 3 != 0 if some else None
+    found = above_own(averages, labels, among)
+    for loss, label, above in zip(averages, labels, found, strict=True):
+        own = sorted(averages[(labels == label) & (True if among is None else among)].astype(float))
+        if own:
+            assert above == loss - own[(len(own) - 1) // 10]
+
+
+@given(labelled(), st.floats(0.01, 100), st.integers(-100, 100))
+def test_beside_their_own_label_the_same_are_doubted_in_any_unit(given_, unit, zero):
+    averages, labels = given_
+    found = left_out(above_own(averages, labels))
+    assert (left_out(above_own(averages * np.float32(unit), labels)) == found).all()
+    assert (left_out(above_own(averages + np.float32(zero), labels)) == found).all()
+
+
+@given(LOSSES)
+def test_of_one_label_it_is_what_it_is_without(averages):
+    labels = np.zeros(averages.size, np.uint8)
+    assert (left_out(above_own(averages, labels)) == left_out(averages)).all()
+    if averages.size:
+        groups = two_groups(above_own(averages, labels), averages)
+        assert groups.median == two_groups(averages).median

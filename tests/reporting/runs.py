@@ -27,13 +27,23 @@ HOSTILE = (
 """Names and texts as somebody's data may have them."""
 
 
-def train(pruner, stop=None, observe=True, turn=None):
+LABELS = np.arange(SAMPLES) % 3
+
+
+def logits(ids):
+    """What the network says: the samples whose losses stay high look like the class after theirs."""
+    return np.eye(3)[(LABELS[ids] + np.isin(ids, WRONG)) % 3]
+
+
+def train(pruner, stop=None, observe=True, turn=None, says=lambda ids: None):
     """Train on losses that fall, but for those of every ninth sample. A validation figure falls from ``turn`` on."""
     for epoch in pruner.epochs():
         for ids in epoch.batches(32):
             epoch.apply_weights()
             if observe:
-                pruner.observe(np.where(np.isin(ids, WRONG), 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids)), ids)
+                high = np.isin(ids, WRONG)
+                losses = np.where(high, 3.0, 2.0 / (1 + epoch.number) + 0.01 * np.cos(ids))
+                pruner.observe(losses, ids, logits=says(ids))
         if not observe:
             pruner.skip(epoch.kept)
         if turn is not None:
@@ -65,6 +75,7 @@ KINDS = {
     "never_begun": steady,
     "random_without_losses": lambda at: train(steady(at, policy=Random()), observe=False),
     "watches_only": lambda at: train(steady(at, leave_out="nothing", classes=10)),
+    "guesses": lambda at: train(steady(at, leave_out="nothing", labels=LABELS), says=logits),
     "finished": lambda at: train(steady(at, policy=RunningLoss(), batch_size=16, classes=10)),
     "unfinished": lambda at: train(Pruner(SAMPLES, Schedule(30, 10, 3, 3, 2, 2), prune=0.2, store=at), stop=14),
     "within_an_epoch": lambda at: within_an_epoch(train(steady(at), stop=7)),

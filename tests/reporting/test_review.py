@@ -10,7 +10,7 @@ import prunedata
 from prunedata.errors import PrunedataError
 from prunedata.findings.table import suspect_table
 from tests.reporting.reading import read
-from tests.reporting.runs import HOSTILE, Sheet
+from tests.reporting.runs import HOSTILE, WRONG, Sheet
 
 
 class Rows(list):
@@ -48,6 +48,22 @@ def test_hostile_names_end_no_element(review, texts):
     (policy,) = (one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
     assert re.match("default-src 'none'; style-src 'sha256-[^ ]+'; script-src 'sha256-[^ ]+'; img-src data:;", policy)
     assert "unsafe" not in policy
+
+
+def test_it_says_what_samples_look_like(made):
+    rows = known(prunedata.report(made("guesses")[0], dataset=ROWS, review=True, top=len(WRONG)).html)["items"]
+    assert {row["id"] for row in rows} == set(WRONG)
+    assert all(row["guess"] == str((int(row["was"]) + 1) % 3) for row in rows)
+    named = Rows(ROWS)
+    named.classes = ["cat", "dog", "horse"]
+    found = known(prunedata.report(made("guesses")[0], dataset=named, review=True, top=3).html)
+    assert found["classes"] == [["0", "cat"], ["1", "dog"], ["2", "horse"]]
+    assert [row["guess"] for row in found["items"]] == [row["guess"] for row in rows[:3]]
+    assert all(row["guess"] is None for row in known(review_of_watching(made).html)["items"])
+
+
+def review_of_watching(made):
+    return prunedata.report(made("watches_only")[0], dataset=ROWS, review=True)
 
 
 def test_rows_have_their_names(made, review):

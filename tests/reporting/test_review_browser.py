@@ -11,7 +11,7 @@ import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
 from tests.reporting.browser import in_a_browser
-from tests.reporting.runs import HOSTILE, SAMPLES, Sheet
+from tests.reporting.runs import HOSTILE, SAMPLES, WRONG, Sheet
 
 pytestmark = in_a_browser
 
@@ -234,3 +234,34 @@ def test_by_tab_and_enter_and_told_to_a_screen_reader(context, pages):
     snapshot = page.locator("body").aria_snapshot()
     assert 'button "W wrong"' in snapshot
     assert 'progressbar "Seen so far"' in snapshot
+
+
+def test_enter_takes_the_class_that_a_sample_looks_like(context, made, tmp_path):
+    path = tmp_path / "guesses.html"
+    dataset = Texts(SAMPLES)
+    dataset.targets = np.arange(SAMPLES) % 3
+    prunedata.report(made("guesses")[0], path, dataset=dataset, review=True, top=len(WRONG))
+    page, heard = opened(context, path)
+    for _ in range(len(WRONG)):
+        label, guess = page.inner_text("#label"), page.inner_text("#guess")
+        assert CLASSES.index(guess) == (CLASSES.index(label) + 1) % 3
+        assert page.is_visible("#accept")
+        press(page, "Enter")
+    assert not page.is_visible("#accept")
+    press(page, "Enter")  # which says nothing more
+    verdicts = read_verdicts(saved(page, tmp_path))
+    assert {one.sample for one in verdicts} == set(WRONG)
+    labels = np.arange(SAMPLES) % 3
+    corrected, left = apply_verdicts(verdicts, labels)
+    assert not left
+    assert np.array_equal(corrected[WRONG], (labels[WRONG] + 1) % 3)
+    assert not heard
+
+
+def test_enter_on_a_button_presses_that_button_alone(context, made, tmp_path):
+    path = tmp_path / "guesses.html"
+    prunedata.report(made("guesses")[0], path, dataset=Texts(SAMPLES), review=True, top=3)
+    page, _ = opened(context, path)
+    page.focus("#right")
+    press(page, "Enter")
+    assert [one.verdict for one in read_verdicts(saved(page, tmp_path))] == ["right"]

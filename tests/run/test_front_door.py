@@ -43,7 +43,7 @@ def test_a_run_that_knows_no_samples_says_so():
         run.begin_epoch, lambda: run.samples, lambda: run.history, run.commit,
         lambda: run.observe([1.0], [0]), lambda: next(run.epochs()),
     ):  # fmt: skip
-        with pytest.raises(PrunedataError, match="number of samples is not known"):
+        with pytest.raises(PrunedataError, match="has not begun, as its samples"):
             use()
     with pytest.raises(AttributeError, match="no attribute 'sample'"):
         run.sample  # noqa: B018

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.counting.joining import join
 from prunedata.counting.waiting import SharedBatches
-from prunedata.errors import PrunedataError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import RunningLoss
 from prunedata.run.group import Group
 
@@ -75,7 +75,8 @@ def in_ranks(processes, work):
 
 
 def make(group=None):
-    run = Pruner(SAMPLES, SCHEDULE, prune=6, policy=RunningLoss(), classes=3)
+    labels = np.arange(SAMPLES) % 4
+    run = Pruner(SAMPLES, SCHEDULE, prune=6, policy=RunningLoss(), classes=4, labels=labels)
     if group is not None:
         run.join(group)
     return run
@@ -85,8 +86,12 @@ def losses(ids, epoch):
     return (1 + np.sin(ids * 1.3 + epoch)).astype(np.float32)
 
 
-def train(run, group, size, shared, *, batches=None):
-    """This rank's share of the rest of an epoch, or of some global batches of it."""
+def logits(ids, epoch):
+    return np.stack([np.random.default_rng((epoch, int(one))).normal(size=4) for one in ids])
+
+
+def train(run, group, size, shared, *, batches=None, said=False):
+    """This rank's share of the rest of an epoch, or of some global batches of it; `said` whether with logits."""
     epoch = run.current
     if shared and group.processes > 1:
         rest = epoch.remaining is not epoch.keep
@@ -96,7 +101,7 @@ def train(run, group, size, shared, *, batches=None):
             return
         own = ids[group.rank :: group.processes]
         if own.size:
-            run.observe(losses(own, epoch.number), own)
+            run.observe(losses(own, epoch.number), own, logits=logits(own, epoch.number) if said else None)
 
 
 def facts(run):
@@ -108,9 +113,9 @@ def facts(run):
 
 @given(
     st.integers(1, 4), st.integers(1, 4), st.integers(3, 9), st.integers(0, 4), st.booleans(),
-    st.sampled_from(["same process", "own states", "all states"]),
+    st.sampled_from(["same process", "own states", "all states"]), st.booleans(),
 )  # fmt: skip
-def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, then, size, done, shared, how):
+def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, then, size, done, shared, how, said):
     """Whole global batches are done before, so that the rest is cut alike. From all states any number goes on."""
     # Else one process has the sums of the epoch so far, by which batches of one sample are judged.
     shared, then = (True, then) if how == "all states" else (shared, first)
@@ -119,14 +124,14 @@ def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, 
         run = make(group)
         for _ in range(2):
             run.begin_epoch()
-            train(run, group, size, shared)
+            train(run, group, size, shared, said=said)
             run.end_epoch()
         return facts(run)
 
     def start(group):
         run = make(group)
         run.begin_epoch()
-        train(run, group, size, shared, batches=done)
+        train(run, group, size, shared, batches=done, said=said)
         return run if how == "same process" else run.state_dict()
 
     def go_on(group):
@@ -141,10 +146,10 @@ def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, 
         # A mask, and no sums, is what a rank has of what the others observed.
         seen = np.isin(np.arange(SAMPLES), np.concatenate([[], *list(epoch.order_of(epoch.keep))])) & ~epoch.remaining
         assert seen.sum() == min(SAMPLES, done * size)
-        train(run, group, size, shared)
+        train(run, group, size, shared, said=said)
         run.end_epoch()
         run.begin_epoch()
-        train(run, group, size, shared)
+        train(run, group, size, shared, said=said)
         run.end_epoch()
         return facts(run)
 
@@ -153,7 +158,7 @@ def test_ranks_that_go_on_within_an_epoch_are_as_if_they_had_not_stopped(first, 
     assert all(each == found[0] for each in found)
     assert found[0][0] == expected[0]
     assert found[0][1] == pytest.approx(expected[1])  # of sums in another order
-    for name in ("counts", "hits", "visits", "high"):
+    for name in ("counts", "hits", "visits", "high", *(["guess"] if said else [])):
         assert found[0][2][name] == expected[2][name]
     if how != "all states":  # there one process adds up the losses of a whole batch
         assert found[0][2] == expected[2]  # bit for bit
@@ -185,3 +190,44 @@ def test_the_first_rank_alone_has_what_all_were_resumed_with(late):
     for record, visits in in_ranks(2, go_on):
         assert (record["observed"], visits) == (SAMPLES, [1] * SAMPLES)
         assert record["mean_loss"] == pytest.approx(losses(np.arange(SAMPLES), 0).mean(dtype=float))
+
+
+@given(st.integers(2, 4), st.sets(st.integers(0, 3), min_size=1), st.booleans(), st.sampled_from([4, 5000]))
+def test_all_ranks_keep_what_logits_say_if_one_of_them_has_any(processes, which, shared, classes):
+    def work(group):
+        run = Pruner(SAMPLES, SCHEDULE, prune=6, policy=RunningLoss())
+        run.join(group)
+        for _ in range(2):
+            epoch = run.begin_epoch()
+            if shared:
+                run.share_batches(SharedBatches(7, shuffle=True))
+            for ids in epoch.batches(7):
+                own = ids[group.rank :: group.processes]
+                said = np.eye(classes)[own % 4] if group.rank in which else None
+                if own.size:
+                    run.observe(losses(own, epoch.number), own, logits=said)
+            run.end_epoch()
+        return run.arrays.get("guess"), facts(run)
+
+    (guess, first), *rest = in_ranks(processes, work)
+    assert all(facts == first for _, facts in rest)
+    if which >= set(range(processes)):
+        assert guess.tolist() == (np.arange(SAMPLES) % 4).tolist()
+    elif min(which) >= processes:
+        assert guess is None
+    else:
+        assert set(np.unique(guess[guess >= 0])) <= set(range(4))
+
+
+def test_ranks_with_other_numbers_of_classes_are_refused_together():
+    def work(group):
+        run = make(group)
+        run._engine.ledger.arrays.guess._wanted = run._engine.ledger.arrays.guess._labels = None
+        run.begin_epoch()
+        for ids in run.current.batches(SAMPLES):
+            own = ids[group.rank :: group.processes]
+            run.observe(losses(own, 0), own, logits=np.eye(4 + group.rank)[own % 4])
+        with pytest.raises(LossError, match="Expected logits of as many classes on all ranks"):
+            run.end_epoch()
+
+    in_ranks(3, work)

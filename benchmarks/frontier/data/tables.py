@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.frontier.data.material import Made
 from benchmarks.study.data import SEED
 
-__all__ = ["table_of", "thinned", "with_errors"]
+__all__ = ["table_of", "thinned", "with_errors", "with_uniform_errors"]
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -64,4 +64,13 @@ def with_errors(truth: Labels, features: Floats, share: float, near: float, seed
     distances = ((features[some, None] - means) ** 2).sum(-1)
     distances[np.arange(len(some)), truth[some]] = np.inf
     noisy[some] = distances.argmin(1)
+    return noisy
+
+
+def with_uniform_errors(truth: Labels, share: float, seed: int) -> Labels:
+    """Return labels of which ``share`` are wrong, and of these as many say each other class."""
+    rng = np.random.default_rng((SEED, seed, 3))
+    classes = int(truth.max()) + 1
+    noisy, wrong = truth.copy(), rng.permutation(len(truth))[: round(share * len(truth))]
+    noisy[wrong] = (truth[wrong] + rng.integers(1, classes, len(wrong))) % classes
     return noisy

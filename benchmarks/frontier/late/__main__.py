@@ -50,7 +50,7 @@ def _run(given: argparse.Namespace) -> int:
     folders = {"tables": given.tables, "fashion": given.fashion}
     done = given.results.names()
     todo = [one for one in product(given.seeds, given.subjects, given.kinds, given.arms) if _name(*one) not in done]
-    todo = [one for one in todo if one[3] != "oracle" or not one[2].startswith("clean")]
+    todo = [one for one in todo if one[3] not in ("oracle", "ranks") or not one[2].startswith("clean")]
     for seed, subject, kind, arm in tqdm(todo, unit=" runs", mininterval=10):
         given.results.add(_name(seed, subject, kind, arm), measure(subject, kind, arm, seed, folders))
     return 0

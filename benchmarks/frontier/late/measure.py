@@ -2,32 +2,35 @@
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
 
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.late.rules import RULES, MovingAverages, Rule, upper_group
+from benchmarks.frontier.late.rules import RULES, Averages, MovingAverages, Rule, above_median, upper_group
 from benchmarks.frontier.late.subjects import SUBJECTS, task_of
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
 from prunedata import Pruner, Schedule
-from prunedata.plan.doubts import count_doubted, have_met, late_from, loss_at_first, onset_from, two_groups
+from prunedata.plan.doubts import above_own, count_doubted, have_met, late_from, loss_at_first, onset_from, two_groups
 from prunedata.plan.turn import Figures
 from prunedata.run.order import cut_batches
 
 __all__ = ["ARMS", "LateSelection", "measure"]
 
-ARMS = ("regular", "short", "oracle", "library", *RULES)
+ARMS = ("regular", "short", "oracle", "library", *RULES, "ranks")
 """Regular training, the same for a third of the epochs, without the wrong labels, the library told a figure, and each
-rule. What was recorded as ``auto`` is the library before it had these rules."""
+rule. What was recorded as ``auto`` is the library before it had these rules. ``ranks`` is regular training for two
+thirds of the epochs: how well wrong labels are ranked then, and how many of them look like their right class."""
 LOOKS = 3
 """Every so many epochs a run looks at what it leaves out."""
 MOST = 0.45
@@ -52,10 +55,19 @@ class LateSelection:
 
     left_out: NDArray[np.bool_] | None = None
 
-    def __init__(self, keep: NDArray[np.bool_], rule: Rule | None, epochs: int, seed: int, batch_size: int) -> None:
+    def __init__(
+        self,
+        keep: NDArray[np.bool_],
+        rule: Rule | None,
+        epochs: int,
+        seed: int,
+        batch_size: int,
+        labels: NDArray[np.integer] | None = None,
+    ) -> None:
         self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
         self.first: NDArray[np.bool_] | None = None
         self._apart: list[float] = []
+        self._labels = labels
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
         self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
 
@@ -83,18 +95,23 @@ class LateSelection:
             self.begins = self.begins if self._figures.turned is None else self._epoch + 1
 
     def _see_onset(self, number: int) -> None:
-        groups = two_groups(self._averages.now)
+        groups = two_groups(*self._compared())
         self._apart.append(groups.apart)
         if have_met(self._apart) and count_doubted(groups, untaught=loss_at_first(self._averages.means)):
             self.begins = number
 
     def _choose(self) -> None:
-        averages = self._averages.now
+        compared, averages = self._compared()
         count = self._rule.count if self._figures.turned is None else upper_group
-        number = min(count(averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
+        number = min(count(compared, averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
         self.keep[:] = True
-        self.keep[np.argsort(-averages, kind="stable")[:number]] = False
+        self.keep[np.argsort(-compared, kind="stable")[:number]] = False
         self.first = ~self.keep if self.first is None else self.first
+
+    def _compared(self) -> tuple[Averages, Averages]:
+        """What samples are compared by, and the averages that it was made of."""
+        averages, compared = self._averages.now, self._rule.compared
+        return averages if compared is None or self._labels is None else compared(averages, self._labels), averages
 
     def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
         """Return the mean over the samples of the batch that are trained on."""
@@ -110,13 +127,16 @@ def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path])
     torch.manual_seed(seed)
     settings = subject.settings
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
+    if arm == "ranks":
+        return _ranked(name, kind, seed, task, network) | made_on("numpy", "torch", "prunedata", threads=1)
     chosen: LateSelection | ByPruner
     if arm == "library":
         chosen = _today(task, settings, epochs, seed)
         steps = fit(network, task.train, chosen, epochs, settings, rate_at=RATES[subject.rates])
     else:
         keep = ~task.wrong if arm == "oracle" else np.ones(len(task.train), bool)
-        chosen = LateSelection(keep, RULES.get(arm), epochs, seed, settings.batch_size)
+        labels = task.train.labels.numpy()
+        chosen = LateSelection(keep, RULES.get(arm), epochs, seed, settings.batch_size, labels)
         steps = fit(network, task.train, chosen, epochs, settings, chosen, rate_at=RATES[subject.rates])
     curve = []
     for _ in steps:
@@ -131,6 +151,39 @@ def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path])
         "left_out": _found(out, task.wrong), "seconds": round(time.process_time() - began, 1),
         **_begin(chosen, task.wrong),
         **made_on("numpy", "torch", "prunedata", threads=torch.get_num_threads()),
+    }  # fmt: skip
+
+
+class _Watching(ByPruner):
+    """Regular training that the library watches, with what the network returns: beside each loss its scores."""
+
+    def observe(self, ids: Ids, signals: NDArray[np.float32]) -> None:
+        """Take a batch's losses and scores."""
+        self.pruner.observe(signals[:, 0].copy(), ids, logits=signals[:, 1:])
+
+
+def _ranked(name: str, kind: str, seed: int, task: HeadTask, network: nn.Module) -> Facts:
+    """How well wrong labels are ranked when a run begins late, and how often the network's guess is right."""
+    subject, labels = SUBJECTS[name], task.train.labels.numpy()
+    pruner = Pruner(len(task.train), epochs=subject.epochs, leave_out="nothing", seed=seed, labels=labels)
+    steps = fit(
+        network, task.train, _Watching(pruner, subject.settings.batch_size), subject.epochs, subject.settings,
+        signal=lambda losses, scores, labels: torch.cat([losses[:, None], scores], 1), rate_at=RATES[subject.rates],
+    )  # fmt: skip
+    for _ in islice(steps, late_from(subject.epochs)):
+        pass
+    known = pruner.arrays
+    numbers = {
+        "mean of all": known["mean_excess"],
+        "recent": known["recent"],
+        "lowest tenth": above_own(known["recent"], labels),
+        "median": above_median(known["recent"], labels),
+    }
+    auc = {by: round(float(roc_auc_score(task.wrong, given)), 4) for by, given in numbers.items()}
+    right = float((known["guess"] == task.truth)[task.wrong].mean())
+    return {
+        "subject": name, "kind": kind, "arm": "ranks", "seed": seed, "epochs": subject.epochs, "auc": auc,
+        "guess": round(right, 4),
     }  # fmt: skip
 
 

@@ -14,9 +14,13 @@ from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 __all__ = ["BEGIN", "report"]
 
 BEGIN = "<!-- python -m benchmarks.frontier.late table -->"
-ARMS = ("auto", "library", *RULES, "oracle")
 LIBRARY = "onset-blind"
 """What the library does without a figure."""
+LABELS = "onset-labels"
+"""What it does with labels."""
+ARMS = ("auto", "library", *(name for name in RULES if name not in (LABELS, "onset-median")), "oracle")
+BESIDE = (LIBRARY, LABELS, "onset-median", "oracle")
+RANKED = ("mean of all", "recent", "lowest tenth", "median")
 FALLS = 1.0
 """Points that regular training ends below its best, where it memorizes."""
 
@@ -45,9 +49,60 @@ def report(facts: Iterable[Facts]) -> str:
     between = "Left out, in percent of the samples, and in brackets how many percent of these are wrong:"
     parts = (
         _summary(summed), told, markdown(heads, ends), between, markdown((*heads[:3], *doubted), counts),
-        f"On {', '.join(sorted(machines))}.\n",
+        _with_labels(of), f"On {', '.join(sorted(machines))}.\n",
     )  # fmt: skip
     return "\n\n".join(parts)
+
+
+def _with_labels(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
+    """What labels bring, on the seeds that ran with them and without; and how well wrong labels are ranked."""
+    ends, even, ranked, kept = [], [], [], []
+    for subject, kind in product(SUBJECTS, KINDS):
+        arms = of[subject, kind]
+        if kind == "near20" and arms["regular"] and len(arms["regular"][0]["classes"]) == 2:
+            continue  # as above
+        head = [f"`{subject}`{'*' if SUBJECTS[subject].chosen else ''}", f"`{kind}`"]
+        seeds = {run["seed"] for run in arms[LABELS]} & {run["seed"] for run in arms[LIBRARY]}
+        some = {arm: [run for run in runs if run["seed"] in seeds] for arm, runs in arms.items()}
+        thinned = kind.endswith("-thinned")
+        if seeds and thinned:
+            some["short"] = some.get("short", [])
+            ends.append([*head, str(len(seeds)), *_accuracies(some, thinned=True, beside=BESIDE)])
+            if kind.startswith("random"):  # at the labels' own frequencies
+                kept.append([_keeps(some, arm) for arm in (LIBRARY, LABELS)])
+        elif seeds:
+            even.append((_gain(some, LABELS) - _gain(some, LIBRARY), subject, kind, len(seeds)))
+        if arms["ranks"]:
+            auc = [mean(run["auc"][by] for run in arms["ranks"]) for by in RANKED]
+            guess = f"{100 * mean(run['guess'] for run in arms['ranks']):.0f} %"
+            ranked.append([*head, str(len(arms["ranks"])), *(f"{one:.3f}" for one in auc), guess])
+    least, most = min(even), max(even)
+    first, last = (
+        f"{gain:+.1f} (`{subject}`, `{kind}`, {seeds} seeds)" for gain, subject, kind, seeds in (least, most)
+    )
+    without, known = ([sum(each) for each in zip(*one, strict=True)] for one in zip(*kept, strict=True))
+    told = (
+        f"On the {len(kept)} kinds with labels wrong at their own frequencies, `{LABELS}` ends at most 0.5 below the "
+        f"best length on {known[0]}, and its thinned classes at least where regular ones do on {known[1]}; "
+        f"`{LIBRARY}` on {without[0]} and {without[1]}. "
+        f"On even classes, {len(even)} kinds, `{LABELS}` ends {first} to {last} from `{LIBRARY}`, in the mean "
+        f"{mean(gain for gain, *_ in even):+.2f}."
+    )
+    heads = ("subject", "labels", "seeds", "regular", "its best", *(f"`{arm}`" for arm in BESIDE))
+    return "\n\n".join([
+        "With labels, on classes of which every third keeps a tenth of its samples:", markdown(heads, ends), told,
+        "AUC of wrong labels after two thirds of regular training, by the mean of all epochs (as suspects are ranked), "
+        "by recent losses, by how far these lie above the lowest tenth of their own label, and above its median. And "
+        "how many wrong labels look like their right class, by the network's guess:",
+        markdown((*heads[:3], *RANKED, "guess right"), ranked),
+    ])  # fmt: skip
+
+
+def _keeps(arms: dict[str, list[Facts]], arm: str) -> tuple[bool, bool]:
+    """Whether an arm ends within half a point of the best length, and its thinned classes where regular ones do."""
+    best = max(mean(max(run["curve"]) for run in runs) for runs in (arms["regular"], arms["short"]) if runs)
+    ends, few = (mean(run["curve"][-1] for run in arms[arm]), mean(_classes(run, thinned=True) for run in arms[arm]))
+    return ends >= best - 0.5, few >= mean(_classes(run, thinned=True) for run in arms["regular"])
 
 
 def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]]) -> str:
@@ -95,13 +150,13 @@ def _fall(arms: dict[str, list[Facts]]) -> float:
     return float(mean(max(run["curve"]) - run["curve"][-1] for run in arms["regular"]))
 
 
-def _accuracies(arms: dict[str, list[Facts]], *, thinned: bool) -> list[str]:
+def _accuracies(arms: dict[str, list[Facts]], *, thinned: bool, beside: Sequence[str] = ARMS) -> list[str]:
     """Of regular training, in its best epoch or at a third of the length, and what others end above its end."""
     regular = {run["seed"]: (run["curve"][-1], _classes(run, thinned=thinned)) for run in arms["regular"]}
     best = max(mean(max(run["curve"]) for run in runs) for runs in (arms["regular"], arms["short"]) if runs)
     cells = [f"{mean(all_of for all_of, _ in regular.values()):.1f} ({mean(few for _, few in regular.values()):.0f})"]
-    for arm in ARMS:
-        runs = [run for run in arms[arm] if run["seed"] in regular]
+    for arm in beside:
+        runs = [run for run in arms.get(arm, ()) if run["seed"] in regular]
         gains = [run["curve"][-1] - regular[run["seed"]][0] for run in runs]
         few = [_classes(run, thinned=thinned) - regular[run["seed"]][1] for run in runs]
         cells.append(f"{mean(gains):+.1f} ({mean(few):+.0f})" if runs else "")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prunedata.plan.doubts import count_doubted, two_groups
+from prunedata.plan.doubts import above_own, count_doubted, two_groups
 
-__all__ = ["RULES", "Averages", "MovingAverages", "Rule", "upper_group"]
+__all__ = ["RULES", "Averages", "MovingAverages", "Rule", "above_median", "upper_group"]
 
 Averages = NDArray[np.float64]
 DECAY = 0.75
@@ -50,17 +50,24 @@ class MovingAverages:
         return np.asarray(self._sums / np.maximum(self._weights, 1e-12))
 
 
-def _doubted(averages: Averages, untaught: float) -> int:
-    return count_doubted(two_groups(averages), untaught=untaught)
+def _doubted(averages: Averages, losses: Averages, untaught: float) -> int:
+    return count_doubted(two_groups(averages, losses), untaught=untaught)
 
 
-def _sum(averages: Averages, untaught: float) -> int:
+def _sum(averages: Averages, losses: Averages, untaught: float) -> int:
     return round(float((1 - np.exp(-averages / ROOT)).sum()))
 
 
-def upper_group(averages: Averages, untaught: float) -> int:
+def upper_group(averages: Averages, losses: Averages, untaught: float) -> int:
     """How many samples there are in the upper of the two groups of losses, however clear these are."""
     return two_groups(averages).upper
+
+
+def above_median(averages: Averages, labels: NDArray[np.integer]) -> Averages:
+    """How far averages lie above the median of those of their own label."""
+    medians = {one: float(np.median(averages[labels == one])) for one in np.unique(labels)}
+    above: Averages = averages - np.array([medians[one] for one in labels])
+    return above
 
 
 @dataclass(frozen=True)
@@ -72,20 +79,24 @@ class Rule:
     title : str
         What it does, in a few words.
     count : callable
-        Called with the moving averages, and the loss with which the run began; how many samples to leave out.
+        Called with what samples are compared by, their moving averages, and the loss with which the run began; how many
+        samples to leave out.
     looks : bool
         Whether every third epoch delivers what is left out.
     turns : bool
         Whether it begins at the turn of its validation figure, if that comes sooner.
     onset : bool
         Whether it begins when the two groups of losses come nearer again, if that comes sooner.
+    compared : callable, optional
+        Called with the moving averages and the labels; by what samples are compared. By the averages if not given.
     """
 
     title: str
-    count: Callable[[Averages, float], int] = _doubted
+    count: Callable[[Averages, Averages, float], int] = _doubted
     looks: bool = True
     turns: bool = False
     onset: bool = False
+    compared: Callable[[Averages, NDArray[np.integer]], Averages] | None = None
 
 
 RULES = {
@@ -95,8 +106,15 @@ RULES = {
     "onset-blind": Rule(
         "as `late-onset`, without looking again: so does the library without a figure", looks=False, onset=True
     ),
+    "onset-labels": Rule(
+        "as `onset-blind`, by how far losses lie above the lowest tenth of those of their own label: so does the "
+        "library that is given labels and no figure", looks=False, onset=True, compared=above_own,
+    ),
+    "onset-median": Rule(
+        "as `onset-labels`, above the median of their own label", looks=False, onset=True, compared=above_median
+    ),
     "late-turn": Rule("as `late`, or from the turn on, if a figure shows it before", turns=True),
     "late-upper": Rule("as `late`, all of the upper group", upper_group),
     "late-sum": Rule("as `late`, the sum of doubts, as today's `auto` counts", _sum),
-}
+}  # fmt: skip
 """By name."""

@@ -11,14 +11,16 @@ import torch
 from benchmarks.frontier.data.digits import digits
 from benchmarks.frontier.data.fashion import fashion
 from benchmarks.frontier.data.material import HeadTask, Made, Part
-from benchmarks.frontier.data.tables import table_of, thinned, with_errors
+from benchmarks.frontier.data.tables import table_of, thinned, with_errors, with_uniform_errors
 from benchmarks.frontier.training.train import Settings
 
 __all__ = ["ERRORS", "KINDS", "SUBJECTS", "LateSubject", "task_of"]
 
 ERRORS = {"clean": (0.0, 0.0), "random20": (0.2, 0.0), "near20": (0.2, 0.5), "random40": (0.4, 0.0)}
 """Share of the labels that is wrong, and share of these that say the nearest class."""
-KINDS = (*ERRORS, *(f"{kind}-thinned" for kind in ("clean", "random40")))
+UNIFORM = {"uniform20": 0.2, "uniform40": 0.4}
+"""The same, where every class is named by mistake as often as any other: thinned ones are flooded."""
+KINDS = (*ERRORS, *(f"{kind}-thinned" for kind in ("clean", "random20", "random40", *UNIFORM)))
 HELD_OUT = 0.1
 """Share of the samples whose labels, as noisy as the others, say when regular training and today's ``auto`` turn."""
 
@@ -94,7 +96,10 @@ def task_of(name: str, kind: str, seed: int, folders: dict[str, Path]) -> HeadTa
     if base != kind:
         stay = thinned(truth, seed)
         features, truth = features[stay], truth[stay]
-    labels = with_errors(truth, features, *ERRORS[base], seed)
+    if base in UNIFORM:
+        labels = with_uniform_errors(truth, UNIFORM[base], seed)
+    else:
+        labels = with_errors(truth, features, *ERRORS[base], seed)
     cut = round((1 - HELD_OUT) * len(truth))
     tensors, given = torch.from_numpy(features), torch.from_numpy(labels)
     test = Part(torch.from_numpy(made["test_features"].astype(np.float32)), torch.from_numpy(made["test_labels"]))

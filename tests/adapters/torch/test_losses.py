@@ -128,8 +128,9 @@ class TestDeviceBuffer:
         sizes=st.lists(st.integers(1, 60), min_size=1, max_size=30),
         looks=st.sets(st.integers(0, 29), max_size=4),
         seed=st.integers(0, 1000),
+        said=st.booleans(),
     )
-    def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed):
+    def test_comes_to_the_same_wherever_blocks_are_cut(self, capacity, sizes, looks, seed, said):
         pruner, told = make_pruner(policy=Random()), make_pruner(policy=Random())
         hold = block_of(pruner, capacity)
         random = np.random.default_rng(seed)
@@ -139,8 +140,9 @@ class TestDeviceBuffer:
             ids = random.integers(0, pruner.samples, size)
             # So far apart that their sum tells in which order the batches came.
             losses = torch.from_numpy(np.exp2(60 * random.random(size)).astype(np.float32))
-            told.observe(losses.numpy(), ids)
-            hold(ids, losses)
+            logits = torch.rand(size, 5) if said and random.random() < 0.9 else None
+            told.observe(losses.numpy(), ids, logits=logits)
+            hold(ids, losses, logits)
             losses.fill_(torch.nan)
             ids.fill(0)  # a buffer of the caller's own
             if number in looks:  # in the middle of a buffer
@@ -198,12 +200,14 @@ class TestOnADevice:
         pruner = Pruner(self.SAMPLES, schedule, prune=0.25, seed=1)
         loader = wrap(DataLoader(range(self.SAMPLES), batch_size=1000, shuffle=True), pruner)
         table = torch.rand(self.SAMPLES, generator=torch.Generator().manual_seed(2)).to(dtype).to(device)
+        said = torch.rand(self.SAMPLES, 5, generator=torch.Generator().manual_seed(3)).to(dtype).to(device)
         for _ in pruner.epochs():
             for index in loader:
                 where = index.pin_memory().to(device, non_blocking=True) if device == "cuda" else index
+                logits = said[where] if pruner.next_epoch else None  # from the second epoch on
                 if device == "cuda":
                     torch.cuda.set_sync_debug_mode(mode)  # the loop's own part may not wait either
-                loader.observe(table[where].requires_grad_()).backward()
+                loader.observe(table[where].requires_grad_(), logits=logits).backward()
                 if device == "cuda":
                     torch.cuda.set_sync_debug_mode("default")
         return pruner
@@ -217,6 +221,7 @@ class TestOnADevice:
         there = self.run(device, dtype, mode="error")
         assert np.array_equal(there.counts, on_cpu.counts)
         assert np.array_equal(there.visits, on_cpu.visits)
+        assert np.array_equal(there.arrays["guess"], on_cpu.arrays["guess"])
 
     @pytest.mark.cuda
     def test_the_mode_would_tell(self):

@@ -10,10 +10,10 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.common.markdown import fill
-from benchmarks.frontier.data.tables import RARE, table_of, thinned, with_errors
+from benchmarks.frontier.data.tables import RARE, table_of, thinned, with_errors, with_uniform_errors
 from benchmarks.frontier.late import __main__ as program
 from benchmarks.frontier.late.__main__ import RESULTS
-from benchmarks.frontier.late.measure import LateSelection
+from benchmarks.frontier.late.measure import LateSelection, measure
 from benchmarks.frontier.late.report import BEGIN, report
 from benchmarks.frontier.late.rules import RULES, MovingAverages
 
@@ -96,6 +96,37 @@ def test_errors_are_as_many_as_asked_for_and_the_near_ones_say_the_nearest_class
     assert wrong.sum() == 40
     assert set(np.abs(labels - truth)[wrong].tolist()) == {1}
     assert (with_errors(truth, features, 0.4, 0.0, 0) != truth).sum() == 80
+
+
+def test_uniform_errors_name_every_other_class_as_often():
+    truth = np.repeat(np.arange(4), (900, 900, 900, 30))
+    labels = with_uniform_errors(truth, 0.4, 0)
+    wrong = labels != truth
+    assert wrong.sum() == round(0.4 * len(truth))
+    assert (labels[wrong] == 3).mean() == pytest.approx(1 / 3, abs=0.05)
+    assert wrong[labels == 3].mean() > 0.9  # a flood
+
+
+def test_with_labels_a_rare_class_is_held_against_its_own():
+    labels, epochs = np.where(np.arange(SAMPLES) % 10 == 9, 1, 0), 12
+    losses = np.where(labels == 1, LOSSES + 4, LOSSES).astype(np.float32)
+    kept = {}
+    for arm in ("onset-blind", "onset-labels"):
+        chosen = LateSelection(np.ones(SAMPLES, bool), RULES[arm], epochs, 0, 32, labels)
+        for batches in chosen.epochs():
+            for batch in batches:
+                chosen.observe(batch, losses[batch])
+        kept[arm] = chosen.keep
+    assert not kept["onset-blind"][(labels == 1)].any()
+    assert (kept["onset-labels"] == (np.arange(SAMPLES) >= WRONG)).all()
+
+
+def test_how_wrong_labels_are_ranked_is_measured_on_a_run_that_only_watches():
+    found = measure("digits", "random40-thinned", "ranks", 0, {})
+    assert found["arm"] == "ranks"
+    assert set(found["auc"]) == {"mean of all", "recent", "lowest tenth", "median"}
+    assert all(0.9 < auc < 1 for auc in found["auc"].values())
+    assert 0.8 < found["guess"] < 1
 
 
 def test_every_third_class_is_thinned_to_about_a_tenth():

@@ -52,11 +52,11 @@ def observed(trainer, run):
     """Train, and return the losses that were observed: of each epoch one for each sample."""
     found, add = [], trainer._run.recorder.add
 
-    def look(ids, losses):
+    def look(ids, losses, *said):
         if run.next_epoch == len(found):
             found.append(np.full(run.samples, np.nan))
         found[-1][ids] = losses.numpy()
-        add(ids, losses)
+        add(ids, losses, *said)
 
     trainer._run.recorder.add = look
     trainer.train()
