@@ -87,7 +87,8 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 
 def times_pruned(state: RunState) -> Ids:
     """In how many finished epochs each sample was left out, shape (samples,); 0 for those that are not searched."""
-    times = np.maximum(len(state.history) - state.visits.astype(np.int64), 0)
+    absent = state.arrays.get("absent", np.uint32(0))
+    times = np.maximum(len(state.history) - absent - state.visits.astype(np.int64), 0)
     return times if num_searched(state) == state.samples else np.where(searched(state), times, 0)
 
 

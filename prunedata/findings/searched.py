@@ -19,6 +19,7 @@ from prunedata.types import Counts, Mask
 
 __all__ = [
     "Stateful",
+    "held_out",
     "num_held_out",
     "num_searched",
     "num_without",
@@ -49,8 +50,16 @@ def searched(run: RunState) -> Mask:
     """True for the samples that the run may train on, shape (samples,)."""
     run.check_size()
     found = np.ones(run.samples, dtype=np.bool_) if run.without is None else ~run.without
-    share = run.run.get("holdout")
-    return found if share is None else found & ~draw_holdout(run.samples, share, run.run["seed"])
+    return found if run.run.get("holdout") is None else found & ~held_out(run)
+
+
+def held_out(run: RunState) -> Mask:
+    """True for the samples that are delivered and never trained on, shape (samples,)."""
+    share, moved = run.run.get("holdout"), run.arrays.get("held_out")
+    if share is None:
+        return np.zeros(run.samples, dtype=np.bool_)
+    found = draw_holdout(run.samples, share, run.run["seed"]) if moved is None else moved.astype(np.bool_)
+    return found if run.without is None else found & ~run.without
 
 
 def searched_visits(run: RunState) -> Counts:
@@ -81,6 +90,6 @@ def num_held_out(run: RunState) -> int:
     share = run.run.get("holdout")
     if share is None:
         return 0
-    if run.without is None:  # nothing of that size is made: a store without arrays may name any number of samples
-        return count_holdout(run.samples, share)
-    return int(np.count_nonzero(draw_holdout(run.samples, share, run.run["seed"]) & ~run.without))
+    if not {"without", "held_out"} & run.arrays.keys():
+        return count_holdout(run.samples, share)  # nothing of that size is made: a store may name any number of samples
+    return int(np.count_nonzero(held_out(run)))

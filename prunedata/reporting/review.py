@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.errors import PrunedataError
+from prunedata.keys import key_text
 from prunedata.reporting.facts import RunFacts
 from prunedata.reporting.page import shorten, visible
 from prunedata.reporting.previews import Preview, Previews
@@ -34,10 +35,11 @@ def suspects_to_judge(
     listed, names = shown.values()
     values = listed if labels is None else labels
     names = names if labels is None or labels.dtype.kind != "U" else ()
-    ids, items = [row["id"] for row in run.suspects(top)], []
+    ids, items, keys = [row["id"] for row in run.suspects(top)], [], run.state.keys
     for at, sample in enumerate(ids):
         progress(at / len(ids), "suspects")
-        items.append(_item(sample, shown.of(sample), None if values is None else values[sample], names))
+        item = _item(sample, shown.of(sample), None if values is None else values[sample], names)
+        items.append(item | ({} if keys is None else {"key": key_text(int(keys[sample]))}))
     return {"key": _key(run, values, items), "classes": _classes(values, names, items), "items": items}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["adapter_of", "samples_in"]
+__all__ = ["adapter_of", "keys_in", "samples_in"]
 
 ADAPTERS = "prunedata.adapters"
 OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
@@ -58,3 +58,15 @@ def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
         return len(given)
     except (TypeError, NotImplementedError):
         return None
+
+
+def keys_in(given: Any, *arguments: Any, **options: Any) -> Any:
+    """Return the names that an object has for its samples, by its adapter's ``keys_in``; None if it has none.
+
+    Parameters
+    ----------
+    given, *arguments, **options
+        As for :func:`samples_in`.
+    """
+    _, adapter = adapter_of(given)
+    return adapter.keys_in(given, *arguments, **options) if hasattr(adapter, "keys_in") else None

@@ -14,6 +14,7 @@ from prunedata.checks import integer, warn
 from prunedata.counting.joining import joined
 from prunedata.counting.waiting import Shared
 from prunedata.errors import FinishedWarning, LossError, PrunedataError
+from prunedata.keys import hash_keys, own_keys
 from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, Weigher
@@ -21,13 +22,13 @@ from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
-from prunedata.run.frameworks import adapter_of, samples_in
+from prunedata.run.frameworks import adapter_of, keys_in, samples_in
 from prunedata.run.group import Group
 from prunedata.run.identity import Prints
-from prunedata.run.keeping import keep, restore, standing, unpacked
+from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
 from prunedata.run.meter import Overhead
 from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
-from prunedata.types import Arrays, Counts, LeaveOut, Mask
+from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -91,6 +92,15 @@ class Pruner:
         of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies
         don't see them, and ``prune`` counts none of them. They are kept with the run: a run that is resumed leaves
         out those it left out before, and from its next epoch on these, too.
+    keys : sequence or array of str, bytes or int, one a sample, optional
+        A name of its own for each row, as a file name or a primary key: the run keeps 8 bytes of each. With keys a run
+        that goes on knows exactly whether each sample still is the same row, and may ``follow`` them. Without,
+        what is wrapped gives its own where it has some, as WebDataset's ``__key__`` or the files of an image folder.
+    follow : bool
+        Let a run that is gone on with, by ``resume=True`` or :meth:`load_state_dict`, follow its rows by their keys,
+        between two epochs: counts, averages and verdicts go with each row to the place where it is now. New rows begin
+        as in a new run. What was known of rows that are gone is kept, and is theirs again if they come back. The number
+        of samples, and with it ``prune``, may change.
 
     Raises
     ------
@@ -131,21 +141,28 @@ class Pruner:
         classes: int | None = None,
         holdout: float | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
+        keys: Any = None,
+        follow: bool = False,
     ) -> None:
         if policy is None:
             policy = "auto" if schedule is None else DroppingCount()
         when = scheduled(schedule, epochs)
+        given = None if keys is None else hash_keys(keys)
+        if samples is None and given is not None:
+            samples = given.size
 
-        def begin(samples: int) -> None:
-            options = RunOptions(samples, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without)
+        def begin(samples: int, keys: Keys | None) -> None:
+            options = RunOptions(
+                samples, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without, keys, bool(follow)
+            )
             self._begin(options, store, resume=resume)
 
         self.observers: WeakSet[Any] = WeakSet()
         """For adapters: the loaders that know which samples they delivered last. :meth:`observe` finds them here."""
-        self._begin_with: Callable[[int], None] | None = begin
-        """Begins the run with a number of samples; None once it has begun."""
+        self._begin_with: Callable[[int, Keys | None], None] | None = begin
+        """Begins the run with a number of samples, and their keys if these are known; None once it has begun."""
         if samples is not None:
-            begin(len(samples) if isinstance(samples, Sized) else samples)
+            begin(len(samples) if isinstance(samples, Sized) else samples, given)
 
     def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
@@ -378,7 +395,7 @@ class Pruner:
                     f"Expected a Pruner with the number of samples, which the {type(given).__name__} does not know. "
                     "Got none: pass it, as in Pruner(50_000, epochs=30)."
                 )
-            self._begin_with(samples)
+            self._begin_with(samples, own_keys(keys_in(given, *arguments, **options), samples))
         return adapter.wrap(given, self, *arguments, **options)
 
     def observe(self, losses: Any, ids: Any = None, *, weights: Any = None) -> Any:
@@ -554,7 +571,7 @@ class Pruner:
             adapter.begin_epoch(self.current)
         return attached
 
-    def trains_on(self, prints: Prints) -> None:
+    def trains_on(self, prints: Prints, keys: Callable[[], Any] | None = None) -> None:
         """Say how samples are read, so that a run that goes on notices other data. The first adapter's word holds.
 
         Parameters
@@ -563,13 +580,20 @@ class Pruner:
             Given at most 32 ids, of which two come twice, returns the fingerprint of each sample, or None where it is
             unknown: see :func:`prunedata.run.identity.prints_by`. Called when the run is saved for the first time, and
             when it goes on.
+        keys : callable, optional
+            Returns the names that the source has for its samples, as ``keys=`` takes them, or None. Called if the run
+            was given no keys. Names that repeat are none.
 
         Raises
         ------
         OtherData
             If the run was saved with other data.
         """
-        self._engine.identity.trains_on(prints)
+        identity = self._engine.identity
+        found = own_keys(keys(), self.samples) if keys is not None and not identity.is_told else None
+        if found is not None:
+            trains_on(self._engine, found)
+        identity.trains_on(prints)
 
     @property
     def group(self) -> Group:

@@ -53,6 +53,8 @@ class Pruning:
         """How many samples have each role."""
         self.holds_out = False
         """Whether samples are held out."""
+        self._moved = False
+        """Whether these are others than the seed says, as the run has followed its rows."""
         if not (leave_out == "nothing" or auto):
             self._warn_if_idle()
 
@@ -87,6 +89,18 @@ class Pruning:
         """How many samples were left out for good."""
         return self._numbers[Role.LEFT_OUT]
 
+    def restore(self, without: Mask | None, held_out: Mask | None) -> None:
+        """Leave samples out for good and hold samples out as a state says that is gone on with.
+
+        Those that were held out before stay so where the state says nothing of it, as they are drawn by the seed. It
+        does where the rows have moved.
+        """
+        if held_out is not None and self.holds_out:
+            self.roles = np.where(self.roles == Role.HELD_OUT, Role.TRAINED, self.roles)
+            self.hold_out(held_out & (self.roles != Role.LEFT_OUT))
+            self._moved = True
+        self.exclude(without)
+
     def exclude(self, more: Mask | None) -> None:
         """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
         self._assign(self.roles_without(more))
@@ -117,8 +131,10 @@ class Pruning:
 
     @property
     def saved(self) -> Arrays:
-        """What is saved of it, by the name under which it is."""
-        return {"without": (self.roles == Role.LEFT_OUT).astype(np.uint8)} if self.num_without else {}
+        """What is saved of it, by the names under which it is; who is held out only if the seed does not say it."""
+        saved = {"without": Role.LEFT_OUT} if self.num_without else {}
+        saved |= {"held_out": Role.HELD_OUT} if self._moved else {}
+        return {name: (self.roles == role).astype(np.uint8) for name, role in saved.items()}
 
     @property
     def longest_window(self) -> int:
