@@ -11,7 +11,7 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.types import Ids, Keys
 
-__all__ = ["hash_keys", "key_from", "key_text", "own_keys", "places_of"]
+__all__ = ["KeyPlaces", "hash_keys", "key_from", "key_text", "own_keys", "places_of"]
 
 DIGITS = 16
 """Hexadecimal ones, with which a hash is written into a file."""
@@ -45,6 +45,25 @@ def hash_keys(keys: Any) -> Keys:
     if again.size:
         _refuse_repeats(texts, found, np.unique(again))
     return found
+
+
+class KeyPlaces:
+    """Where the row of a key lies, for streams whose samples have names and no places.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, shape (samples,)
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._order = np.argsort(keys)
+        self._sorted = keys[self._order]
+
+    def of(self, key: str | bytes) -> int | None:
+        """Return the id of a key's sample; None if it is none of the keys."""
+        found = np.frombuffer(blake2b(_text(0, key), digest_size=8).digest(), dtype=">u8").astype(np.uint64)[0]
+        at = int(np.searchsorted(self._sorted, found))
+        return int(self._order[at]) if at < self._sorted.size and self._sorted[at] == found else None
 
 
 def own_keys(keys: Any, samples: int) -> Keys | None:

@@ -1,5 +1,6 @@
 """The options of a run: checked once, frozen, and described as the store records them."""
 
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -30,6 +31,8 @@ __all__ = [
 
 FEW, LIKELY_PERCENT = 0.05, 400
 """A smaller share of the samples, and of more samples, than are likely to be meant by an integer below 100."""
+BYTES = 16
+"""What a run keeps of a sample within an epoch, at least."""
 AUTO_PRUNES = "45%"
 """What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
 
@@ -58,6 +61,7 @@ class RunOptions:
         if not isinstance(self.schedule, Schedule):
             raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
         samples = integer("samples", self.samples, 1)
+        _check_memory(samples)
         prune = self._default_prune() if self.prune is None else self.prune
         num_pruned = count_pruned(samples, prune)
         plain = {option.name: option.plain(option.name, getattr(self, option.name)) for option in OPTIONS}
@@ -135,6 +139,20 @@ class RunOptions:
             "policy": {"name": "auto"} if isinstance(self.policy, str) else describe(self.policy),
             **{one.name: value for one, value in values.items() if one.always or value != one.default},
         }
+
+
+def _check_memory(samples: int) -> None:
+    """Raise if a run of so many samples cannot be in this machine's memory: the system may lend what it has not."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # a system that does not tell
+        return
+    if samples * BYTES > memory:
+        raise PrunedataError(
+            f"Expected samples whose counts fit into memory. Got {samples:,}, which take "
+            f"{samples * BYTES / 1e9:,.0f} GB at {BYTES} bytes each, and this machine has {memory / 1e9:,.0f} GB: give "
+            "the length of the data set, and names or large ids as keys=..."
+        )
 
 
 def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:

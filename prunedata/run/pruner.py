@@ -222,6 +222,11 @@ class Pruner:
         return np.equal(self._engine.pruning.roles, Role.LEFT_OUT)
 
     @property
+    def keys(self) -> Keys | None:
+        """The hash of each sample's key, uint64, shape (samples,), as ``hash_keys`` makes them; None without keys."""
+        return self._engine.identity.keys
+
+    @property
     def is_weighed(self) -> bool:
         """Whether losses weigh other than 1 in some epoch: by ``leave_out``, ``holdout``, or a policy that weighs."""
         return self.leave_out == "weight" or self.holdout is not None or isinstance(self.policy, Weigher)

@@ -103,7 +103,8 @@ class Pruning:
 
     def exclude(self, more: Mask | None) -> None:
         """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
-        self._assign(self.roles_without(more))
+        if more is not None and more.any():
+            self._assign(self.roles_without(more))
 
     def roles_without(self, more: Mask | None) -> Roles:
         """The roles if more samples are left out for good. Raises if too few would be trained on."""

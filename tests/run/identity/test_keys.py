@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, keys
 from prunedata.errors import ForeignStore, OtherData, PrunedataError
-from prunedata.keys import hash_keys, key_from, key_text, own_keys, places_of
+from prunedata.keys import KeyPlaces, hash_keys, key_from, key_text, own_keys, places_of
 
 NAMES = [f"train/cat/{number}.jpg" for number in range(30)]
 TEXTS = st.text(st.characters(codec=None), max_size=5)
@@ -85,6 +85,14 @@ def test_two_keys_of_one_hash_are_refused_and_said_to_differ(monkeypatch):
 def test_places(some, among):
     one, other = (np.array(each, dtype=np.uint64) for each in (some, among))
     assert places_of(one, other).tolist() == [among.index(key) if key in among else -1 for key in some]
+
+
+@given(st.lists(TEXTS, unique=True, min_size=1), TEXTS)
+def test_the_place_of_one(texts, other):
+    places = KeyPlaces(hash_keys(texts))
+    assert [places.of(text) for text in texts] == list(range(len(texts)))
+    assert [places.of(text.encode("utf-8", "surrogatepass")) for text in texts] == list(range(len(texts)))
+    assert places.of(other) == (texts.index(other) if other in texts else None)
 
 
 @given(st.integers(0, 2**64 - 1))
@@ -202,3 +210,14 @@ def test_a_policy_cannot_have_an_array_of_that_name():
 
     with pytest.raises(PrunedataError, match="'keys', which is taken"):
         SampleArrays(3, [Own()])
+
+
+@pytest.mark.parametrize("samples", [2**40, 2**53])
+def test_more_samples_than_fit_into_memory_are_refused_before_anything_is_made(samples):
+    with pytest.raises(PrunedataError, match=rf"Got {samples:,}, which take [\d,]+ GB at 16 bytes each"):
+        Pruner(samples, epochs=3)
+
+
+def test_large_numbers_are_keys():
+    ids = [2**63 - 1 - number for number in range(30)]
+    assert train(ids).samples == 30
