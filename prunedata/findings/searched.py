@@ -21,6 +21,7 @@ __all__ = [
     "Stateful",
     "held_out",
     "num_held_out",
+    "num_lost",
     "num_searched",
     "num_without",
     "searched",
@@ -70,7 +71,11 @@ def searched_visits(run: RunState) -> Counts:
 
 def told_unsearched(run: RunState) -> str | None:
     """Say how many samples are not searched, and why; None if all are."""
-    parts = {"held out": num_held_out(run), "left out for good": num_without(run)}
+    parts = {
+        "held out": num_held_out(run),
+        "left out for good": num_without(run),
+        "no longer in the data": num_lost(run),
+    }
     told = [f"{number:,} {why}" for why, number in parts.items() if number]
     return f"{' and '.join(told)}, not searched" if told else None
 
@@ -83,6 +88,11 @@ def num_searched(run: RunState) -> int:
 def num_without(run: RunState) -> int:
     """How many samples were left out for good."""
     return 0 if run.without is None else int(np.count_nonzero(run.without))
+
+
+def num_lost(run: RunState) -> int:
+    """How many rows are kept that the data has lost."""
+    return run.lost.get("keys", np.empty(0)).size
 
 
 def num_held_out(run: RunState) -> int:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Schedule
+from prunedata import Pruner, Schedule, report
+from prunedata.cli.summary import summary
 from prunedata.errors import ForeignStore, OtherData, PrunedataError
 from prunedata.findings.inspection import inspect, times_pruned
-from prunedata.findings.searched import held_out, state_of
+from prunedata.findings.searched import held_out, state_of, told_unsearched
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RecentLoss, RunningLoss
 from prunedata.run.epoch import Role
 
@@ -173,6 +174,10 @@ def test_in_a_store_and_what_commands_say_of_it(tmp_path):
     for _ in range(5):
         epoch_of(run, rows)
     found = inspect(tmp_path)
+    assert found["lost"] == 5
+    assert any(line.startswith("no longer in the data  5, kept") for line in summary(found, ".#"))
+    assert told_unsearched(state_of(run)) == "5 no longer in the data, not searched"
+    assert "; 5 rows are no longer in the data." in report(run).html
     assert (found["samples"], found["history"][2]["lost"], found["history"][2]["fresh"]) == (20, 5, 1)
     assert found["saved"]["pruned_epochs"] == sum(record["pruned"] for record in found["history"])
     # Once more with the same rows: nothing is to follow.
