@@ -56,10 +56,10 @@ def searched(run: RunState) -> Mask:
 
 def held_out(run: RunState) -> Mask:
     """True for the samples that are delivered and never trained on, shape (samples,)."""
-    share, moved = run.run.get("holdout"), run.arrays.get("held_out")
+    share, moved = run.run.get("holdout"), run.held_out
     if share is None:
         return np.zeros(run.samples, dtype=np.bool_)
-    found = draw_holdout(run.samples, share, run.run["seed"]) if moved is None else moved.astype(np.bool_)
+    found = draw_holdout(run.samples, share, run.run["seed"]) if moved is None else moved
     return found if run.without is None else found & ~run.without
 
 

@@ -599,8 +599,7 @@ class Engine:
             self._close()
             self._failed, self._resumed = False, True
             self.pruning.go_on(schedule, advice)
-            held_out = state.arrays.get("held_out")
-            self.pruning.restore(state.without, None if held_out is None else held_out.astype(np.bool_))
+            self.pruning.restore(state.without, state.held_out)
             self.identity.restore(state)
             self.figures = find_turn(state.history)
             self.ledger = self.empty_ledger()

@@ -195,7 +195,7 @@ def _in_words(values: dict[str, Any], name: str) -> str:
 def _check_left_out(engine: Engine, state: RunState) -> None:
     """Raise if an open epoch was selected among other samples than are left now."""
     pruning, before = engine.pruning, state.without
-    pruning.roles_without(before)  # raises if too few are left
+    pruning.roles_with(before, state.held_out)  # raises if too few are left
     left_out = pruning.roles == Role.LEFT_OUT
     if state.open and (left_out if before is None else left_out & ~before).any():
         raise PrunedataError(

@@ -185,6 +185,12 @@ class RunState:
         return None if left_out is None else left_out.astype(np.bool_)
 
     @property
+    def held_out(self) -> Mask | None:
+        """The samples that are held out, shape (samples,), in a run whose rows have moved; None if its seed says it."""
+        held_out = self.arrays.get("held_out")
+        return None if held_out is None else held_out.astype(np.bool_)
+
+    @property
     def tolerance(self) -> float:
         """How far above the mean of its batch a loss had to lie to be a hit."""
         return float(self.run["policy"].get("tolerance", 0.0))

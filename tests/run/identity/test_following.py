@@ -141,6 +141,11 @@ def test_verdicts_and_roles_follow():
     assert np.array_equal(again._engine.pruning.roles, roles)
     assert "held_out" in moved.state_dict()["arrays"]
     assert "held_out" not in run.state_dict()["arrays"]  # the seed says it
+    drawn = start(order, holdout=0.2, leave_out="weight").state_dict()
+    again.load_state_dict(drawn)  # one that has not moved is as the seed says
+    seeds = held_out(state_of(start(order, holdout=0.2, leave_out="weight"))) & ~again.without
+    assert np.array_equal(held_out(state_of(again)), seeds)
+    assert "held_out" not in again.state_dict()["arrays"]
 
 
 def test_advice_follows_as_a_share():
@@ -284,3 +289,54 @@ def test_a_kill_before_any_of_its_system_calls_leaves_the_old_run_or_the_new(tmp
     assert outcomes == sorted(outcomes, reverse=True)
     assert outcomes.count("old") > 10
     assert outcomes[-1] == "new"
+
+
+SETS = st.lists(st.lists(st.integers(0, 40), min_size=8, max_size=30, unique=True), min_size=2, max_size=5)
+
+
+@given(
+    SETS,
+    st.sampled_from(["delivery", "weight", "nothing"]),
+    st.sampled_from([None, 0.2]),
+    st.booleans(),
+    st.data(),
+)
+def test_any_number_of_times_beside_a_plain_dict(sets, leave_out, holdout, auto, data):
+    """Of each row the visits, whether it is held out, and whether it is left out for good; whatever comes and goes."""
+    options = {"leave_out": leave_out, "holdout": holdout, "follow": True}
+    options |= {"policy": "auto", "prune": None} if auto else {}
+    visits, held, out, state = dict.fromkeys(range(41), 0), {}, set(), None
+    for rows in sets:
+        bad = data.draw(st.sets(st.sampled_from(rows), max_size=1))
+        run, refused = start(rows, without=sorted(map(rows.index, bad)) or None, **options), None
+        before = run._engine.pruning.roles
+        try:
+            if state is not None:
+                run.load_state_dict(state)
+        except PrunedataError as error:
+            refused = str(error)
+        if refused is not None:  # of so few rows, nearly all may be held out; and then nothing has changed
+            assert "Expected more samples than the" in refused
+            assert run._engine.pruning.roles is before
+            assert run.next_epoch == 0
+            return
+        out |= bad
+        roles = run._engine.pruning.roles
+        for at, row in enumerate(rows):
+            held.setdefault(row, roles[at] == Role.HELD_OUT or (row in out and held.get(row, False)))
+            expected = Role.LEFT_OUT if row in out else Role.HELD_OUT if held[row] else Role.TRAINED
+            assert roles[at] == expected, row
+        assert run.visits.tolist() == [visits[row] for row in rows]
+        epoch = run.begin_epoch()
+        epoch.apply_weights()
+        for ids in np.array_split(np.flatnonzero(epoch.keep), 3):
+            run.observe(np.array([np.cos(rows[at] + epoch.number) + 1 for at in ids]), ids)
+        for at in np.flatnonzero(epoch.trained):
+            visits[rows[at]] += 1
+        run.end_epoch()
+        assert run.visits.tolist() == [visits[row] for row in rows]
+        state = run.state_dict()
+        found = state_of(run)
+        assert found.lost.get("keys", np.empty(0)).size == len(set().union(*sets[: run.next_epoch]) - set(rows))
+        assert (times_pruned(found) <= run.next_epoch).all()
+        assert 0 <= run.saved["visits_saved"] <= sum(map(len, sets))
