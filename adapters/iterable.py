@@ -10,9 +10,10 @@ from itertools import islice
 from typing import Any
 
 from prunedata.errors import LossError, PrunedataError
+from prunedata.keys import KeyPlaces
 from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
-from prunedata.types import Mask
+from prunedata.types import Keys, Mask
 
 __all__ = ["Stream", "wrap"]
 
@@ -39,7 +40,7 @@ def wrap(
     id : str or callable
         The key of a raw sample's id, or a function of the raw sample that returns it: an int from 0 to
         ``pruner.samples - 1`` that belongs to the sample wherever it turns up. A position is none: with two
-        workers each counts from zero.
+        workers each counts from zero. In a run with ``keys=`` it may be the sample's key, as text or bytes.
     then : callable, optional
         Turns a raw sample that is kept into what is delivered: decoding, augmentation.
     deal : bool
@@ -75,7 +76,7 @@ def wrap(
         from prunedata.adapters.torch import TorchStream  # noqa: PLC0415 (only where torch is in use)
 
         kind = TorchStream
-    return kind(raw, publish(pruner), id, then, deal)
+    return kind(raw, publish(pruner), id, then, deal, pruner.keys)
 
 
 class Stream(Resumable):
@@ -88,7 +89,10 @@ class Stream(Resumable):
         id: str | Callable[[Any], int],
         then: Callable[[Any], Any] | None,
         deal: bool = False,
+        keys: Keys | None = None,
     ) -> None:
+        self._keys = keys
+        self._places: KeyPlaces | None = None
         self.raw, self.mask, self._id, self._then, self._deal = raw, mask, id, then, deal
 
     place = (0, 1)
@@ -107,8 +111,9 @@ class Stream(Resumable):
             if came == keep.size:
                 raise LossError(
                     f"Expected at most {came} raw samples in a pass, as the Pruner. Got more: does the iterable never "
-                    "end, or give samples twice? It has to give each sample once and then stop; "
-                    "`for epoch in pruner.epochs():` begins the next pass."
+                    "end, or give samples twice, as a mixture that oversamples a source? It has to give each sample "
+                    "once and then stop; `for epoch in pruner.epochs():` begins the next pass. To keep a mixture, "
+                    "count each repetition as a sample of its own: Pruner(its length), with its places as ids."
                 )
             number = self._number(item, keep.size)
             if keep[number]:
@@ -127,12 +132,28 @@ class Stream(Resumable):
 
     def _number(self, item: Any, samples: int) -> int:
         number = self._value_of(item) if isinstance(self._id, str) else self._id(item)
+        if isinstance(number, str | bytes):
+            return self._place_of(number)
         try:
             number = int(number.__index__())
         except (AttributeError, TypeError):
             raise LossError(f"Expected an int as the id of a sample. Got {number!r}.") from None
         if not 0 <= number < samples:
             raise LossError(f"Expected ids from 0 to {samples - 1}. Got {number}.")
+        return number
+
+    def _place_of(self, key: str | bytes) -> int:
+        """The id of a sample that comes with its key."""
+        if self._keys is None:
+            raise LossError(
+                f"Expected an int as the id of a sample. Got {key!r}: for names give the run its keys, as in "
+                "Pruner(keys=names, epochs=30), with one for each sample."
+            )
+        if self._places is None:
+            self._places = KeyPlaces(self._keys)
+        number = self._places.of(key)
+        if number is None:
+            raise LossError(f"Expected one of the run's {self._keys.size} keys as the id of a sample. Got {key!r}.")
         return number
 
     def _value_of(self, item: Any) -> Any:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "Array", "Arrays", "Counts", "Floats", "Guesses", "Ids", "LeaveOut", "Losses", "Mask", "Means", "Recorded", "Roles",
+    "Array", "Arrays", "Counts", "Floats", "Guesses", "Ids", "Keys", "LeaveOut", "Losses", "Mask", "Means", "Recorded",
+    "Roles",
     "Sizes", "SomeIds", "Weights", "smallest_unsigned",
 ]  # fmt: skip
 
@@ -17,6 +18,8 @@ Ids = npt.NDArray[np.int64]
 """Ids that were checked: int64."""
 SomeIds = npt.NDArray[np.integer]
 """Ids as samplers, orders and loaders give them: any integer dtype."""
+Keys = npt.NDArray[np.uint64]
+"""The hashes of the samples' keys, shape (samples,)."""
 Mask = npt.NDArray[np.bool_]
 Losses = npt.NDArray[np.float64]
 Recorded = npt.NDArray[np.float32] | npt.NDArray[np.float64]

@@ -11,7 +11,7 @@ from prunedata.adapters.huggingface.checks import check_args_by_weight, check_sa
 from prunedata.adapters.huggingface.ids import packed_starts, with_ids
 from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
-from prunedata.adapters.torch.prints import prints_in
+from prunedata.adapters.torch.prints import names_in, prints_in
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
@@ -29,7 +29,8 @@ class ByWeight(WeighingTrainer):
         self._starts = packed_starts(self.train_dataset)
         check_samples(self.train_dataset, pruner, self._starts, key)
         if self._starts is None and key is None:
-            pruner.trains_on(prints_in(self.train_dataset, self.args.dataloader_num_workers))
+            prints = prints_in(self.train_dataset, self.args.dataloader_num_workers)
+            pruner.trains_on(prints, lambda: names_in(self.train_dataset))
         self._watch_losses(pruner, WeighingTrainer)
         self._key = key
         self._said = Delivery(-1)

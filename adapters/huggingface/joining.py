@@ -11,10 +11,11 @@ from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
 from prunedata.adapters.huggingface.watched import WatchedTrainer
+from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["samples_in", "wrap"]
+__all__ = ["keys_in", "samples_in", "wrap"]
 
 
 def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
@@ -24,6 +25,12 @@ def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
         return None
     starts = packed_starts(dataset)
     return len(dataset) if starts is None else int(starts[-1])
+
+
+def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
+    """Return the names that a trainer's dataset has for its samples; None if it has none, or they are packed."""
+    dataset: Any = getattr(given, "train_dataset", None)
+    return None if not hasattr(dataset, "__len__") or packed_starts(dataset) is not None else names_in(dataset)
 
 
 def wrap(

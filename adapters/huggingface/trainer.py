@@ -21,7 +21,7 @@ from prunedata.adapters.huggingface.release import check_release, check_steps, c
 from prunedata.adapters.huggingface.steps import Steps
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch import wrap
-from prunedata.adapters.torch.prints import prints_in
+from prunedata.adapters.torch.prints import names_in, prints_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -69,7 +69,8 @@ class PruneTrainerMixin(WeighingTrainer):
         """Take a trainer that was built over."""
         check_args(self.args, pruner)
         check_dataset(self.train_dataset, pruner)
-        pruner.trains_on(prints_in(self.train_dataset, self.args.dataloader_num_workers))
+        prints = prints_in(self.train_dataset, self.args.dataloader_num_workers)
+        pruner.trains_on(prints, lambda: names_in(self.train_dataset))
         self._watch_losses(pruner, WeighingTrainer)
         self._run.place = self.args.process_index, self.args.world_size
         self._changes: list[Change] = []

@@ -6,6 +6,6 @@ serves ``lightning`` and ``pytorch_lightning``.
 
 from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.lightning.observing import observe
-from prunedata.adapters.torch import samples_in, wrap
+from prunedata.adapters.torch import keys_in, samples_in, wrap
 
-__all__ = ["DataPruning", "observe", "samples_in", "wrap"]
+__all__ = ["DataPruning", "keys_in", "observe", "samples_in", "wrap"]

@@ -12,7 +12,7 @@ except ImportError as error:
 
 from torch.utils.data import IterableDataset
 
-from prunedata.adapters.torch.facts import facts, samples_in
+from prunedata.adapters.torch.facts import facts, keys_in, samples_in
 from prunedata.adapters.torch.lost import name_lost_ranks
 from prunedata.adapters.torch.stream import TorchStream
 from prunedata.adapters.torch.watch import watch
@@ -21,4 +21,4 @@ from prunedata.adapters.torch.wrap import wrap
 ELSEWHERE = (IterableDataset,)
 """Classes of PyTorch's that the adapter for iterables wraps."""
 
-__all__ = ["ELSEWHERE", "TorchStream", "facts", "name_lost_ranks", "samples_in", "watch", "wrap"]
+__all__ = ["ELSEWHERE", "TorchStream", "facts", "keys_in", "name_lost_ranks", "samples_in", "watch", "wrap"]

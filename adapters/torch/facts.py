@@ -9,11 +9,12 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, default_collate
 
 from prunedata.adapters.torch.orders import order_for
+from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
 
-__all__ = ["facts", "samples_in"]
+__all__ = ["facts", "keys_in", "samples_in"]
 
 TRIED = 7
 """Samples that are collated, to see whether a collate function keeps their order."""
@@ -24,6 +25,11 @@ def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
     if not isinstance(given, DataLoader) or isinstance(given.dataset, IterableDataset):
         return None
     return len(given.dataset) if hasattr(given.dataset, "__len__") else None
+
+
+def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
+    """Return the names that a DataLoader's dataset has for its samples; None if it has none."""
+    return names_in(given.dataset) if isinstance(given, DataLoader) else None
 
 
 def facts(loader: Any) -> Mapping[str, Any]:

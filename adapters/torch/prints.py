@@ -1,16 +1,18 @@
-"""Fingerprints of samples, read where the user's loader reads them: in this process, or in a worker."""
+"""By what samples are known: fingerprints, read where the user's loader reads them; and names that a dataset has."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.run.identity import Prints, print_of, prints_by
 
-__all__ = ["prints_in"]
+__all__ = ["names_in", "prints_in"]
 
 LONGEST = 60.0
 """Seconds that a worker may take for a sample. Of one that takes longer nothing is known."""
@@ -59,3 +61,28 @@ def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | Non
         )
 
     return prints
+
+
+def names_in(dataset: Any) -> list[str] | None:
+    """Return the names that a dataset has for its samples, so that it need not be read: files, below its root.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        One with a list ``samples`` of pairs of a file and its class, as torchvision's folders; or a ``Subset`` of one.
+
+    Returns
+    -------
+    list of str, or None
+        In the order of the dataset. None of any other.
+    """
+    if isinstance(dataset, Subset):
+        names = names_in(dataset.dataset)
+        return None if names is None else [names[at] for at in np.asarray(dataset.indices).tolist()]
+    samples, root = getattr(dataset, "samples", None), getattr(dataset, "root", None)
+    if not isinstance(samples, list) or len(samples) != len(dataset):
+        return None
+    if not all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in samples):
+        return None
+    before = os.path.join(root, "") if isinstance(root, str) else ""  # a folder may move
+    return [one[0].removeprefix(before) for one in samples]

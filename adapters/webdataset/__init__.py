@@ -9,7 +9,7 @@ try:
 except ImportError as error:
     raise ImportError("prunedata.adapters.webdataset needs WebDataset: pip install webdataset") from error
 
-from prunedata.adapters.webdataset.wrap import samples_in, wrap
+from prunedata.adapters.webdataset.wrap import keys_in, samples_in, wrap
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["ShardIndex", "samples_in", "wrap"]
+__all__ = ["ShardIndex", "keys_in", "samples_in", "wrap"]

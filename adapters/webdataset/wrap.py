@@ -13,10 +13,15 @@ from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import publish
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["samples_in", "wrap"]
+__all__ = ["keys_in", "samples_in", "wrap"]
 
 _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
+
+
+def keys_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> list[str] | None:
+    """Return the keys of the samples in the index."""
+    return index.keys if isinstance(index, ShardIndex) else None
 
 
 def samples_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> int | None:
@@ -74,7 +79,7 @@ def wrap(
             "build the Pruner with len(index)."
         )
     _check_stages(dataset)
-    pruner.trains_on(prints_by(index.key_of))
+    pruner.trains_on(prints_by(index.key_of), lambda: index.keys)
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")

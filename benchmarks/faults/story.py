@@ -37,8 +37,9 @@ Step = Callable[[], None]
 def new_run(place: Path | None = None, *, resume: bool = False) -> Pruner:
     """The run, kept in a place or in memory."""
     return Pruner(
-        SAMPLES, SCHEDULE, prune=0.25, policy=RunningLoss(), classes=4, batch_size=2, store=place, resume=resume
-    )
+        SAMPLES, SCHEDULE, prune=0.25, policy=RunningLoss(), classes=4, batch_size=2, store=place, resume=resume,
+        keys=range(SAMPLES),
+    )  # fmt: skip
 
 
 def losses(ids: npt.NDArray[np.integer], epoch: int) -> Array:

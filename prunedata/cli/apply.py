@@ -12,6 +12,8 @@ from prunedata.errors import PrunedataError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from prunedata.types import Keys
+
 __all__ = ["add_apply"]
 
 
@@ -23,6 +25,7 @@ def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
     add("verdicts", help="the file that the page of report --review saved, as verdicts.csv")
     add("--labels", required=True, metavar="FILE", help="the labels that were judged, as of suspects")
     add("--label-column", metavar="NAME", help="the column of the table (label)")
+    add("--store", metavar="STORE", help="a run on these samples, with keys: verdicts find their rows by these")
     add("-o", "--output", required=True, metavar="FILE", help="where to write: .npy, or .csv or .txt with one a line")
     add("--rest", metavar="FILE", help="write the verdicts that say wrong and name no class, for Pruner(without=FILE)")
 
@@ -34,7 +37,7 @@ def _apply(args: argparse.Namespace) -> None:
         raise PrunedataError(f"Expected --output to end with .npy, .csv or .txt. Got {args.output}.")
     _refuse_overwriting(args)
     labels = read_labels(args.labels, None, args.label_column)
-    found = read_verdicts(args.verdicts, labels.size)
+    found = read_verdicts(args.verdicts, labels.size, None if args.store is None else _keys_of(args.store, labels.size))
     corrected, left = apply_verdicts(found, labels)
     _write(corrected, args.output)
     if args.rest is not None:
@@ -44,6 +47,17 @@ def _apply(args: argparse.Namespace) -> None:
     if left:
         where = "add --rest FILE" if args.rest is None else f"-> {args.rest}"
         print(f"{len(left):,} wrong with no other class: {where}, and leave them out by Pruner(without=FILE)")
+
+
+def _keys_of(store: str, samples: int) -> Keys:
+    """The keys of a run whose samples the labels are of."""
+    from prunedata.store.reading import read_run
+
+    keys = read_run(store).state.keys
+    if keys is None or keys.size != samples:
+        got = "one without keys" if keys is None else f"one of {keys.size:,} samples"
+        raise PrunedataError(f"Expected in {store} a run with keys on {samples:,} samples, as the labels. Got {got}.")
+    return keys
 
 
 def _refuse_overwriting(args: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prunedata.store.state import RunState
     from prunedata.types import Arrays
 
-__all__ = ["add_export", "check_export", "export"]
+__all__ = ["add_export", "check_export", "export", "export_joined"]
 
 ADAPTERS = "prunedata.adapters"
 """Where a form is looked for that the core can't write: the module of that name, with write_table(table, path)."""
@@ -27,7 +27,8 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         metavar="FORM",
-        help="of the file: ids, csv, jsonl, parquet, or cleanlab for every sample's score; as FILE ends, else ids",
+        help="of the file: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's "
+        "score; as FILE ends, else ids",
     )
 
 
@@ -49,12 +50,27 @@ def check_export(args: argparse.Namespace) -> None:
 def export(run: RunState, table: Arrays, out: str, to: str) -> int:
     """Write a table into a file, and return how many samples it has."""
     if to == "cleanlab":
-        from prunedata.findings.table import issue_table
+        from prunedata.findings.table import issue_table, key_column
 
-        table = {"id": np.arange(run.samples)} | issue_table(run)
+        ids = np.arange(run.samples)
+        table = {"id": ids} | issue_table(run) | key_column(run, ids)
         to = "csv"
     _writer(to)(table, Path(out))
     return int(table["id"].size)
+
+
+def export_joined(table: Arrays, out: str, to: str) -> None:
+    """Write what several runs suspect into a file: rows by their keys, as they have other ids in other runs."""
+    keyed = "key" in table
+    if to == "cleanlab":
+        raise PrunedataError("Expected one run for --to cleanlab. Got several stores.")
+    if to == "ids" and table["run"].any():
+        raise PrunedataError(
+            "Expected --to verdicts, csv, jsonl or parquet, as some rows are not in the first run. Got --to ids."
+        )
+    if to == "verdicts" and keyed:
+        table = {"id": np.full(table["id"].size, ""), "key": table["key"]}
+    _writer(to)(table, Path(out))
 
 
 def _writer(to: str) -> Any:

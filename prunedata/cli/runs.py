@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from prunedata.cli.arguments import add_top
-from prunedata.cli.export import add_export, check_export, export
+from prunedata.cli.export import add_export, check_export, export, export_joined
 from prunedata.cli.labels import read_labels
 from prunedata.cli.progress import working
 from prunedata.cli.text import table
@@ -28,9 +28,9 @@ LINES, LONGEST_NAME = 10, 40
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the program."""
-    look = commands.add_parser("suspects", help="the samples of a run that are most likely bad data")
+    look = commands.add_parser("suspects", help="the samples of a run, or of folds, that are most likely bad data")
     look.set_defaults(run=_suspects)
-    look.add_argument("store", help="path of the run's store, as run.zarr")
+    look.add_argument("stores", nargs="+", metavar="STORE", help="path of a run's store; of several, one list of all")
     add_top(look, 100, "how many samples")
     look.add_argument(
         "--labels",
@@ -60,8 +60,11 @@ def _suspects(args: argparse.Namespace) -> None:
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
     check_export(args)
-    with working(f"reading {args.store}"):
-        run = read_run(args.store).state
+    if len(args.stores) > 1:
+        _joined_suspects(args)
+        return
+    with working(f"reading {args.stores[0]}"):
+        run = read_run(args.stores[0]).state
         labels = None if args.labels is None else read_labels(args.labels, run.samples, args.label_column)
         columns = table_of(run, args.top, labels)
         rows = rows_of(columns)
@@ -84,6 +87,33 @@ def _suspects(args: argparse.Namespace) -> None:
         print("\n".join(_classes_lines(shares)))
     if written is not None:
         print(f"\n{written:,} samples -> {args.out}")
+
+
+def _joined_suspects(args: argparse.Namespace) -> None:
+    from prunedata.findings.folds import joined_table
+    from prunedata.findings.table import rows_of
+    from prunedata.store.reading import read_run
+
+    if args.labels is not None:
+        raise PrunedataError("Expected --labels with the store of one run. Got several stores.")
+    with working(f"reading {len(args.stores)} runs"):
+        columns = joined_table([read_run(store).state for store in args.stores], args.top)
+        rows = rows_of(columns)
+    if args.out is not None:
+        with working(f"writing {args.out}"):
+            export_joined(columns, args.out, args.to)
+    if args.json:
+        print(json.dumps({"stores": args.stores, "suspects": rows}))
+        return
+    few = rows if args.out is None else rows[:LINES]
+    head = ["sample", "of", "runs", "visits", "score"]
+    shown = [
+        [f"{row['id']:,}", args.stores[row["run"]], f"{row['runs']:,}", f"{row['visits']:,}", f"{row['score']:.3f}"]
+        for row in few
+    ]
+    print("\n".join([f"most suspect in {len(args.stores)} runs", *table([head, *shown], left=(1,))]))
+    if args.out is not None:
+        print(f"\n{len(rows):,} samples -> {args.out}")
 
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
@@ -127,13 +157,20 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> None:
     from prunedata.findings.compare import compare
+    from prunedata.findings.folds import shared_rows
     from prunedata.findings.searched import searched_visits
     from prunedata.store.reading import read_run
 
     first, second = (read_run(store).state for store in args.stores)
     if not (first.arrays and second.arrays):
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
-    one, other = ((run.mean_excess, searched_visits(run)) for run in (first, second))
+    places = shared_rows((first, second)).places
+    both = places[:, (places >= 0).all(axis=0)]
+    if not both.size:
+        raise PrunedataError("Expected rows that are in both runs, by their keys. Got none.")
+    one, other = (
+        (run.mean_excess[ids], searched_visits(run)[ids]) for run, ids in zip((first, second), both, strict=True)
+    )
     found = compare(one, other, args.top)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
 

@@ -31,6 +31,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("commits", f"{found['generation']:,}"),
         *([("left out for good", f"{found['without']:,}")] if found["without"] else []),
         *([("held out", f"{found['held_out']:,}, never trained on and not searched")] if found["held_out"] else []),
+        *([("no longer in the data", f"{found['lost']:,}, kept for when they come back")] if found["lost"] else []),
         *_saved(found["saved"]),
         *_observed_only(found),
         *_advice(found.get("advice"), found["samples"] - found["without"] - found["held_out"]),

@@ -138,7 +138,12 @@ def plain_ids(ids: Any) -> Ids:
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise LossError(f"Expected ids of shape (n,) and an integer dtype. Got shape {array.shape}, {array.dtype}.")
+        names = ": an id is the place of a sample, and its name one of Pruner(keys=...)" * (array.dtype.kind in "US")
+        raise LossError(
+            f"Expected ids of shape (n,) and an integer dtype. Got shape {array.shape}, {array.dtype}{names}."
+        )
+    if array.dtype == np.uint64 and (most := int(array.max())) >= 1 << 63:
+        raise LossError(f"Expected ids from 0 to one less than the samples. Got {most}.")
     return array.astype(np.int64, copy=False)
 
 

@@ -10,7 +10,7 @@ from prunedata.counting.guess import Guess, wanted_guess
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import High
-from prunedata.store.state import GUESS
+from prunedata.store.state import GUESS, OF_ROWS
 from prunedata.types import Array, Arrays, Counts
 
 __all__ = ["OPEN", "SampleArrays"]
@@ -18,7 +18,7 @@ __all__ = ["OPEN", "SampleArrays"]
 OPEN = "open-"
 """Before the names under which arrays are saved as the open epoch has changed them."""
 
-TAKEN = ("counts", "hits", "visits", "tally", "waiting", "without", "labels", GUESS, *SUMS)
+TAKEN = ("counts", "hits", "visits", "tally", "waiting", "labels", GUESS, *OF_ROWS, *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """What a store can keep: kinds of dtypes, and their bytes."""
 

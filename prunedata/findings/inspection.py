@@ -6,7 +6,7 @@ import numpy as np
 
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.findings.advice import Advice
-from prunedata.findings.searched import num_held_out, num_searched, num_without, searched
+from prunedata.findings.searched import num_held_out, num_lost, num_searched, num_without, searched
 from prunedata.findings.top import count_top
 from prunedata.options import OPTIONS
 from prunedata.plan.savings import savings, would_save
@@ -34,6 +34,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``leave_out``, ``classes``: what
         the run was given (the schedule as it stands now);
         ``without``: how many samples were left out for good; ``held_out``: how many are delivered and never trained on;
+        ``lost``: how many rows are kept that are no longer in the data;
         ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``leave_out="nothing"``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
@@ -56,6 +57,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "advice": state.advice,
         "without": num_without(state),
         "held_out": num_held_out(state),
+        "lost": num_lost(state),
         "would_save_percent": 100 * would_save(history, state.samples) if run.get("leave_out") == "nothing" else None,
         "saved": savings(history, state.samples, run.get("batch_size")),
         "schedule": state.schedule,
@@ -87,7 +89,8 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 
 def times_pruned(state: RunState) -> Ids:
     """In how many finished epochs each sample was left out, shape (samples,); 0 for those that are not searched."""
-    times = np.maximum(len(state.history) - state.visits.astype(np.int64), 0)
+    absent = state.arrays.get("absent", np.uint32(0))
+    times = np.maximum(len(state.history) - absent - state.visits.astype(np.int64), 0)
     return times if num_searched(state) == state.samples else np.where(searched(state), times, 0)
 
 

@@ -19,7 +19,9 @@ from prunedata.types import Counts, Mask
 
 __all__ = [
     "Stateful",
+    "held_out",
     "num_held_out",
+    "num_lost",
     "num_searched",
     "num_without",
     "searched",
@@ -49,8 +51,16 @@ def searched(run: RunState) -> Mask:
     """True for the samples that the run may train on, shape (samples,)."""
     run.check_size()
     found = np.ones(run.samples, dtype=np.bool_) if run.without is None else ~run.without
-    share = run.run.get("holdout")
-    return found if share is None else found & ~draw_holdout(run.samples, share, run.run["seed"])
+    return found if run.run.get("holdout") is None else found & ~held_out(run)
+
+
+def held_out(run: RunState) -> Mask:
+    """True for the samples that are delivered and never trained on, shape (samples,)."""
+    share, moved = run.run.get("holdout"), run.held_out
+    if share is None:
+        return np.zeros(run.samples, dtype=np.bool_)
+    found = draw_holdout(run.samples, share, run.run["seed"]) if moved is None else moved
+    return found if run.without is None else found & ~run.without
 
 
 def searched_visits(run: RunState) -> Counts:
@@ -61,7 +71,11 @@ def searched_visits(run: RunState) -> Counts:
 
 def told_unsearched(run: RunState) -> str | None:
     """Say how many samples are not searched, and why; None if all are."""
-    parts = {"held out": num_held_out(run), "left out for good": num_without(run)}
+    parts = {
+        "held out": num_held_out(run),
+        "left out for good": num_without(run),
+        "no longer in the data": num_lost(run),
+    }
     told = [f"{number:,} {why}" for why, number in parts.items() if number]
     return f"{' and '.join(told)}, not searched" if told else None
 
@@ -76,11 +90,16 @@ def num_without(run: RunState) -> int:
     return 0 if run.without is None else int(np.count_nonzero(run.without))
 
 
+def num_lost(run: RunState) -> int:
+    """How many rows are kept that the data has lost."""
+    return run.lost.get("keys", np.empty(0)).size
+
+
 def num_held_out(run: RunState) -> int:
     """How many samples the run delivers and never trains on."""
     share = run.run.get("holdout")
     if share is None:
         return 0
-    if run.without is None:  # nothing of that size is made: a store without arrays may name any number of samples
-        return count_holdout(run.samples, share)
-    return int(np.count_nonzero(draw_holdout(run.samples, share, run.run["seed"]) & ~run.without))
+    if not {"without", "held_out"} & run.arrays.keys():
+        return count_holdout(run.samples, share)  # nothing of that size is made: a store may name any number of samples
+    return int(np.count_nonzero(held_out(run)))

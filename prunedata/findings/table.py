@@ -16,13 +16,15 @@ from prunedata.findings.inspection import times_pruned
 from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, suspicion
 from prunedata.findings.top import count_top
+from prunedata.findings.verdicts import KEY, Verdict, write_verdicts
+from prunedata.keys import key_text
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import StoreLike
-from prunedata.store.state import COUNTING, GUESS, RunState
-from prunedata.types import Array, Arrays
+from prunedata.store.state import COUNTING, GUESS, LOST, OF_ROWS, RunState
+from prunedata.types import Array, Arrays, Ids
 
-__all__ = ["WRITERS", "issue_table", "rows_of", "suspect_table", "table_of"]
+__all__ = ["WRITERS", "issue_table", "key_column", "rows_of", "suspect_table", "table_of"]
 
 ISSUE = "training_dynamics"
 """The name of the issue type in cleanlab's Datalab."""
@@ -48,8 +50,9 @@ def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.Ar
         Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
         ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, in the mean
         of its visits; ``pruned``, the finished epochs that left it out; the arrays of the policy; ``label``, if it is
-        known; and if logits were observed ``guess``, the class that the network takes it for: -1, or empty as a name,
-        where that is not known, or is the label.
+        known; if logits were observed ``guess``, the class that the network takes it for: -1, or empty as a name,
+        where that is not known, or is the label; and ``key``, if the run has keys: the hash of each, 16 hexadecimal
+        digits.
 
     Raises
     ------
@@ -68,10 +71,19 @@ def table_of(run: RunState, top: int | float, labels: Array | None = None, names
     ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     pruned = times_pruned(run)
-    named = {*counted, *COUNTING, MEAN_EXCESS, "high", "tally", "without", "labels", GUESS}
-    others = {name: array for name, array in sorted(run.arrays.items()) if name not in named}
+    named = {*counted, *COUNTING, MEAN_EXCESS, "high", "tally", "labels", GUESS, *OF_ROWS}
+    others = {
+        name: array for name, array in sorted(run.arrays.items()) if name not in named and not name.startswith(LOST)
+    }
     columns = counted | {"score": suspicious, "pruned": pruned} | others | labels_and_guesses(run, labels, names)
-    return {"id": ids} | {name: array[ids] for name, array in columns.items()}
+    return {"id": ids} | {name: array[ids] for name, array in columns.items()} | key_column(run, ids)
+
+
+def key_column(run: RunState, ids: Ids) -> Arrays:
+    """The column ``key`` of some samples of a run that has keys: each is 16 hexadecimal digits. Otherwise none."""
+    if run.keys is None:
+        return {}
+    return {KEY: np.array([key_text(key) for key in run.keys[ids].tolist()], dtype="U16")}
 
 
 def issue_table(run: RunState) -> Arrays:
@@ -105,6 +117,12 @@ def _to_ids(table: Arrays, path: Path) -> None:
     _write(path, [str(number) for number in table["id"]])
 
 
+def _to_verdicts(table: Arrays, path: Path) -> None:
+    keys = table.get(KEY, np.full(table["id"].size, ""))
+    wrong = zip(table["id"].tolist(), keys.tolist(), strict=True)
+    write_verdicts([Verdict(sample, "wrong", key=key) for sample, key in wrong], path)
+
+
 def _to_csv(table: Arrays, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -120,5 +138,6 @@ WRITERS: dict[str, Callable[[Arrays, Path], None]] = {
     "ids": _to_ids,
     "csv": _to_csv,
     "jsonl": _to_jsonl,
+    "verdicts": _to_verdicts,
 }
 """By the name of a format, what writes a table into a file. Those that need more than numpy are among the adapters."""

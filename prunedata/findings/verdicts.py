@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import IO, Any
 
@@ -11,11 +11,14 @@ import numpy.typing as npt
 
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
-from prunedata.types import Ids
+from prunedata.keys import key_from, places_of
+from prunedata.types import Ids, Keys
 
-__all__ = ["COLUMNS", "Verdict", "apply_verdicts", "judged_wrong", "read_verdicts", "write_verdicts"]
+__all__ = ["COLUMNS", "KEY", "Verdict", "apply_verdicts", "judged_wrong", "named_in", "read_verdicts", "write_verdicts"]
 
 COLUMNS = ("sample", "verdict", "was", "label")
+KEY = "key"
+"""One column more, where the run has keys: then a verdict is on the row, wherever it lies."""
 VERDICTS = ("wrong", "right")
 LONGEST_LINE = 1 << 20
 LONGEST_ID = 18
@@ -36,24 +39,32 @@ class Verdict:
         The label that was judged; empty if it is not known.
     label : str
         The class that it should be; empty if nobody said.
+    key : str
+        The hash of the row's key, 16 hexadecimal digits; empty if it has none.
     """
 
     sample: int
     verdict: str
     was: str = ""
     label: str = ""
+    key: str = ""
 
 
-def read_verdicts(path: str | PathLike[str], samples: int | None = None) -> tuple[Verdict, ...]:
+def read_verdicts(
+    path: str | PathLike[str], samples: int | None = None, keys: Keys | None = None
+) -> tuple[Verdict, ...]:
     """Return the verdicts in a file that the page of ``prunedata report --review`` saved.
 
     Parameters
     ----------
     path : path
-        A table with commas whose first line names the columns ``sample`` and ``verdict``, and maybe ``was`` and
-        ``label``.
+        A table with commas whose first line names the columns ``sample`` and ``verdict``, and maybe ``was``, ``label``
+        and ``key``.
     samples : int, optional
         How many samples there are, if that is known: each id is below it.
+    keys : ndarray of uint64, shape (samples,), optional
+        The hashes of the samples' keys. Then a verdict with a key is on the sample that has it; one on a row that is
+        not there is left out.
 
     Raises
     ------
@@ -69,13 +80,25 @@ def read_verdicts(path: str | PathLike[str], samples: int | None = None) -> tupl
                     f"Expected a first line with sample and verdict in {path}, as prunedata report --review saves it. "
                     f"Got {shown(', '.join(names)) if names else 'nothing'}."
                 )
-            found = tuple(_verdict(row, path, rows.line_num, samples) for row in rows)
+            found = tuple(_verdict(row, path, rows.line_num, samples, keyed=keys is not None) for row in rows)
     except FileNotFoundError:
         raise PrunedataError(f"Expected a file of verdicts at {path}. Got none there.") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise PrunedataError(f"Expected verdicts in {path}, as text. Got {shown(error)}.") from error
+    if keys is not None:
+        found = tuple(_of_rows(found, keys))
     _check_once(found, path)
     return found
+
+
+def _of_rows(found: tuple[Verdict, ...], keys: Keys) -> Iterator[Verdict]:
+    """The verdicts on rows that are there, each with the id that its row has now."""
+    named = np.array([int(one.key, 16) for one in found if one.key], dtype=np.uint64)
+    places = iter(places_of(named, keys).tolist())
+    for one in found:
+        at = next(places) if one.key else one.sample
+        if at >= 0:
+            yield replace(one, sample=at)
 
 
 def _lines(file: IO[str], path: object) -> Iterator[str]:
@@ -85,9 +108,18 @@ def _lines(file: IO[str], path: object) -> Iterator[str]:
         yield line
 
 
-def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None) -> Verdict:
+def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, *, keyed: bool) -> Verdict:
     where = f"in line {line} of {path}"
-    name, verdict = (str(row.get(column) or "").strip() for column in ("sample", "verdict"))
+    name, verdict, key = (str(row.get(column) or "").strip() for column in ("sample", "verdict", KEY))
+    if key and key_from(key) is None:
+        raise PrunedataError(f"Expected a key of 16 hexadecimal digits {where}. Got {shown(key)}.")
+    if keyed and key:  # where the row lay when it was judged does not matter
+        samples, name = None, name or "0"
+    if key and not name:
+        raise PrunedataError(
+            f"Expected a run with keys, as verdicts in {path} name rows by theirs alone. Got one without: give it "
+            "keys=..., those of the runs that the verdicts are on."
+        )
     if not (name.isascii() and name.isdigit()) or len(name) > LONGEST_ID:
         raise PrunedataError(f"Expected the id of a sample {where}. Got {shown(name)}.")
     if samples is not None and int(name) >= samples:
@@ -97,7 +129,7 @@ def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None) 
     label = row.get("label") or ""
     if label and verdict == "right":
         raise PrunedataError(f"Expected no other label for one that is right {where}. Got {shown(label)}.")
-    return Verdict(int(name), verdict, row.get("was") or "", label)
+    return Verdict(int(name), verdict, row.get("was") or "", label, key)
 
 
 def _check_once(found: tuple[Verdict, ...], path: object) -> None:
@@ -111,13 +143,14 @@ def _check_once(found: tuple[Verdict, ...], path: object) -> None:
 def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
     """Write verdicts into a file that :func:`read_verdicts` reads."""
     with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows((one.sample, one.verdict, one.was, one.label) for one in verdicts)
+        writer, given = csv.writer(file), tuple(verdicts)
+        columns = (*COLUMNS, KEY) if any(one.key for one in given) else COLUMNS
+        writer.writerow(columns)
+        writer.writerows([getattr(one, name) for name in columns] for one in given)
 
 
-def judged_wrong(path: str | PathLike[str], samples: int) -> Ids:
-    """Ids of the samples that a file calls wrong, shape (n,), rising.
+def judged_wrong(path: str | PathLike[str], samples: int, keys: Keys | None = None) -> Ids:
+    """Ids of the samples that a file calls wrong, shape (n,), rising; by their keys, where file and run have some.
 
     The file has verdicts, or an id on each line, as ``prunedata suspects --out ids.txt`` writes them.
     """
@@ -128,8 +161,15 @@ def judged_wrong(path: str | PathLike[str], samples: int) -> Ids:
                 f"Expected ids from 0 to {samples - 1} in {path}. Got {beyond[0]}: is it of other data?"
             )
         return np.unique(np.array(ids, dtype=np.int64))
-    wrong = [one.sample for one in read_verdicts(path, samples) if one.verdict == "wrong"]
+    wrong = [one.sample for one in read_verdicts(path, samples, keys) if one.verdict == "wrong"]
     return np.array(sorted(wrong), dtype=np.int64)
+
+
+def named_in(path: str | PathLike[str]) -> tuple[Ids, Keys]:
+    """Ids and keys of the verdicts in a file that have keys, each of shape (n,)."""
+    found = [one for one in (() if _ids(path) is not None else read_verdicts(path)) if one.key]
+    ids = np.array([one.sample for one in found], dtype=np.int64)
+    return ids, np.array([int(one.key, 16) for one in found], dtype=np.uint64)
 
 
 def _ids(path: str | PathLike[str]) -> list[int] | None:

@@ -15,7 +15,7 @@ def savings(history: Sequence[Mapping[str, Any]], samples: int, batch_size: int 
     history : sequence of dict
         A record for each finished epoch, as ``Pruner.history``.
     samples : int
-        Samples in the data set.
+        Samples in the data set. A record of an epoch that had others says so itself.
     batch_size : int, optional
         Samples in a batch; without it batches are not known.
 
@@ -71,4 +71,4 @@ def seconds_of_whole_epoch(history: Sequence[Mapping[str, Any]], samples: int) -
 
 def _whole(record: Mapping[str, Any], samples: int) -> int:
     """Samples of the epoch had it not been pruned; not those left out for good: regular training lacks them, too."""
-    return samples - int(record.get("without", 0))
+    return int(record.get("samples", samples)) - int(record.get("without", 0))

@@ -12,7 +12,15 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
 from prunedata.findings.advice_now import advise_now, outcome
-from prunedata.findings.searched import Stateful, num_held_out, num_searched, num_without, searched_visits, state_of
+from prunedata.findings.searched import (
+    Stateful,
+    num_held_out,
+    num_lost,
+    num_searched,
+    num_without,
+    searched_visits,
+    state_of,
+)
 from prunedata.findings.table import rows_of, table_of
 from prunedata.plan.savings import savings, would_save
 from prunedata.plan.turn import LARGEST
@@ -46,6 +54,7 @@ class RunFacts:
         self.finished = self.done >= self.total
         self.watches_only = state.run.get("leave_out") == "nothing"
         self.trainable, self.held_out, self.without = num_searched(state), num_held_out(state), num_without(state)
+        self.lost = num_lost(state)
         self.saved: dict[str, Any] = savings(self.history, self.samples, state.run.get("batch_size"))
         self.would_save = would_save(self.history, self.samples)
 

@@ -86,7 +86,7 @@ function show(speak) {
 function say(said, label) {
   const item = current(verdicts());
   if (!item) return;
-  log.push({id: item.id, said, was: item.was === null ? "" : item.was, label: label || ""});
+  log.push({id: item.id, said, was: item.was === null ? "" : item.was, label: label || "", key: item.key || ""});
   keep();
   show(said === "wrong" && label ? "Is " + called(label) : said);
 }
@@ -160,8 +160,10 @@ function searchKey(event) {
 // the file
 function cell(text) { return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; }
 function file() {
-  const lines = judged(verdicts()).map(one => [String(one.id), one.said, one.was, one.label].map(cell).join(","));
-  return ["sample,verdict,was,label", ...lines].join("\r\n") + "\r\n";
+  const all = judged(verdicts()), keyed = all.some(one => one.key);  // those of a run with keys are on rows, by these
+  const cells = one => [String(one.id), one.said, one.was, one.label, ...(keyed ? [one.key || ""] : [])];
+  const lines = all.map(one => cells(one).map(cell).join(","));
+  return ["sample,verdict,was,label" + (keyed ? ",key" : ""), ...lines].join("\r\n") + "\r\n";
 }
 function save() {
   const href = URL.createObjectURL(new Blob([file()], {type: "text/csv"}));

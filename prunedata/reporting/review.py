@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.errors import PrunedataError
+from prunedata.keys import key_text
 from prunedata.reporting.facts import RunFacts
 from prunedata.reporting.page import shorten, visible
 from prunedata.reporting.previews import Preview, Previews
@@ -35,13 +36,14 @@ def suspects_to_judge(
     listed, names = shown.values()
     values = next((one for one in (labels, listed, run.state.labels) if one is not None), None)
     names = names if labels is None or labels.dtype.kind != "U" else ()
-    rows, items = run.suspects(top, values), []
+    rows, items, keys = run.suspects(top, values), [], run.state.keys
     for at, row in enumerate(rows):
         progress(at / len(rows), "suspects")
         sample, guess = row["id"], row.get("guess", "")
         item = _item(sample, shown.of(sample), None if values is None else values[sample], names)
         guess = None if guess in (-1, "") or item["was"] in (None, str(guess)) else str(guess)
-        items.append(item | {"guess": guess})
+        key = {} if keys is None else {"key": key_text(int(keys[sample]))}
+        items.append(item | {"guess": guess} | key)
     return {"key": _key(run, values, items), "classes": _classes(values, names, items), "items": items}
 
 

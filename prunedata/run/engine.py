@@ -74,7 +74,7 @@ class Engine:
         self.ledger = self.empty_ledger()
         self.figures = Figures()
         self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
-        self.identity = Identity(options.samples, options.seed)
+        self.identity = Identity(options.samples, options.seed, options.keys, follows=options.follow)
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(options.samples)
         self.opened: OpenEpoch | None = None
@@ -124,6 +124,7 @@ class Engine:
     def begin(self) -> Epoch:
         """Open the next epoch, or go on with the one that is open."""
         self._refuse_failed()
+        self.identity.refuse_unknown()
         resumed, self._resumed = self._resumed, False
         if self.opened is None:
             self._check_figures(resumed=resumed)
@@ -562,7 +563,8 @@ class Engine:
         """Where the run stands. Call :meth:`flush` first, and be uninterrupted."""
         opened, advice, delivery = self.opened, self.pruning.advice, self.delivery()
         rank, processes, left_out = 0, 1, 0
-        arrays, waiting, unseen = self.ledger.saved | self.pruning.saved | self.options.saved, None, None
+        arrays = self.ledger.saved | self.pruning.saved | self.options.saved | self.identity.arrays
+        waiting, unseen = None, None
         if opened is not None:
             part = self.group if opened.restored is None else opened.restored  # not gone on with: still what it was
             rank, processes, left_out = part.rank, part.processes, delivery.left_out
@@ -598,8 +600,8 @@ class Engine:
             self._close()
             self._failed, self._resumed = False, True
             self.pruning.go_on(schedule, advice)
-            self.pruning.exclude(state.without)
-            self.identity.stored = state.data
+            self.pruning.restore(state.without, state.held_out)
+            self.identity.restore(state)
             self.figures = find_turn(state.history)
             self.ledger = self.empty_ledger()
             self.ledger.restore(state)

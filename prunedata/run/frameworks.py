@@ -8,7 +8,7 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.types import Array
 
-__all__ = ["adapter_of", "labels_in", "samples_in"]
+__all__ = ["adapter_of", "keys_in", "labels_in", "samples_in"]
 
 ADAPTERS = "prunedata.adapters"
 OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
@@ -87,3 +87,15 @@ def labels_in(given: Any, column: str) -> Array:
             f"it{': it has ' + ', '.join(map(str, listed)) if listed else ''}. Pass the labels as an array."
         )
     return np.asarray(found[:])
+
+
+def keys_in(given: Any, *arguments: Any, **options: Any) -> Any:
+    """Return the names that an object has for its samples, by its adapter's ``keys_in``; None if it has none.
+
+    Parameters
+    ----------
+    given, *arguments, **options
+        As for :func:`samples_in`.
+    """
+    _, adapter = adapter_of(given)
+    return adapter.keys_in(given, *arguments, **options) if hasattr(adapter, "keys_in") else None

@@ -1,4 +1,4 @@
-"""Whether a run goes on with the data that it began with, by fingerprints of a few samples."""
+"""Whether a run goes on with the data that it began with: by the keys of its samples, or fingerprints of a few."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.errors import OtherData
-from prunedata.types import Ids
+from prunedata.errors import OtherData, PrunedataError
+from prunedata.store.state import LOST, RunState
+from prunedata.types import Arrays, Ids, Keys
 
 __all__ = ["Identity", "Prints", "fingerprint", "print_of", "prints_by", "probed"]
 
@@ -134,26 +135,67 @@ def prints_by(read: Callable[[int], Any], alike: Callable[[], AbstractContextMan
 
 
 class Identity:
-    """The fingerprints of a run's data: those that it was saved with, and those of what it trains on.
+    """What a run's data is known by: keys, and fingerprints of a few samples; those saved, and those it trains on.
 
     Parameters
     ----------
     samples, seed : int
         Of the run: they say which samples are looked at.
+    keys : ndarray of uint64, shape (samples,), optional
+        The hashes of the keys that the run was given.
+    follows : bool
+        Whether a run that is gone on with follows its rows.
 
     Attributes
     ----------
+    keys : ndarray of uint64, shape (samples,), or None
+        Those of the data; or until the data tells them, those that the run was saved with.
+    is_told : bool
+        Whether they are those of the data.
+    rest : dict of ndarray
+        What is kept since the run has followed its rows, by the names under which it is saved: how long each was not
+        in the data, and what was known of those that are not in it now.
     stored : sequence of (str or None), or None
         The fingerprints that the run was saved with; None if nothing is known.
     accepts_all : bool
         Whether to go on with any data.
     """
 
-    def __init__(self, samples: int, seed: int, *, accepts_all: bool = False) -> None:
-        self.accepts_all = accepts_all
+    def __init__(
+        self,
+        samples: int,
+        seed: int,
+        keys: Keys | None = None,
+        *,
+        follows: bool = False,
+        accepts_all: bool = False,
+    ) -> None:
+        self.accepts_all, self.follows = accepts_all, follows
+        self.keys, self.is_told = keys, keys is not None
+        self.rest: Arrays = {}
         self._ids = probed(samples, seed)
         self._prints: Prints | None = None
         self.stored: Sequence[str | None] | None = None
+
+    @property
+    def arrays(self) -> Arrays:
+        """What is saved of it beside the fingerprints, by name."""
+        return ({} if self.keys is None else {"keys": self.keys}) | self.rest
+
+    def restore(self, state: RunState) -> None:
+        """Go on from a state that was checked. Keys that the data has told hold."""
+        self.stored = state.data
+        self.rest = {name: array for name, array in state.arrays.items() if name == "absent" or name.startswith(LOST)}
+        if not self.is_told:
+            self.keys = state.keys
+
+    def refuse_unknown(self) -> None:
+        """Raise if the run is to follow rows and nobody said which they are."""
+        if self.follows and not self.is_told:
+            raise PrunedataError(
+                "Expected keys beside follow=True. Got none, and what was wrapped has no names of its own: pass "
+                "keys=..., with one for each sample."
+            )
 
     def trains_on(self, prints: Prints) -> None:
         """Say how samples are read; a run that was saved checks that they are those that it began with.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,13 +13,15 @@ from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Role
+from prunedata.run.labels import LABELS
 from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
 if TYPE_CHECKING:
     from prunedata.store.run_store import RunStore, StoreLike
+    from prunedata.types import Keys
 
-__all__ = ["keep", "restore", "standing", "unpacked"]
+__all__ = ["keep", "restore", "standing", "trains_on", "unpacked"]
 
 
 def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
@@ -50,6 +53,30 @@ def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["
         raise
 
 
+def trains_on(engine: Engine, keys: Keys) -> None:
+    """Take the keys that the data has, if none were given, and hold them against those that the run was saved with.
+
+    Raises
+    ------
+    OtherData
+        If they differ, and the run does not follow its rows.
+    """
+    identity = engine.identity
+    if identity.is_told:
+        return
+    engine.options.check_named(keys)
+    before = identity.keys
+    state = engine.state() if before is not None and not np.array_equal(before, keys) else None
+    identity.keys, identity.is_told = keys, True
+    if state is not None:
+        try:
+            restore(engine, state)
+        except BaseException:
+            identity.keys, identity.is_told = before, False
+            raise
+        engine.commit()
+
+
 def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
     engine.store = store
     found = store.read(check_state) if resume else None
@@ -64,8 +91,9 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
     else:  # created, but stopped before its first epoch was done
         _schedule_of(engine, state)
     before = 0 if state.without is None else int(state.without.sum())
-    # It was lengthened, or more is left out: its store must say so before it goes on.
-    if state.run != engine.options.description or before != engine.pruning.num_without:
+    # It was lengthened, more is left out, or rows have moved: its store must say so before it goes on.
+    same = state.keys is None or engine.identity.keys is None or np.array_equal(state.keys, engine.identity.keys)
+    if state.run != engine.options.description or before != engine.pruning.num_without or not same:
         engine.commit()
 
 
@@ -92,7 +120,7 @@ def _check_plain(value: object) -> None:
 
 def standing(engine: Engine) -> dict[str, Any]:
     """What was asked of a run, where it stands, and checksums of what it knows."""
-    known, opened = engine.ledger.saved, engine.opened
+    known, opened = engine.ledger.saved | engine.identity.arrays, engine.opened
     return {
         **engine.options.description,
         "schedule in force": engine.pruning.schedule.to_dict(),
@@ -105,6 +133,7 @@ def standing(engine: Engine) -> dict[str, Any]:
 
 def restore(engine: Engine, state: RunState) -> None:
     """Let a run go on from a state. One that is refused changes nothing."""
+    state = _of_these_rows(engine, state)
     schedule = _schedule_of(engine, state)
     advice = None
     if state.advice is not None:
@@ -119,6 +148,32 @@ def restore(engine: Engine, state: RunState) -> None:
     engine.restore(state, schedule, advice)
 
 
+def _of_these_rows(engine: Engine, state: RunState) -> RunState:
+    """The state for the rows that the run trains on now. Raises :class:`OtherData` if it may not follow them."""
+    identity = engine.identity
+    now, before = identity.keys, state.keys
+    if not identity.is_told or now is None or not state.arrays or (before is None and not identity.follows):
+        return state
+    if before is not None and np.array_equal(before, now):
+        return state
+    from prunedata.run.following import followed, moved  # noqa: PLC0415 (only where rows have moved)
+
+    if identity.follows:
+        # What else differs between the two runs is refused as ever.
+        given = engine.options.description | {"samples": state.run["samples"], "prune": state.run["prune"]}
+        if state.run["samples"] == engine.options.samples:
+            given["prune"] = engine.options.description["prune"]
+        labels = {name: given[name] for name in (LABELS,) if name in given}
+        if LABELS in state.run:
+            given |= {name: state.run[name] for name in labels}  # of other rows
+        _check_run(given, state.run | {"schedule": given["schedule"]})
+        state = followed(state, now, engine.empty_ledger().saved, engine.options.prune)
+        return replace(state, run=state.run | labels, arrays=state.arrays | engine.options.saved)
+    if before is not None and not identity.accepts_all:
+        raise moved(before, now)
+    return state
+
+
 def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
     """Raise :class:`ForeignStore` if a stored run is another than the given one, saying what differs."""
     differ = [name for name in {**given, **stored} if given.get(name) != stored.get(name)]
@@ -129,6 +184,8 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
         for name in differ
     )
     longer = ""
+    if "samples" in differ:
+        longer = " Where rows have come or gone, pass keys=... and follow=True, if the run has keys."
     if differ == ["schedule"]:
         longer = " A run is lengthened by the schedule that it began with, with more epochs and nothing else changed."
     raise ForeignStore(
@@ -144,7 +201,7 @@ def _in_words(values: dict[str, Any], name: str) -> str:
 def _check_left_out(engine: Engine, state: RunState) -> None:
     """Raise if an open epoch was selected among other samples than are left now."""
     pruning, before = engine.pruning, state.without
-    pruning.roles_without(before)  # raises if too few are left
+    pruning.roles_with(before, state.held_out)  # raises if too few are left
     left_out = pruning.roles == Role.LEFT_OUT
     if state.open and (left_out if before is None else left_out & ~before).any():
         raise PrunedataError(

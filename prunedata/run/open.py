@@ -326,7 +326,7 @@ class OpenEpoch:
         if repeated > 0:
             told += (
                 f" {repeated} visits were of samples that had been observed before in this epoch: do several workers, "
-                "or ranks, give the same ids?"
+                "or ranks, give the same ids, or does a mixture of sources give some of its samples more often?"
             )
         raise SkippedSamples(
             f"Expected all {epoch.kept - allowed} kept samples of epoch {epoch.number} to be observed. "

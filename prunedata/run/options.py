@@ -1,6 +1,7 @@
 """The options of a run: checked once, frozen, and described as the store records them."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from typing import Any, Literal
@@ -9,7 +10,7 @@ import numpy as np
 
 from prunedata.checks import integer, warn
 from prunedata.counting.guess import Guess
-from prunedata.errors import NeverPrunesWarning, PrunedataError, ScheduleError, UnweighedWarning
+from prunedata.errors import NeverPrunesWarning, OtherData, PrunedataError, ScheduleError, UnweighedWarning
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
@@ -19,7 +20,7 @@ from prunedata.policies.selection import draw_holdout
 from prunedata.run.labels import LABELS, given_labels
 from prunedata.run.ledger import Ledger
 from prunedata.run.pruning import Pruning
-from prunedata.types import Arrays, LeaveOut, Mask
+from prunedata.types import Arrays, Ids, Keys, LeaveOut, Mask
 
 __all__ = [
     "RunOptions",
@@ -32,6 +33,8 @@ __all__ = [
 
 FEW, LIKELY_PERCENT = 0.05, 400
 """A smaller share of the samples, and of more samples, than are likely to be meant by an integer below 100."""
+BYTES = 16
+"""What a run keeps of a sample within an epoch, at least."""
 AUTO_PRUNES = "45%"
 """What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
 
@@ -52,22 +55,41 @@ class RunOptions:
     holdout: float | None = None
     without: Any = None
     labels: Any = None
+    keys: Keys | None = None
+    follow: bool = False
+    _named: tuple[Ids, Keys] | None = field(default=None, init=False)
+    """Ids and keys of verdicts that were taken by their ids, as the run's keys were not known yet."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
             raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
         samples = integer("samples", self.samples, 1)
+        _check_memory(samples)
         prune = self._default_prune() if self.prune is None else self.prune
         num_pruned = count_pruned(samples, prune)
         plain = {option.name: option.plain(option.name, getattr(self, option.name)) for option in OPTIONS}
         for name, value in {"samples": samples, "prune": num_pruned, **plain}.items():
             object.__setattr__(self, name, value)
+        if self.keys is not None and self.keys.size != samples:
+            raise PrunedataError(f"Expected a key for each of {samples:,} samples. Got {self.keys.size:,} keys.")
         if self.without is not None:
-            object.__setattr__(self, "without", _mask(self.without, samples))
+            if self.keys is None and isinstance(self.without, str | PathLike):
+                object.__setattr__(self, "_named", _named(self.without))
+            object.__setattr__(self, "without", _mask(self.without, samples, self.keys))
         if self.labels is not None:
             object.__setattr__(self, "labels", given_labels(self.labels, samples))
         _ = self.chosen  # raises if it is none
         warn_of_small_prune(samples, prune, num_pruned)
+
+    def check_named(self, keys: Keys) -> None:
+        """Raise :class:`OtherData` if verdicts that were taken by their ids are on other rows, by the run's keys."""
+        ids, named = (None, None) if self._named is None else self._named
+        if ids is not None and (others := int(np.count_nonzero(keys[ids] != named))):
+            raise OtherData(
+                "Expected verdicts in the file for without on the rows that lie at their ids. Got other rows at "
+                f"{others} of {ids.size}: pass keys=..., or leave out the number of samples, as in Pruner(epochs=30), "
+                "and the verdicts find their rows."
+            )
 
     def _default_prune(self) -> int | str:
         """How much a run prunes that nobody told."""
@@ -140,6 +162,20 @@ class RunOptions:
         }
 
 
+def _check_memory(samples: int) -> None:
+    """Raise if a run of so many samples cannot be in this machine's memory: the system may lend what it has not."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # a system that does not tell
+        return
+    if samples * BYTES > memory:
+        raise PrunedataError(
+            f"Expected samples whose counts fit into memory. Got {samples:,}, which take "
+            f"{samples * BYTES / 1e9:,.0f} GB at {BYTES} bytes each, and this machine has {memory / 1e9:,.0f} GB: give "
+            "the length of the data set, and names or large ids as keys=..."
+        )
+
+
 def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
     """Return the schedule of a run that is given one, or a number of epochs.
 
@@ -156,12 +192,18 @@ def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
     return schedule
 
 
-def _mask(without: Any, samples: int) -> Mask:
+def _named(path: str | PathLike[str]) -> tuple[Ids, Keys]:
+    from prunedata.findings.verdicts import named_in  # noqa: PLC0415 (as below)
+
+    return named_in(path)
+
+
+def _mask(without: Any, samples: int, keys: Keys | None) -> Mask:
     """The samples to leave out for good as a mask of shape (samples,), from a mask, ids, or a file of verdicts."""
     if isinstance(without, str | PathLike):
         from prunedata.findings.verdicts import judged_wrong  # noqa: PLC0415 (only a run with such a file needs it)
 
-        without = judged_wrong(without, samples)
+        without = judged_wrong(without, samples, keys)
     given = np.asarray(without)
     if given.dtype == np.bool_ and given.shape == (samples,):
         return given.copy()

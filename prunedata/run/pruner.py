@@ -15,6 +15,7 @@ from prunedata.counting.guess import two_likeliest
 from prunedata.counting.joining import joined
 from prunedata.counting.waiting import Shared
 from prunedata.errors import FinishedWarning, LossError, PrunedataError
+from prunedata.keys import hash_keys, own_keys
 from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, Weigher
@@ -22,14 +23,14 @@ from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
-from prunedata.run.frameworks import adapter_of, labels_in, samples_in
+from prunedata.run.frameworks import adapter_of, keys_in, labels_in, samples_in
 from prunedata.run.group import Group
 from prunedata.run.identity import Prints
-from prunedata.run.keeping import keep, restore, standing, unpacked
+from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
 from prunedata.run.meter import Overhead
 from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
 from prunedata.store.state import GUESS, guessed_classes
-from prunedata.types import Arrays, Counts, LeaveOut, Mask
+from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -99,6 +100,15 @@ class Pruner:
         own label, so that rare classes are not left out because they are hard. And what the network takes a sample for
         (:meth:`observe`) is another class than its label. Numbers are the places of classes in logits, -100 is no
         label; names stand there in their order. They are kept with the run.
+    keys : sequence or array of str, bytes or int, one a sample, optional
+        A name of its own for each row, as a file name or a primary key: the run keeps 8 bytes of each. With keys a run
+        that goes on knows exactly whether each sample still is the same row, and may ``follow`` them. Without,
+        what is wrapped gives its own where it has some, as WebDataset's ``__key__`` or the files of an image folder.
+    follow : bool
+        Let a run that is gone on with, by ``resume=True`` or :meth:`load_state_dict`, follow its rows by their keys,
+        between two epochs: counts, averages and verdicts go with each row to the place where it is now. New rows begin
+        as in a new run. What was known of rows that are gone is kept, and is theirs again if they come back. The number
+        of samples, and with it ``prune``, may change.
 
     Raises
     ------
@@ -140,26 +150,32 @@ class Pruner:
         holdout: float | None = None,
         without: npt.ArrayLike | PathLike[str] | None = None,
         labels: npt.ArrayLike | str | None = None,
+        keys: Any = None,
+        follow: bool = False,
     ) -> None:
         if policy is None:
             policy = "auto" if schedule is None else DroppingCount()
         when = scheduled(schedule, epochs)
+        given = None if keys is None else hash_keys(keys)
+        if samples is None and given is not None:
+            samples = given.size
 
         self._number = None if samples is None else len(samples) if isinstance(samples, Sized) else samples
 
-        def begin(number: int, data: Any) -> None:
-            given = labels_in(data, labels) if isinstance(labels, str) else labels
+        def begin(number: int, data: Any, keys: Keys | None) -> None:
+            known = labels_in(data, labels) if isinstance(labels, str) else labels
             options = RunOptions(
-                number, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without, given
+                number, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without, known, keys, follow
             )
             self._begin(options, store, resume=resume)
 
         self.observers: WeakSet[Any] = WeakSet()
         """For adapters: the loaders that know which samples they delivered last. :meth:`observe` finds them here."""
-        self._begin_with: Callable[[int, Any], None] | None = begin
-        """Begins the run with a number of samples and what has them; None once it has begun."""
+        self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
+        """Begins the run with a number of samples, what has them, and their keys; None once it has begun."""
+        self._keys = given
         if self._number is not None and (isinstance(samples, Sized) or not isinstance(labels, str)):
-            begin(self._number, samples)
+            begin(self._number, samples, given)
 
     def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
@@ -217,6 +233,11 @@ class Pruner:
     def without(self) -> Mask:
         """The samples that are left out for good, shape (samples,). A copy."""
         return np.equal(self._engine.pruning.roles, Role.LEFT_OUT)
+
+    @property
+    def keys(self) -> Keys | None:
+        """The hash of each sample's key, uint64, shape (samples,), as ``hash_keys`` makes them; None without keys."""
+        return self._engine.identity.keys
 
     @property
     def is_weighed(self) -> bool:
@@ -394,7 +415,8 @@ class Pruner:
                     f"Expected a Pruner with the number of samples, which the {type(given).__name__} does not know. "
                     "Got none: pass it, as in Pruner(50_000, epochs=30)."
                 )
-            self._begin_with(samples, given)
+            own = self._keys if self._keys is not None else own_keys(keys_in(given, *arguments, **options), samples)
+            self._begin_with(samples, given, own)
         return adapter.wrap(given, self, *arguments, **options)
 
     def observe(self, losses: Any, ids: Any = None, *, weights: Any = None, logits: Any = None) -> Any:
@@ -589,7 +611,7 @@ class Pruner:
             adapter.begin_epoch(self.current)
         return attached
 
-    def trains_on(self, prints: Prints) -> None:
+    def trains_on(self, prints: Prints, keys: Callable[[], Any] | None = None) -> None:
         """Say how samples are read, so that a run that goes on notices other data. The first adapter's word holds.
 
         Parameters
@@ -598,13 +620,20 @@ class Pruner:
             Given at most 32 ids, of which two come twice, returns the fingerprint of each sample, or None where it is
             unknown: see :func:`prunedata.run.identity.prints_by`. Called when the run is saved for the first time, and
             when it goes on.
+        keys : callable, optional
+            Returns the names that the source has for its samples, as ``keys=`` takes them, or None. Called if the run
+            was given no keys. Names that repeat are none.
 
         Raises
         ------
         OtherData
             If the run was saved with other data.
         """
-        self._engine.identity.trains_on(prints)
+        identity = self._engine.identity
+        found = own_keys(keys(), self.samples) if keys is not None and not identity.is_told else None
+        if found is not None:
+            trains_on(self._engine, found)
+        identity.trains_on(prints)
 
     @property
     def group(self) -> Group:

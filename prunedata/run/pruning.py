@@ -65,6 +65,10 @@ class Pruning:
         """How many samples have each role."""
         self.holds_out = False
         """Whether samples are held out."""
+        self._drawn: Mask | None = None
+        """Those that the seed says."""
+        self._moved = False
+        """Whether these are others than the seed says, as the run has followed its rows."""
         if not (leave_out == "nothing" or auto):
             self._warn_if_idle()
 
@@ -99,25 +103,42 @@ class Pruning:
         """How many samples were left out for good."""
         return self._numbers[Role.LEFT_OUT]
 
+    def restore(self, without: Mask | None, held_out: Mask | None) -> None:
+        """Take the roles of a state that is gone on with, see :meth:`roles_with`."""
+        self._assign(self.roles_with(without, held_out))
+        self._moved = held_out is not None and self.holds_out
+
     def exclude(self, more: Mask | None) -> None:
         """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
-        self._assign(self.roles_without(more))
+        if more is not None and more.any():
+            self._assign(self._changed(self.roles, more, Role.LEFT_OUT))
 
-    def roles_without(self, more: Mask | None) -> Roles:
-        """The roles if more samples are left out for good. Raises if too few would be trained on."""
-        told = "left out for good: prune less"
-        return self.roles if more is None or not more.any() else self._changed(more, Role.LEFT_OUT, told)
+    def roles_with(self, without: Mask | None, held_out: Mask | None) -> Roles:
+        """The roles of a state that leaves samples out for good, beside those that are left out already.
+
+        It also says which are held out, if its rows have moved; otherwise they are those that the seed has drawn.
+        Raises if too few would be trained on.
+        """
+        roles = self.roles
+        if self._drawn is not None and (held_out is not None or self._moved):
+            which = self._drawn if held_out is None else held_out
+            roles = np.where(roles == Role.LEFT_OUT, roles, Role.TRAINED)
+            roles = self._changed(roles, which & (roles != Role.LEFT_OUT), Role.HELD_OUT)
+        return roles if without is None or not without.any() else self._changed(roles, without, Role.LEFT_OUT)
 
     def hold_out(self, which: Mask) -> None:
         """Deliver some samples in every epoch, and never train on them: before the first epoch."""
-        self._assign(self._changed(which, Role.HELD_OUT, "held out: hold fewer out, or prune less"))
-        self.holds_out = True
+        self._assign(self._changed(self.roles, which, Role.HELD_OUT))
+        self._drawn, self.holds_out = which, True
 
-    def _changed(self, which: Mask, role: np.uint8, told: str) -> Roles:
+    def _changed(self, roles: Roles, which: Mask, role: np.uint8) -> Roles:
         """The roles with those of some samples changed."""
-        roles = np.where(which, role, self.roles)
+        roles = np.where(which, role, roles)
         rest = int(np.count_nonzero(roles == Role.TRAINED))
         if rest <= self._prune:
+            told = "left out for good: prune less"
+            if role == Role.HELD_OUT:
+                told = "held out: hold fewer out, or prune less"
             raise PrunedataError(
                 f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
                 f"{told}."
@@ -129,8 +150,10 @@ class Pruning:
 
     @property
     def saved(self) -> Arrays:
-        """What is saved of it, by the name under which it is."""
-        return {"without": (self.roles == Role.LEFT_OUT).astype(np.uint8)} if self.num_without else {}
+        """What is saved of it, by the names under which it is; who is held out only if the seed does not say it."""
+        saved = {"without": Role.LEFT_OUT} if self.num_without else {}
+        saved |= {"held_out": Role.HELD_OUT} if self._moved else {}
+        return {name: (self.roles == role).astype(np.uint8) for name, role in saved.items()}
 
     @property
     def longest_window(self) -> int:

@@ -16,12 +16,20 @@ from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["COUNTING", "check", "check_state"]
+__all__ = ["COUNTING", "LOST", "OF_ROWS", "check", "check_state"]
 
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
 UNSIGNED = {"high", "labels", "guess", "open-guess"}
 """Those that a run may have."""
+OF_ROWS: dict[str, np.dtype[Any]] = {
+    "keys": np.dtype(np.uint64), "without": np.dtype(np.uint8),
+    "held_out": np.dtype(np.uint8), "absent": np.dtype(np.uint32),
+}  # fmt: skip
+"""Arrays that a run may have, by name: the hashes of the samples' keys; which samples are left out for good. Of a run
+that has followed its rows also which are held out, and for how many finished epochs a row was not in the data."""
+LOST = "lost-"
+"""Before the names of arrays of rows that are not in the data any more."""
 MOST_WINDOWS = 1_000_000
 DEEPEST = 16
 """Levels of what is in one another; a policy's parameters have a few."""
@@ -153,7 +161,8 @@ METER = {
 RECORD = {
     "number": COUNT, "pruned": FLAG, "kept": COUNT, "observed": COUNT, "seconds": SECONDS, "overhead": SECONDS,
     "mean_loss": _maybe(_number(float(np.finfo(np.float64).max))), "validation?": FIGURE, "lower_is_better?": FLAG,
-    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT), "*": _scalar,
+    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT),
+    **dict.fromkeys(("samples?", "lost?", "fresh?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {
     "verdict": _one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
@@ -223,20 +232,26 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
     for number, record in enumerate(history):
         at_most("the number of the record of an epoch", record["number"], low=number, high=number)
         for name in ("kept", "would_prune", "without", "by_weight", "held_out"):
-            at_most(f"{name} of epoch {number}", record.get(name, 0), high=samples)
+            at_most(f"{name} of epoch {number}", record.get(name, 0), high=record.get("samples", samples))
     if arrays or done or is_open:
         _check_arrays(arrays, samples, open=is_open)
 
 
 def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], samples: int, *, open: bool) -> None:
     needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f4"} | ({"tally": "u"} if open else {})
-    wanted = {name: "u" if name in UNSIGNED else "iuf" for name in arrays} | needed
+    known = {name: kind.str[1:] for name, kind in OF_ROWS.items()} | dict.fromkeys(UNSIGNED, "u")
+    lost = arrays.get(f"{LOST}keys")
+    wanted = {**{name: known.get(name.removeprefix(LOST), "iuf") for name in arrays}, **needed}
     for name, kind in wanted.items():
-        about = arrays.get(name)
-        if about is None or about["shape"] != [samples] or not _is_of(kind, about["dtype"]):
+        about, many = arrays.get(name), samples
+        if lost is not None and name.startswith(LOST):
+            many = lost["shape"][0]
+        if about is None or about["shape"] != [many] or not _is_of(kind, about["dtype"]):
             found = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"
-            kinds = {"u": "unsigned", "f4": "float32"}.get(kind, "integers or floats")
-            raise PrunedataError(f"Expected an array {printable(name)} of shape ({samples},), {kinds}. Got {found}.")
+            kinds = {"u": "unsigned", "f4": "float32", "u1": "uint8", "u4": "uint32", "u8": "uint64"}.get(kind)
+            raise PrunedataError(
+                f"Expected an array {printable(name)} of shape ({many},), {kinds or 'integers or floats'}. Got {found}."
+            )
 
 
 def _is_of(kind: str, dtype: str) -> bool:

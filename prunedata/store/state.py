@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from prunedata.checks import printable, shown
 from prunedata.errors import ForeignStore, PrunedataError
-from prunedata.store.schema import COUNTING, check, check_state
-from prunedata.types import Array, Arrays, Counts, Guesses, Mask
+from prunedata.store.schema import COUNTING, LOST, OF_ROWS, check, check_state
+from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
-__all__ = ["COUNTING", "GUESS", "NARROW", "RunState", "guessed_classes", "span_of"]
+__all__ = ["COUNTING", "GUESS", "LOST", "NARROW", "OF_ROWS", "RunState", "guessed_classes", "span_of"]
 
 GUESS = "guess"
 """An array: unsigned, a class and, times :func:`span_of`, how strongly it is held; 0 where nothing is known."""
@@ -75,8 +75,9 @@ class RunState:
     data : list of (str or None), or None
         Fingerprints of some samples, by which other data is noticed; None if nothing is known.
     arrays : dict of ndarray, shape (samples,)
-        ``counts``, ``hits``, ``visits``; within an epoch ``tally``; and those of the policy. Empty before the first
-        commit of a store.
+        ``counts``, ``hits``, ``visits``; within an epoch ``tally``; those of :data:`OF_ROWS` that the run has; and
+        those of the policy. Empty before the first commit of a store. Of rows that the data have lost the same,
+        under names with ``lost-`` before them, shape (lost,).
     """
 
     run: dict[str, Any]
@@ -209,9 +210,25 @@ class RunState:
         return None if found is None else guessed_classes(found)
 
     @property
+    def held_out(self) -> Mask | None:
+        """The samples that are held out, shape (samples,), in a run whose rows have moved; None if its seed says it."""
+        held_out = self.arrays.get("held_out")
+        return None if held_out is None else held_out.astype(np.bool_)
+
+    @property
     def tolerance(self) -> float:
         """How far above the mean of its batch a loss had to lie to be a hit."""
         return float(self.run["policy"].get("tolerance", 0.0))
+
+    @property
+    def keys(self) -> Keys | None:
+        """The hash of each sample's key, shape (samples,); None if the run has no keys."""
+        return self.arrays.get("keys")
+
+    @property
+    def lost(self) -> Arrays:
+        """What is kept of rows that are not in the data any more, by name, shape (lost,)."""
+        return {name.removeprefix(LOST): array for name, array in self.arrays.items() if name.startswith(LOST)}
 
     # -- checks
 
@@ -231,7 +248,7 @@ class RunState:
     def check_arrays(self, wanted: Mapping[str, np.dtype[Any]]) -> None:
         """Raise :class:`PrunedataError` unless the run's own arrays are there, and those of ``wanted`` dtypes."""
         counting = COUNTING + (("tally",) if self.open else ())
-        optional = {"without": np.dtype(np.uint8)} if "without" in self.arrays else {}
+        optional = {name: kind for name, kind in OF_ROWS.items() if name in self.arrays}
         for name, kind in {**dict.fromkeys(counting), **wanted, **optional}.items():
             array = self.arrays.get(name)
             alike = array is not None and (array.dtype.kind == "u" if kind is None else array.dtype == kind)

@@ -103,6 +103,11 @@ class ShardIndex:
         shard = self.shards[at]
         return shard.keys.split("\n")[sample - self._first[shard.url][1]]
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all samples, by their ids. In two shards one may come twice."""
+        return [key for shard in self.shards if shard.keys for key in shard.keys.split("\n")]
+
     def kept_by_shard(self, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """How many samples of each shard a mask keeps, shape (shards,)."""
         sizes = np.array([shard.samples for shard in self.shards], dtype=np.int64)

@@ -11,6 +11,7 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters.grain import wrap
 from prunedata.errors import LossError, NotInEpoch, OtherData, PrunedataError, SkippedSamples
 from prunedata.policies import Random
+from tests.adapters.helpers.rows import check_rows_are_followed
 
 SAMPLES, BATCH = 61, 6
 CHANGING = Schedule(4, window=4, start=1, block=3, pruned_per_block=2)  # 61, 43, 43, 61
@@ -317,3 +318,11 @@ def test_rows_in_another_order_are_noticed(tmp_path):
     assert wrapped(list(range(SAMPLES)))[0].next_epoch == 1
     with pytest.raises(OtherData):
         wrapped(list(range(SAMPLES))[::-1])
+
+
+def test_rows_are_followed_by_their_keys(tmp_path):
+    def wrapped(pruner, rows):
+        data = pruner.wrap(grain.MapDataset.source(rows), in_batches)
+        return lambda: iter(data)
+
+    check_rows_are_followed(wrapped, tmp_path)

@@ -363,3 +363,89 @@ def test_workers_that_live_on_find_the_mask_though_a_cleaner_removes_its_folder(
         shutil.rmtree(os.path.dirname(stream.mask.path))
     assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
     assert pruner.next_epoch == CHANGING.epochs
+
+
+NAMES = [f"row {uid}" for uid in range(SAMPLES)]
+
+
+def name_of(raw):
+    return f"row {raw['uid']}"
+
+
+@pytest.mark.parametrize(("workers", "context"), [(0, None), (2, "fork"), pytest.param(2, "spawn", marks=MORE)])
+def test_the_names_of_samples_are_their_ids_in_a_run_with_keys(workers, context):
+    orders = [NAMES, NAMES[::-1]]
+    seen = []
+    for names in orders:
+        pruner = start(keys=names)
+        stream = wrap(Raw(), pruner, id=name_of, then=decode)
+        loader = DataLoader(stream, batch_size=8, num_workers=workers, multiprocessing_context=context)
+        pruner.begin_epoch()
+        for ids, uids in loader:
+            assert [names[at] for at in ids.tolist()] == [f"row {uid}" for uid in uids.tolist()]
+            pruner.observe(losses_of(uids, 0), ids)
+        pruner.end_epoch()
+        seen.append(pruner.visits)
+    assert [visits.tolist() for visits in seen] == [[1] * SAMPLES] * 2
+
+
+def test_names_without_keys_or_of_other_rows_are_told_what_to_do():
+    pruner = start()
+    pruner.begin_epoch()
+    with pytest.raises(LossError, match=r"Got 'row 0': for names give the run its keys, as in Pruner\(keys=names"):
+        next(iter(wrap(Raw(), pruner, id=name_of)))
+    pruner = start(keys=[*NAMES[1:], "other"])
+    pruner.begin_epoch()
+    with pytest.raises(LossError, match=r"Expected one of the run's 103 keys as the id of a sample\. Got 'row 0'"):
+        next(iter(wrap(Raw(), pruner, id=name_of)))
+
+
+class Mixture:
+    """Two sources in turn, of which the smaller is given again and again, or the larger not to its end."""
+
+    def __init__(self, large, small, *, exhausts):
+        self.large, self.small, self.exhausts = large, small, exhausts
+
+    def __iter__(self):
+        for at in range(self.large if self.exhausts else self.small + 2):
+            yield at
+            yield self.large + at % self.small
+
+
+@pytest.mark.parametrize(
+    ("exhausts", "error", "told"),
+    [
+        (
+            True,
+            LossError,
+            "or give samples twice, as a mixture that oversamples a source.*Pruner.its length., with its",
+        ),
+        (False, SkippedSamples, "2 visits were of samples that had been observed before.*or does a mixture of sources"),
+    ],
+)
+def test_a_mixture_that_gives_samples_again_is_refused_with_the_cause(exhausts, error, told):
+    pruner = Pruner(15, epochs=3)
+    stream = wrap(Mixture(10, 5, exhausts=exhausts), pruner, id=int)
+    pruner.begin_epoch()
+
+    def train():
+        for number, _ in stream:
+            pruner.observe(np.ones(1), np.array([number]))
+        pruner.end_epoch()
+
+    with pytest.raises(error, match=told):
+        train()
+
+
+def test_a_mixture_whose_repetitions_are_samples_of_their_own_works():
+    class Counted(Mixture):
+        def __iter__(self):
+            return iter(enumerate(super().__iter__()))
+
+    pruner = Pruner(20, epochs=3)
+    stream = wrap(Counted(10, 5, exhausts=True), pruner, id=first_of)
+    pruner.begin_epoch()
+    for number, _ in stream:
+        pruner.observe(np.ones(1), np.array([number]))
+    pruner.end_epoch()
+    assert pruner.visits.tolist() == [1] * 20

@@ -270,6 +270,7 @@ FOUND = {
     "samples": 1000,
     "without": 0,
     "held_out": 0,
+    "lost": 0,
     "prune": 200,
     "policy": {"name": "DroppingCount", "tolerance": 0.0},
     "schedule": Schedule(30, 10, 3, 5, 4).to_dict(),

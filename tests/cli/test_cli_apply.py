@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from prunedata import Pruner
 from prunedata.cli.labels import read_labels
-from prunedata.findings.verdicts import judged_wrong
+from prunedata.findings.verdicts import Verdict, judged_wrong, write_verdicts
+from prunedata.keys import hash_keys, key_text
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,31 @@ def test_labels_are_corrected(say):
 def test_the_rest_is_for_a_run_to_leave_out(say):
     assert "-> rest.csv, and" in say("apply verdicts.csv --labels labels.npy -o fixed.npy --rest rest.csv")[1]
     assert judged_wrong("rest.csv", 4).tolist() == [3]
+
+
+def test_verdicts_on_other_splits_find_their_rows(say, tmp_path):
+    one, other = ["a", "b", "c", "d"], ["d", "x", "b", "c"]
+    texts = [key_text(int(key)) for key in hash_keys(one)]
+    for rows, place in ((other, "keyed.zarr"), (None, "plain.zarr"), (other[:3], "small.zarr")):
+        pruner = Pruner(None if rows else 4, epochs=2, keys=rows, leave_out="nothing", store=tmp_path / place)
+        for epoch in pruner.epochs():
+            pruner.observe(np.ones(pruner.samples), np.flatnonzero(epoch.keep))
+    write_verdicts(
+        [
+            Verdict(1, "wrong", "1", "2", texts[1]),
+            Verdict(3, "wrong", "0", "", texts[3]),
+            Verdict(0, "wrong", key=texts[0]),
+        ],
+        "keyed.csv",
+    )
+    np.save("other.npy", np.array([0, 0, 1, 2]))
+    status, out, err = say("apply keyed.csv --labels other.npy --store keyed.zarr -o fixed.npy --rest rest.csv")
+    assert (status, err, out.splitlines()[0]) == (0, "", "2 judged, 2 wrong: 1 corrected -> fixed.npy")
+    assert np.load("fixed.npy").tolist() == [0, 0, 2, 2]
+    assert judged_wrong("rest.csv", 4, hash_keys(one)).tolist() == [3]
+    for place, got in (("plain.zarr", "Got one without keys"), ("small.zarr", "Got one of 3 samples")):
+        status, _, err = say(f"apply keyed.csv --labels other.npy --store {place} -o more.npy")
+        assert (status, got in err) == (2, True), err
 
 
 @pytest.mark.parametrize("name", ["fixed.csv", "fixed.txt", "fixed.npy"])

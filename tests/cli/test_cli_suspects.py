@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner, Schedule, report
+from prunedata.errors import PrunedataError
 from tests.store.stored_runs import contents
 
 SAMPLES, EPOCHS = 120, 12
@@ -265,7 +266,7 @@ def test_a_run_that_has_just_begun(say, tmp_path):
         ("suspects {run} --labels {tmp}/short.npy", "Expected labels of shape (120,)"),
         ("suspects {run} --labels {tmp}/float.npy", "integers or text"),
         ("suspects {tmp}/nothing.zarr", "Got nothing"),
-        ("compare {run} {tmp}/small.zarr", "Got one with 120 samples and one with 40."),
+        ("compare {run} {tmp}/small.zarr", "Got one of 120 and one of 40, and not all of them have keys"),
         ("compare {run} {run} --top some", "argument --top: invalid"),
         ("compare {run}", "the following arguments are required: STORE"),
         ("advise {tmp}/nothing.zarr", "Got nothing"),
@@ -294,3 +295,61 @@ def test_as_a_program(store):
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout
+
+
+FOLDS = [[row for row in range(SAMPLES) if row % 3 != fold] for fold in range(3)]
+
+
+@pytest.fixture
+def folds(tmp_path):
+    """Three runs, each on two thirds of the rows; those of every fourth row are wrong."""
+    return [
+        watch(tmp_path / f"{number}.zarr", [at for at, row in enumerate(rows) if row % 4 == 0], samples=80, keys=rows)
+        for number, rows in enumerate(FOLDS)
+    ]
+
+
+def test_suspects_of_folds_are_one_list(say, folds, tmp_path):
+    paths = " ".join(map(str, folds))
+    status, out, err = say(f"suspects {paths} --top 30")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "most suspect in 3 runs"
+    assert lines[1].split() == ["sample", "of", "runs", "visits", "score"]
+    assert all(line.split()[2:4] == ["2", "24"] for line in lines[2:])
+    suspects = json.loads(say(f"suspects {paths} --top 30 --json")[1])["suspects"]
+    assert {FOLDS[one["run"]][one["id"]] for one in suspects} == set(range(0, SAMPLES, 4))
+    status, out, err = say(f"suspects {paths} --top 30 -o {tmp_path / 'wrong.csv'} --to verdicts")
+    assert out.splitlines()[-1] == f"30 samples -> {tmp_path / 'wrong.csv'}"
+    for rows in (range(SAMPLES), FOLDS[1], range(100, 0, -1)):
+        run = Pruner(epochs=4, keys=rows, without=tmp_path / "wrong.csv")
+        assert run.without.tolist() == [row % 4 == 0 and row < SAMPLES for row in rows]
+    with pytest.raises(PrunedataError, match="Expected a run with keys, as verdicts in"):
+        Pruner(SAMPLES, epochs=4, without=tmp_path / "wrong.csv")
+
+
+def test_what_folds_cannot_be_is_refused(say, folds, tmp_path):
+    paths = " ".join(map(str, folds))
+    for more, told in (
+        (f"--labels {tmp_path / 'labels.npy'}", "Expected --labels with the store of one run"),
+        (f"-o {tmp_path / 'ids.txt'}", "Expected --to verdicts, csv, jsonl or parquet"),
+        (f"-o {tmp_path / 'file'} --to cleanlab", "Expected one run for --to cleanlab"),
+    ):
+        status, _, err = say(f"suspects {paths} {more}")
+        assert (status, told in err) == (2, True), err
+
+
+def test_two_splits_are_compared_on_the_rows_that_both_have(say, folds, tmp_path):
+    found = json.loads(say(f"compare {folds[0]} {folds[1]} --json --top 20")[1])
+    assert (found["samples"], found["compared"], found["jaccard"]) == (40, 40, pytest.approx(1, abs=0.35))
+    other = watch(tmp_path / "other.zarr", samples=40, keys=range(500, 540))
+    assert "Expected rows that are in both runs, by their keys" in say(f"compare {folds[0]} {other}")[2]
+
+
+def test_verdicts_of_one_run(say, folds, tmp_path):
+    say(f"suspects {folds[0]} --top 20 -o {tmp_path / 'wrong.csv'} --to verdicts")
+    lines = (tmp_path / "wrong.csv").read_text().splitlines()
+    assert lines[0] == "sample,verdict,was,label,key"
+    assert lines[1].startswith("2,wrong,,,")
+    run = Pruner(epochs=4, keys=FOLDS[0][::-1], without=tmp_path / "wrong.csv")
+    assert run.without.tolist() == [row % 4 == 0 for row in FOLDS[0][::-1]]

@@ -27,7 +27,7 @@ def test_it_says_what_the_run_was_given_and_where_it_stands(tmp_path):
     assert Schedule.from_dict(found["schedule"]) == SCHEDULE
     assert (found["epoch"], found["open"], found["generation"]) == (6, True, 8)
     assert [(array["name"], array["shape"]) for array in found["arrays"]] == [
-        (name, [SAMPLES]) for name in ("counts", "hits", "mean_excess", "open-mean_excess", "tally", "visits")
+        (name, [SAMPLES]) for name in ("counts", "hits", "keys", "mean_excess", "open-mean_excess", "tally", "visits")
     ]
     assert [record["pruned"] for record in found["history"]] == [SCHEDULE.prunes(epoch) for epoch in range(6)]
     assert [record["number"] for record in run.history] == [record["number"] for record in found["history"]]

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
-from prunedata.errors import PrunedataError
+from prunedata.errors import OtherData, PrunedataError
 from prunedata.findings.verdicts import Verdict, apply_verdicts, judged_wrong, read_verdicts, write_verdicts
+from prunedata.keys import hash_keys, key_text
 
 SAVED = "sample,verdict,was,label\r\n4,wrong,1,2\r\n7,right,0,\r\n2,wrong,1,\r\n"
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(lambda x: "\0" not in x)
@@ -127,3 +128,71 @@ def test_a_file_of_ids_leaves_out_all_of_them(tmp_path):
     path.write_text("5\nthree\n")
     with pytest.raises(PrunedataError, match="Expected a first line with sample and verdict"):
         judged_wrong(path, 8)
+
+
+KEYED = [f"row {number}" for number in range(8)]
+
+
+def keyed(tmp_path, rows, name="verdicts.csv"):
+    """A file of verdicts on rows 2 and 5, which are wrong, and 7, which is right, of a run over such rows."""
+    texts = [key_text(key) for key in hash_keys(rows).tolist()]
+    said = [("row 5", "wrong"), ("row 7", "right"), ("row 2", "wrong")]
+    write_verdicts(
+        [Verdict(rows.index(row), verdict, key=texts[rows.index(row)]) for row, verdict in said], tmp_path / name
+    )
+    return tmp_path / name
+
+
+@given(st.permutations(KEYED).flatmap(lambda rows: st.integers(1, 8).map(lambda most: rows[:most])))
+def test_verdicts_of_one_split_apply_to_the_same_rows_of_another(tmp_path_factory, rows):
+    path = keyed(tmp_path_factory.mktemp("any"), KEYED)
+    expected = [row in ("row 2", "row 5") for row in rows]
+    found = read_verdicts(path, len(rows), hash_keys(rows))
+    assert {rows[one.sample]: one.verdict for one in found} == {
+        row: said for row, said in (("row 5", "wrong"), ("row 7", "right"), ("row 2", "wrong")) if row in rows
+    }
+    assert judged_wrong(path, len(rows), hash_keys(rows)).tolist() == np.flatnonzero(expected).tolist()
+    if not all(expected):
+        run = Pruner(epochs=4, prune=0, keys=rows, without=path, leave_out="nothing")
+        assert run.without.tolist() == expected
+
+
+def test_keys_come_back_and_without_them_the_ids_hold(tmp_path):
+    path = keyed(tmp_path, KEYED)
+    assert path.read_text().splitlines()[0] == "sample,verdict,was,label,key"
+    assert [one.key for one in read_verdicts(path)] == [
+        key_text(hash_keys([row])[0]) for row in ("row 5", "row 7", "row 2")
+    ]
+    assert judged_wrong(path, 8).tolist() == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("sample,verdict,key\n1,wrong,xyz\n", "Expected a key of 16 hexadecimal digits in line 2"),
+        ("sample,verdict,key\n,wrong,0123456789abcdef\n", "Expected a run with keys, as verdicts in"),
+        ("sample,verdict,key\n,wrong,\n", "Expected the id of a sample in line 2"),
+        ("sample,verdict,key\n1,wrong,0123456789abcdef\n1,wrong,\n", "Got two for sample 1"),
+    ],
+)
+def test_what_is_no_verdict_on_a_row(tmp_path, text, told):
+    (tmp_path / "verdicts.csv").write_text(text)
+    with pytest.raises(PrunedataError, match=told):
+        read_verdicts(tmp_path / "verdicts.csv", 8)
+
+
+def test_a_file_without_ids_is_on_the_rows_that_are_there(tmp_path):
+    texts = [key_text(key) for key in hash_keys(["row 3", "row 9"]).tolist()]
+    (tmp_path / "verdicts.csv").write_text("sample,verdict,key\n" + "".join(f",wrong,{text}\n" for text in texts))
+    assert judged_wrong(tmp_path / "verdicts.csv", 8, hash_keys(KEYED)).tolist() == [3]
+
+
+@pytest.mark.parametrize("rows", [KEYED, KEYED[::-1]])
+def test_a_run_that_learns_its_keys_later_holds_them_against_the_file(tmp_path, rows):
+    """A source that has names of its own tells them when it is wrapped, and ids were taken before."""
+    run = Pruner(8, epochs=4, prune=0, leave_out="nothing", without=keyed(tmp_path, KEYED))
+    if rows == KEYED:
+        run.trains_on(lambda ids: [None] * len(ids), lambda: rows)
+        return
+    with pytest.raises(OtherData, match="Got other rows at 3 of 3: pass keys="):
+        run.trains_on(lambda ids: [None] * len(ids), lambda: rows)

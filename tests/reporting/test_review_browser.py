@@ -10,6 +10,7 @@ import pytest
 import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
+from prunedata.keys import hash_keys, key_text
 from tests.reporting.browser import in_a_browser
 from tests.reporting.runs import HOSTILE, SAMPLES, WRONG, Sheet
 
@@ -31,7 +32,7 @@ class Texts(list):
 @pytest.fixture(scope="module")
 def pages(made, tmp_path_factory):
     folder, few = tmp_path_factory.mktemp("review"), made("watches_only")[1]
-    many = Pruner(MANY, Schedule.steady(12), prune=0.2, leave_out="nothing", classes=5)
+    many = Pruner(MANY, Schedule.steady(12), prune=0.2, leave_out="nothing", classes=5, keys=range(MANY))
     for epoch in many.epochs():
         many.observe(np.linspace(4, 1, MANY), np.flatnonzero(epoch.keep))
     made = {}
@@ -100,6 +101,19 @@ def test_by_keys_alone_from_the_first_to_corrected_labels(context, pages, tmp_pa
     assert [one.sample for one in left] == [shown[0]]
     assert heard == []
     page.screenshot(path=tmp_path / "review.png")
+
+
+def test_a_run_with_keys_saves_verdicts_on_its_rows(context, pages, tmp_path):
+    page, heard = opened(context, pages["many"])
+    press(page, "w", "r", "w")
+    path = saved(page, tmp_path)
+    found = read_verdicts(path, MANY)
+    assert path.read_text().splitlines()[0] == "sample,verdict,was,label,key"
+    assert [one.key for one in found] == [key_text(int(hash_keys([one.sample])[0])) for one in found]
+    wrong = [one.sample for one in found if one.verdict == "wrong"]
+    rows = [*range(7, MANY), "other"]
+    assert judged_wrong(path, len(rows), hash_keys(rows)).tolist() == sorted(row - 7 for row in wrong if row >= 7)
+    assert heard == []
 
 
 def test_undo_goes_back_to_what_was_judged(context, pages):

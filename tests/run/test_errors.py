@@ -106,7 +106,13 @@ def test_a_bad_batch_found_as_a_block_fills_does_not_take_the_next_with_it():
     [
         (IDS.astype(float), FINE, "integer dtype.*float64"),
         (IDS > 3, FINE, "integer dtype.*bool"),
-        (IDS.astype(str), FINE, "integer dtype.*<U"),
+        (
+            IDS.astype(str),
+            FINE,
+            r"integer dtype.*<U\d+: an id is the place of a sample, and its name one of Pruner\(keys",
+        ),
+        (np.array([2**63, *range(7)], np.uint64), FINE, "Got 9223372036854775808"),
+        ([2**63 - 1, *range(7)], FINE, "Got .9223372036854775807. in batch"),
         ([None] * 8, FINE, "integer dtype.*object"),
         (IDS[:, None], FINE, r"ids of shape \(n,\).*Got shape \(8, 1\)"),
         (3, 1.0, r"ids of shape \(n,\).*Got shape \(\)"),

@@ -12,11 +12,12 @@ from prunedata.findings.inspection import inspect
 
 SAMPLES = 300
 SCHEDULE = Schedule(8, window=4, start=1, block=2, pruned_per_block=1)
-ARRAYS = ("counts", "hits", "visits", "mean_excess", "tally", "open-mean_excess")
+ARRAYS = ("counts", "hits", "visits", "mean_excess", "tally", "open-mean_excess", "keys")
 
 
 def start(store, **changes):
     arguments = {"samples": SAMPLES, "schedule": SCHEDULE, "prune": 0.3, "seed": 3, "store": store, **changes}
+    arguments.setdefault("keys", range(arguments["samples"]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", category=UserWarning)  # some other runs never prune
         return Pruner(arguments.pop("samples"), arguments.pop("schedule"), **arguments)

@@ -27,8 +27,8 @@ from tests.store.stored_runs import (
     start,
 )
 
-QUICK = ("counts", "open-mean_excess")
-"""One of what is written when an epoch ends, and one of what is written within it. The others go the same way."""
+QUICK = ("counts", "open-mean_excess", "keys")
+"""One of what is written when an epoch ends, one of what is written within it, and the keys. Others go the same way."""
 
 
 @pytest.fixture(scope="module")

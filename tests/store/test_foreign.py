@@ -10,8 +10,8 @@ from prunedata.policies import DroppingCount, Random
 from tests.store.stored_runs import SAMPLES, assert_refused, build, start
 
 OTHERS = [
-    {"samples": SAMPLES + 1},
-    {"samples": SAMPLES - 1},
+    {"samples": SAMPLES + 1, "keys": None},
+    {"samples": SAMPLES - 1, "keys": None},
     {"schedule": Schedule(7, window=4, start=1, block=2, pruned_per_block=1)},
     {"schedule": Schedule(8, window=4, start=1, block=2, pruned_per_block=1, attenuation=2)},
     {"schedule": Schedule(8, window=4, start=1, block=2, pruned_per_block=1, reading="printed")},

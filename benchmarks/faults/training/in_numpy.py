@@ -35,7 +35,7 @@ def data() -> tuple[Array, npt.NDArray[np.int64]]:
 
 def new_pruner(epochs: int, store: Path | None = None) -> Pruner:
     schedule = Schedule(epochs, window=max(4, epochs // 3), start=1, block=3, pruned_per_block=2)
-    return Pruner(SAMPLES, schedule, prune=0.3, seed=SEED, store=store, resume=store is not None)
+    return Pruner(SAMPLES, schedule, prune=0.3, seed=SEED, store=store, resume=store is not None, keys=range(SAMPLES))
 
 
 def train(folder: Path, say: Say) -> None:

@@ -15,6 +15,7 @@ from prunedata.adapters.tensorflow import wrap
 from prunedata.adapters.tensorflow.gate import Gate
 from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.policies import Random
+from tests.adapters.helpers.rows import check_rows_are_followed
 from tests.adapters.helpers.tensorflow import (
     CHANGING,
     KEPT,
@@ -388,3 +389,11 @@ def test_a_dataset_says_how_many_samples_it_has():
     assert (run.samples, ids) == (12, list(range(12)))
     with pytest.raises(PrunedataError, match="does not know"):
         Pruner(epochs=2).wrap(tf.data.Dataset.range(12).filter(lambda number: number > 3))
+
+
+def test_rows_are_followed_by_their_keys(tmp_path):
+    def wrapped(pruner, rows):
+        data = pruner.wrap(tf.data.Dataset.from_tensor_slices(np.array(rows))).shuffle(50, seed=1).batch(7)
+        return lambda: ((ids.numpy(), values.numpy()) for ids, values in data)
+
+    check_rows_are_followed(wrapped, tmp_path)

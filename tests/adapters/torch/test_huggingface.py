@@ -13,7 +13,9 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError
+from prunedata.keys import hash_keys
 from prunedata.testing import losses_of
+from tests.adapters.helpers.rows import check_rows_are_followed
 from tests.common.marks import WORKERS
 
 datasets = pytest.importorskip("datasets")
@@ -200,3 +202,20 @@ def test_a_stateful_loader_goes_on_in_the_middle_of_an_epoch(images):
     assert begun + epoch_of(loader, second) == expected[1]
     assert epoch_of(loader, second) == expected[2]
     assert second.counts.tolist() == whole.counts.tolist()
+
+
+def test_rows_are_followed_by_their_keys(tmp_path):
+    def wrapped(pruner, rows):
+        loader = wrap(
+            DataLoader(datasets.Dataset.from_dict({"uid": rows}), batch_size=7, shuffle=True), pruner, with_ids=True
+        )
+        return lambda: ((ids.tolist(), batch["uid"].tolist()) for ids, batch in loader)
+
+    check_rows_are_followed(wrapped, tmp_path)
+
+
+def test_a_column_names_the_rows():
+    dataset = datasets.Dataset.from_dict({"name": [f"row {row}" for row in range(5)], "uid": list(range(5))})
+    for column, name in (("name", "row 3"), ("uid", 3)):
+        run = Pruner(epochs=3, keys=dataset[column])
+        assert run.keys[3] == hash_keys([name])[0]

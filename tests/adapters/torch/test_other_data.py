@@ -176,3 +176,86 @@ def test_a_data_set_that_workers_read_is_read_by_a_worker(tmp_path, context):
     assert wrapped(OpensInItsWorker())[0].next_epoch == 1
     with pytest.raises(OtherData):
         wrapped(OpensInItsWorker(first=1))
+
+
+class Folder(Dataset):
+    """As torchvision's folders: files with their classes in a list."""
+
+    def __init__(self, root, names):
+        self.root = str(root)
+        self.samples = [(os.path.join(root, name), at % 3) for at, name in enumerate(names)]
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, at):
+        path, label = self.samples[at]
+        return torch.tensor(float(path.rpartition("/")[2])), label
+
+
+FILES = [f"class {number % 3}/{number}" for number in range(SAMPLES)]
+
+
+def train_folder(dataset, epochs=1, **options):
+    run = Pruner(epochs=4, policy=Random(), prune=6, **options)
+    loader = run.wrap(DataLoader(dataset, batch_size=16, shuffle=True))
+    for _ in run.epochs():
+        for values, _ in loader:
+            run.observe(values / 10)
+        epochs -= 1
+        if not epochs:
+            break
+    run.commit()
+    return run
+
+
+def test_files_of_a_folder_are_its_keys_wherever_it_lies(tmp_path):
+    train_folder(Folder("/here", FILES), store=tmp_path)
+    assert train_folder(Folder("/there/now/", FILES), store=tmp_path, resume=True).next_epoch == 2
+    with pytest.raises(OtherData, match="1 are new, and 1 of the 60 are gone"):
+        train_folder(Folder("/here", [*FILES[:-1], "class 0/99"]), store=tmp_path, resume=True)
+
+
+def test_a_folder_that_grew_and_a_part_of_it_are_followed(tmp_path):
+    options = {"store": tmp_path, "leave_out": "nothing"}
+    train_folder(Folder("/here", FILES), **options)
+    files = sorted([*FILES, "class 0/98", "class 2/99"])
+    run = train_folder(Folder("/here", files), resume=True, follow=True, **options)
+    assert (run.samples, run.next_epoch) == (62, 2)
+    assert np.flatnonzero(run.visits == 1).tolist() == [files.index(f"class {name}") for name in ("0/98", "2/99")]
+    assert (run.visits >= 1).all()
+    del run
+    part = Subset(Folder("/here", files), torch.arange(0, 62, 2))
+    assert train_folder(part, resume=True, follow=True, **options).samples == 31
+
+
+def test_rows_that_were_shuffled_are_followed_when_the_loader_is_wrapped(tmp_path):
+    run = train_folder(Folder("/here", FILES), store=tmp_path)
+    before = run.arrays["mean_excess"]
+    del run
+    given = Pruner(SAMPLES, epochs=4, policy=Random(), prune=6, store=tmp_path, resume=True, follow=True)
+    with pytest.raises(PrunedataError, match="Expected keys beside follow=True"):
+        given.begin_epoch()
+    given.wrap(DataLoader(Folder("/here", FILES[::-1]), batch_size=16))
+    assert np.array_equal(given.arrays["mean_excess"], before[::-1])
+    del given
+    assert train_folder(Folder("/here", FILES[::-1]), store=tmp_path, resume=True).next_epoch == 2
+
+
+def test_a_loader_of_other_rows_changes_nothing(tmp_path):
+    train_folder(Folder("/here", FILES), store=tmp_path)
+    given = Pruner(SAMPLES, epochs=4, policy=Random(), prune=6, store=tmp_path, resume=True)
+    before = given.visits
+    with pytest.raises(OtherData):
+        given.wrap(DataLoader(Folder("/here", FILES[::-1]), batch_size=16))
+    assert np.array_equal(given.visits, before)
+    assert given.wrap(DataLoader(Folder("/here", FILES), batch_size=16))
+
+
+@pytest.mark.parametrize("names", [[FILES[0], *FILES[:-1]], None])
+def test_names_that_repeat_are_none_and_keys_that_are_given_hold(names):
+    dataset = TensorDataset(ROWS) if names is None else Folder("/here", names)
+    for keys, known in ((None, False), (range(SAMPLES), True)):
+        run = Pruner(SAMPLES, epochs=4, keys=keys)
+        run.wrap(DataLoader(dataset, batch_size=16))
+        assert ("keys" in run.state_dict()["arrays"]) == known

@@ -430,7 +430,9 @@ def test_shards_of_other_samples_are_noticed_and_those_that_moved_are_not(tmp_pa
     pruner.end_epoch()
     del pruner, pruned
     assert run(moved)[0].next_epoch == 1
-    with pytest.raises(OtherData, match=r"Got other samples at 1 of the 6 places that were looked at \(ids 4\)"):
+    with pytest.raises(
+        OtherData, match=r"at 1 of 6 places: 1 are new, and 1 of the 6 are gone \(sample 4 is a new row\)"
+    ):
         run(other)
 
 
@@ -440,3 +442,33 @@ def test_an_index_says_how_many_samples_there_are(index, by_name):
     pruned = run.wrap(dataset(index), index=index) if by_name else run.wrap(dataset(index), index)
     assert run.samples == SAMPLES
     assert len(one_epoch(pruned, run)) == SAMPLES
+
+
+def test_samples_that_went_into_other_shards_are_followed(tmp_path):
+    def shards(name, *parts):
+        (tmp_path / name).mkdir()
+        urls = [write_tar(tmp_path / name / f"{n}.tar", [(f"{k}.uid", b"1") for k in p]) for n, p in enumerate(parts)]
+        return ShardIndex.scan(urls)
+
+    def run(index, **options):
+        pruner = Pruner(epochs=3, prune=1, store=tmp_path / "run.zarr", resume=True, **options)
+        return pruner, pruner.wrap(dataset(index, shardshuffle=False), index)
+
+    first, later = shards("first", "abc", "def"), shards("later", "fx", "ab", "yec")
+    assert (first.keys, later.keys) == (list("abcdef"), list("fxabyec"))
+    pruner, pruned = run(first)
+    one_epoch(pruned, pruner)
+    pruner.end_epoch()
+    before = dict(zip("abcdef", pruner.arrays["mean_excess"], strict=True))
+    del pruner, pruned
+    with pytest.raises(OtherData, match="2 are new, and 1 of the 6 are gone"):
+        run(later)
+    pruner, _ = run(later, follow=True)
+    assert pruner.arrays["mean_excess"].tolist() == [before.get(key, 0) for key in "fxabyec"]
+
+
+def test_keys_that_stand_in_two_shards_are_none(tmp_path):
+    index = ShardIndex.scan([write_tar(tmp_path / f"{n}.tar", [("a.uid", b"1")]) for n in range(2)])
+    pruner = Pruner(epochs=3, prune=1)
+    pruner.wrap(dataset(index, shardshuffle=False), index)
+    assert "keys" not in pruner.state_dict()["arrays"]

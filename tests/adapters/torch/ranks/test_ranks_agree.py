@@ -21,6 +21,7 @@ DIFFER = {
     "decay": {"policy": RunningLoss(decay=0.5)},
     "classes": {"classes": 10},
     "prune": {"prune": 0.2},
+    "checksum of keys": {"keys": range(1, SAMPLES + 1)},
     "epochs": {"schedule": Schedule(4, window=4, start=1, block=2, pruned_per_block=1)},
 }
 """What rank 1 has and rank 0 has not."""

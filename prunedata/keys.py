@@ -1,0 +1,138 @@
+"""Keys of samples: by these a row is known wherever it lies. Of each key 64 bits are kept, a hash of its text."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from prunedata.checks import shown
+from prunedata.errors import PrunedataError
+from prunedata.types import Ids, Keys
+
+__all__ = ["KeyPlaces", "hash_keys", "key_from", "key_text", "own_keys", "places_of"]
+
+DIGITS = 16
+"""Hexadecimal ones, with which a hash is written into a file."""
+
+
+def hash_keys(keys: Any) -> Keys:
+    """Return a hash of each key: the same on every machine, and in every version of Python.
+
+    Parameters
+    ----------
+    keys : sequence or array of str, bytes or int
+        One a sample. A key is its text: ``7``, ``"7"`` and ``b"7"`` are one key.
+
+    Returns
+    -------
+    ndarray of uint64, shape (samples,)
+        BLAKE2b of each text in UTF-8, of 64 bits: in hexadecimal digits, what ``b2sum -l 64`` prints.
+
+    Raises
+    ------
+    PrunedataError
+        If a key is of another type, or comes twice; or if two keys have the same hash.
+    """
+    if isinstance(keys, str | bytes) or not (hasattr(keys, "__array__") or hasattr(keys, "__iter__")):
+        raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
+    texts = _texts(np.asarray(keys).tolist() if hasattr(keys, "__array__") else list(keys))
+    digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
+    found = np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+    ordered = np.sort(found)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    if again.size:
+        _refuse_repeats(texts, found, np.unique(again))
+    return found
+
+
+class KeyPlaces:
+    """Where the row of a key lies, for streams whose samples have names and no places.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, shape (samples,)
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._order = np.argsort(keys)
+        self._sorted = keys[self._order]
+
+    def of(self, key: str | bytes) -> int | None:
+        """Return the id of a key's sample; None if it is none of the keys."""
+        found = np.frombuffer(blake2b(_text(0, key), digest_size=8).digest(), dtype=">u8").astype(np.uint64)[0]
+        at = int(np.searchsorted(self._sorted, found))
+        return int(self._order[at]) if at < self._sorted.size and self._sorted[at] == found else None
+
+
+def own_keys(keys: Any, samples: int) -> Keys | None:
+    """Return the hashes of the names that a source gives its samples; None if they are none, or not of one each."""
+    try:
+        found = None if keys is None else hash_keys(keys)
+    except PrunedataError:
+        return None
+    return found if found is None or found.size == samples else None
+
+
+def _texts(keys: Any) -> list[bytes]:
+    if not isinstance(keys, list):
+        raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return [key.encode("utf-8", "surrogatepass") for key in keys]  # file names may hold bytes that are no text
+    if kinds == {int}:
+        return [b"%d" % key for key in keys]
+    return [_text(at, key) for at, key in enumerate(keys)]
+
+
+def _text(at: int, key: object) -> bytes:
+    if isinstance(key, str):
+        return key.encode("utf-8", "surrogatepass")
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        return b"%d" % key
+    raise PrunedataError(f"Expected each key to be text, bytes or a whole number. Got {shown(key)} for sample {at}.")
+
+
+def _refuse_repeats(texts: list[bytes], found: Keys, again: Keys) -> None:
+    first: dict[int, int] = {}
+    twice: list[tuple[int, int]] = []
+    alike: list[tuple[int, int]] = []
+    for at in np.flatnonzero(np.isin(found, again)).tolist():
+        before = first.setdefault(int(found[at]), at)
+        if before != at:
+            (twice if texts[before] == texts[at] else alike).append((before, at))
+    pairs, got = (twice, "come twice") if twice else (alike, "differ and have the same hash of 64 bits")
+    some = "; ".join(f"{shown(_readable(texts[at]))} for samples {one} and {at}" for one, at in pairs[:3])
+    cure = "let each row be in the data once" if twice else "change one of each two"
+    raise PrunedataError(
+        f"Expected a key of its own for each sample. Got {len(pairs)} that {got} ({some}"
+        f"{'; ...' if len(pairs) > 3 else ''}): {cure}, or name the rows otherwise."
+    )
+
+
+def _readable(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")
+
+
+def places_of(keys: Keys, among: Keys) -> Ids:
+    """Return the place of each key among others, shape as ``keys``; -1 for those that are not there."""
+    if not among.size:
+        return np.full(keys.size, -1, dtype=np.int64)
+    order = np.argsort(among, kind="stable")
+    at = np.minimum(np.searchsorted(among, keys, sorter=order), among.size - 1)
+    places = order[at].astype(np.int64)
+    return np.where(among[places] == keys, places, -1)
+
+
+def key_text(key: int) -> str:
+    """Return a hash as a file has it: 16 hexadecimal digits."""
+    return f"{key:0{DIGITS}x}"
+
+
+def key_from(text: str) -> int | None:
+    """Return the hash that :func:`key_text` has written; None of any other text."""
+    plain = len(text) == DIGITS and all(digit in "0123456789abcdef" for digit in text)
+    return int(text, 16) if plain else None

@@ -1,0 +1,139 @@
+"""A run that follows its rows: what is known of each goes with it to where it lies now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from prunedata.errors import OtherData, PrunedataError
+from prunedata.findings.searched import held_out
+from prunedata.keys import places_of
+from prunedata.plan.schedule import Schedule
+from prunedata.policies.selection import draw_holdout
+from prunedata.store.state import LOST, RunState
+from prunedata.types import Array, Arrays, Keys
+
+__all__ = ["followed", "moved"]
+
+SHOWN = 5
+
+
+def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState:
+    """Return a state as it is for rows of other keys, at other places.
+
+    Parameters
+    ----------
+    state : RunState
+        With keys, between two epochs.
+    keys : ndarray of uint64, shape (samples,)
+        Of the rows that the run trains on from now on.
+    fresh : dict of ndarray, shape (samples,)
+        What a run knows of them when it begins: new rows have that.
+    prune : int
+        How many of them a pruned epoch leaves out.
+
+    Returns
+    -------
+    RunState
+        Each array has for each row what it had, wherever that row lay. What was known of rows that are not among them
+        is kept under names with ``lost-`` before them, and is theirs again if they come back.
+
+    Raises
+    ------
+    PrunedataError
+        If the state has no keys, or is of the middle of an epoch.
+    """
+    if state.keys is None:
+        raise PrunedataError(
+            "Expected a run with keys, which follow=True follows. Got one without: if its data is still the same, give "
+            "it keys=... and resume=True once, without follow."
+        )
+    if state.open:
+        raise PrunedataError(
+            f"Expected a run between two epochs, as rows move then. Got one within epoch {state.epoch}: end that epoch "
+            "with the data that it began with, and follow after it."
+        )
+    before, samples = _table(state), keys.size
+    begin: dict[str, Array] = dict.fromkeys(before, np.zeros(1, np.uint8)) | fresh
+    begin["absent"] = np.full(1, len(state.history))
+    share = state.run.get("holdout")
+    if share is not None:
+        begin["held_out"] = draw_holdout(samples, share, state.run["seed"])
+    at = places_of(keys, before["keys"])
+    here, gone = at >= 0, np.ones(before["keys"].size, dtype=np.bool_)
+    gone[at[here]] = False
+    arrays = {
+        name: np.where(here, array[at], np.broadcast_to(begin[name], (samples,)).astype(array.dtype))
+        for name, array in before.items()
+    }
+    arrays["keys"] = keys
+    if gone.any():
+        arrays |= {f"{LOST}{name}": array[gone] for name, array in before.items()}
+    was_here = np.isin(state.keys, keys, assume_unique=True)
+    return replace(
+        state,
+        run=state.run | {"samples": samples, "prune": prune},
+        history=_noted(
+            state, samples, lost=int(np.count_nonzero(~was_here)), fresh=samples - int(np.count_nonzero(was_here))
+        ),
+        advice=_scaled(state, samples),
+        data=None,  # of other places
+        arrays=arrays,
+    )
+
+
+def _table(state: RunState) -> Arrays:
+    """What is known of each row: of those in the data, and then of those that it has lost."""
+    lost, samples, done = state.lost, state.samples, len(state.history)
+    since = max((one["number"] + 1 for one in state.history if "lost" in one), default=0)
+    mine = {name: array for name, array in state.arrays.items() if not name.startswith(LOST)}
+    mine.setdefault("absent", np.zeros(samples, dtype=np.uint32))
+    mine.setdefault("without", np.zeros(samples, dtype=np.uint8))
+    if state.run.get("holdout") is not None:
+        mine["held_out"] = held_out(state).astype(np.uint8)
+    if not lost:
+        return mine
+    lost["absent"] = lost["absent"] + np.uint32(done - since)
+    schedule = Schedule.from_dict(state.schedule)
+    if any(schedule.resets(epoch) for epoch in range(since, done)):
+        lost["counts"] = np.zeros_like(lost["counts"])
+    none = np.zeros(lost["keys"].size)  # of what is known since they were lost, as guesses
+    return {name: np.concatenate([array, lost.get(name, none).astype(array.dtype)]) for name, array in mine.items()}
+
+
+def _noted(state: RunState, samples: int, **told: int) -> list[dict[str, Any]]:
+    """The history, which says where there were more or fewer rows, and after its last epoch how many left and came."""
+    many = {} if state.samples == samples else {"samples": state.samples}
+    history = [many | record for record in state.history]
+    for record in history:
+        record.pop("sketch", None)  # of places
+    if history:
+        history[-1] |= told
+    return history
+
+
+def _scaled(state: RunState, samples: int) -> dict[str, Any] | None:
+    """The advice, for as large a share of the rows."""
+    if state.advice is None:
+        return None
+    many = {name: round(state.advice[name] * samples / state.samples) for name in ("prune", "doubted")}
+    return state.advice | many
+
+
+def moved(before: Keys, now: Keys) -> OtherData:
+    """Return the error that says how the keys of a run's data differ from those that it began with."""
+    at = places_of(now, before)
+    new, gone = int(np.count_nonzero(at < 0)), before.size - int(np.count_nonzero(at >= 0))
+    other = np.flatnonzero(at != np.arange(now.size))
+    some = ", ".join(
+        f"sample {one} is a new row" if at[one] < 0 else f"sample {one} was sample {at[one]}"
+        for one in other[:SHOWN].tolist()
+    )
+    places = f"other rows at {other.size:,} of {now.size:,} places" if other.size else f"{now.size:,} rows"
+    return OtherData(
+        f"Expected the rows that the run began with, by their keys. Got {places}: {new:,} are new, and {gone:,} of the "
+        f"{before.size:,} are gone{f' ({some})' if some else ''}. Give it the same data in the same order; or pass "
+        "follow=True, and what is known of each row goes with it; or begin a new store."
+    )
