@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prunedata.adapters.huggingface.batches import IDS
 from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.callback import HandOver
 from prunedata.adapters.huggingface.heads import IGNORED, base_of
-from prunedata.adapters.huggingface.ids import packed_starts
+from prunedata.adapters.huggingface.ids import IDS, packed_starts
 from prunedata.adapters.huggingface.joining import refuse_pairs, samples_in, wrap
 from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.release import check_release
@@ -106,10 +105,10 @@ def _joined(session: Any, trainer: Any) -> Any:
 def _passes(args: Any, rows: int) -> int:
     """How often a Trainer of these arguments comes through so many rows, the last time maybe not to the end."""
     if args.max_steps <= 0:
-        return ceil(args.num_train_epochs)
-    size = args.train_batch_size * args.world_size
+        return ceil(float(args.num_train_epochs))
+    size = int(args.train_batch_size * args.world_size)
     batches = max(1, rows // size if args.dataloader_drop_last else ceil(rows / size))
-    return ceil(args.max_steps / ceil(batches / args.gradient_accumulation_steps))
+    return ceil(int(args.max_steps) / ceil(batches / int(args.gradient_accumulation_steps)))
 
 
 class _WatchedFromOutside(ByWeight):

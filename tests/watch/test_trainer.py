@@ -8,23 +8,9 @@ import time
 
 import numpy as np
 import pytest
-import torch
 
 from prunedata.store.reading import read_run
-from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, watched
-
-
-def run_both(folder, script, *arguments):
-    """Run a script by Python and watched; return what came of it watched, and whether the weights are the same."""
-    (folder / "train.py").write_text(script)
-    one = plain("train.py", *arguments, cwd=folder)
-    assert one.returncode == 0, one.stderr
-    before = torch.load(folder / "weights.pt")
-    (folder / "weights.pt").unlink()
-    other = watched("train.py", *arguments, cwd=folder)
-    assert other.returncode == 0, other.stderr
-    assert other.stdout == one.stdout or "runtime" in one.stdout
-    return other, torch.equal(before, torch.load(folder / "weights.pt"))
+from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
 
 
 def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp_path):

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["ROOT", "TRAINER", "TRAINS", "environment", "plain", "rows_told", "watched"]
+import torch
+
+__all__ = ["ROOT", "TRAINER", "TRAINS", "environment", "plain", "rows_told", "run_both", "watched"]
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINER = """
@@ -69,6 +71,19 @@ def plain(*command, cwd, python=(), **more):
 
 def watched(*command, cwd, **more):
     return plain("-m", "prunedata", "watch", *command, cwd=cwd, **more)
+
+
+def run_both(folder, script, *arguments):
+    """Run a script by Python and watched; return what came of it watched, and whether the weights are the same."""
+    (folder / "train.py").write_text(script)
+    one = plain("train.py", *arguments, cwd=folder)
+    assert one.returncode == 0, one.stderr
+    before = torch.load(folder / "weights.pt")
+    (folder / "weights.pt").unlink()
+    other = watched("train.py", *arguments, cwd=folder)
+    assert other.returncode == 0, other.stderr
+    assert other.stdout == one.stdout or "runtime" in one.stdout
+    return other, torch.equal(before, torch.load(folder / "weights.pt"))
 
 
 def rows_told(output):
