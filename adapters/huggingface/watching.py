@@ -168,7 +168,7 @@ class _WatchedFromOutside(ByWeight):
         if self.args.world_size > 1:
             stopped = bool(everyones([stopped]).any())
         if stopped:
-            self._stop(PrunedataError("another process is watched no longer"))
+            self._stop(PrunedataError("another process stopped"))
         elif self.pruner.is_open:
             try:
                 self._end()
@@ -284,8 +284,11 @@ class _Shown(Sequence[Any]):
         """Which tokens are trained on, where not all are."""
         if "completion_mask" in item:
             return [bool(one) for one in _flat(item["completion_mask"])]
-        labels = _flat(item.get("labels"))
-        return [label != IGNORED for label in labels] if len(labels) == len(_flat(item["input_ids"])) else []
+        tokens, labels = _flat(item["input_ids"]), _flat(item.get("labels"))
+        alike = len(labels) == len(tokens) and all(
+            label in (IGNORED, token) for token, label in zip(tokens, labels, strict=True)
+        )  # else they are of tokens, and no answer
+        return [label != IGNORED for label in labels] if alike else []
 
 
 def _flat(values: Any) -> list[Any]:

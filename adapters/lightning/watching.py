@@ -213,7 +213,7 @@ class _Fit:
         if self._number < 0:
             return
         if self._trainer.world_size > 1 and everyones([self._stopped]).any():
-            self._stop(PrunedataError("another process is watched no longer"))
+            self._stop(PrunedataError("another process stopped"))
         if not self._stopped and self._run.pruner.is_open:
             if self._said.ended is None:
                 self._said.end()
