@@ -97,6 +97,9 @@ class KeptPreviews:
     def __bool__(self) -> bool:
         return bool(self._kept)
 
+    def __contains__(self, sample: int) -> bool:
+        return sample in self._kept
+
     def of(self, sample: int) -> Preview:
         """Return the preview of the sample with this id; an empty one if none was kept."""
         if sample not in self._kept:

@@ -12,8 +12,9 @@ from prunedata.findings.table import rows_of, table_of
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.previews import Preview
 from prunedata.store.reading import read_run
+from prunedata.store.state import RunState
 
-__all__ = ["lines_of"]
+__all__ = ["lines_of", "suspects_in"]
 
 WIDEST = 60
 """Characters of a sample."""
@@ -29,21 +30,27 @@ def lines_of(place: Path, top: int) -> list[str]:
     head = f"prunedata: {visited:,} of {run.samples:,} samples in {epochs} epoch{'s' * (epochs != 1)} -> {shown}"
     if not visited:
         return [head]
+    rows = suspects_in(run, kept, top)
+    return [
+        head,
+        f"the {len(rows) - 1} most suspect rows; excess: how far its losses lay above the mean of its batches",
+        *rows,
+        f"to look at them one by one: prunedata report {shlex.quote(shown)} --review",
+    ]
+
+
+def suspects_in(run: RunState, kept: KeptPreviews, top: int) -> list[str]:
+    """Return the most suspect samples of a run as a table: a head, and a line for each, the worst first."""
     rows = [
         [
             f"{kept.row(one['id'])}",
             f"{one['score']:.2f}",
             _short(kept.of(one["id"]).label or ""),
-            _seen(kept.of(one["id"])),
+            _seen(kept.of(one["id"])) if one["id"] in kept else "",
         ]
         for one in rows_of(table_of(run, top))
     ]
-    return [
-        head,
-        f"the {len(rows)} most suspect rows; excess: how far its losses lay above the mean of its batches",
-        *table([("row", "excess", "label", ""), *rows], left=(2, 3)),
-        f"to look at them one by one: prunedata report {shlex.quote(shown)} --review",
-    ]
+    return table([("row", "excess", "label", ""), *rows], left=(2, 3))
 
 
 def _seen(seen: Preview) -> str:
