@@ -65,7 +65,8 @@ class ByWeight(WeighingTrainer):
         return prepared
 
     def _with_ids(self, loader: Any) -> Any:
-        return with_ids(loader, self._starts, self._key)
+        dealt = self._key is not None or bool(self.accelerator.dispatch_batches)
+        return with_ids(loader, self._starts, self._key, dealt=dealt)
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()

@@ -69,8 +69,10 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
 class _IdsInBatch:
     """The trainer's collate function, whose batches get the ids of their samples."""
 
-    def __init__(self, collate: Callable[[Any], Any], starts: npt.NDArray[np.int64] | None, key: str | None) -> None:
-        self.collate, self.starts, self.key = collate, starts, key
+    def __init__(
+        self, collate: Callable[[Any], Any], starts: npt.NDArray[np.int64] | None, key: str | None, dealt: bool
+    ) -> None:
+        self.collate, self.starts, self.key, self.dealt = collate, starts, key, dealt
 
     def __call__(self, fetched: Any) -> Any:
         """Collate the samples."""
@@ -88,7 +90,9 @@ class _IdsInBatch:
                 f"Expected batches that are dicts, as the Trainer passes them to the model by name. Got "
                 f"{type(batch).__name__}: let data_collator return a dict."
             )
-        batch[IDS] = torch.from_numpy(ids)
+        # Only where one process deals out the parts of a batch they have to be a tensor: which would go to the device
+        # with the batch, and its way back would make every step wait for all that the device has still to do.
+        batch[IDS] = torch.from_numpy(ids) if self.dealt else ids
         return batch
 
 
@@ -101,7 +105,9 @@ def _id_of(sample: Any, key: str) -> int:
         ) from None
 
 
-def with_ids(loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None) -> DataLoader[Any]:
+def with_ids(
+    loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None, *, dealt: bool
+) -> DataLoader[Any]:
     """Return a loader like a Trainer's own, whose batches have ids, as ``prunedata_ids``.
 
     Parameters
@@ -112,8 +118,10 @@ def with_ids(loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key:
         Of a packed dataset: see :func:`packed_starts`.
     key : str or None
         Of a stream: where a sample has its id.
+    dealt : bool
+        Whether one process reads the batches and deals their parts to the others.
     """
-    collate = _IdsInBatch(loader.collate_fn, starts, key)
+    collate = _IdsInBatch(loader.collate_fn, starts, key, dealt)
     replaced: dict[str, Any] = {"collate_fn": collate}
     if not isinstance(loader.dataset, IterableDataset):
         replaced["dataset"] = Indexed(loader.dataset)
