@@ -66,8 +66,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
         try:
             if isinstance(trainer, _WatchedFromOutside) and not complete and args.world_size == 1:
                 trainer.close()
-            with drawing_alike():
-                run.keep_previews()
+            run.keep_previews(drawing_alike())
         finally:
             trainer.__class__ = kind
             trainer.callback_handler.callbacks = [

@@ -126,8 +126,7 @@ class _Fit:
             return
         if complete or self._trainer.world_size == 1:
             self._close()
-        with drawing_alike():
-            self._run.keep_previews()
+        self._run.keep_previews(drawing_alike())
 
     def _stop(self, error: Exception) -> None:
         if not self._stopped:

@@ -143,3 +143,32 @@ def test_doubted_samples_are_left_out_where_that_is_asked_for(tmp_path):
     run = read_run(tmp_path / "runs" / "train.zarr").state
     assert run.run["leave_out"] == "weight"
     assert run.history[-1]["by_weight"] > 0
+
+
+TWICE = (
+    TRAINER
+    + TRAINS.replace('train_dataset=rows["train"]', "train_dataset=Drawn()")
+    + """
+trainer.train()
+torch.save(torch.cat([each.detach().flatten() for each in model.parameters()]), "weights.pt")
+"""
+)
+DRAWN = """
+import random as pythons
+
+class Drawn(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, place):
+        row = {name: rows["train"][place][name] for name in ("input_ids", "label")}
+        drop = int(torch.randint(2, ())) + np.random.randint(2) + pythons.randint(0, 1)
+        return row | {"input_ids": row["input_ids"][: 4 - drop]}
+"""
+
+
+def test_samples_that_are_read_for_previews_draw_no_random_numbers_of_the_scripts(tmp_path):
+    done, same = run_both(tmp_path, TWICE.replace("trainer = KIND", f"{DRAWN}\ntrainer = KIND", 1))
+    assert same
+    assert len(rows_told(done.stderr)) == 20
+    assert [path.name for path in sorted(tmp_path.glob("*.zarr"))] == ["train-2.zarr", "train.zarr"]

@@ -42,8 +42,6 @@ class WatchedRun:
 
     def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
         self.pruner, self.place, self.dataset, self.rows = pruner, place, dataset, rows
-        self.stopped = False
-        """Whether it could not be watched to its end."""
 
     def keep_previews(self) -> None:
         """Write what the most suspect samples look like beside the run, if it has a store and observed anything."""
