@@ -16,6 +16,7 @@ from prunedata.adapters.huggingface.joining import refuse_pairs, samples_in, wra
 from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.watched import WatchedTrainer
+from prunedata.adapters.torch.captured import Captured, capturing
 from prunedata.adapters.torch.losses import finite
 from prunedata.adapters.torch.ranks import everyones
 from prunedata.adapters.torch.seeds import drawing_alike
@@ -115,6 +116,11 @@ class _WatchedFromOutside(ByWeight):
 
     _say: Callable[[str], None]
     _stopped: bool
+    _unknown: Exception | None = None
+    """Why the losses are none that the adapter knows. Then those of the loss functions of PyTorch are taken."""
+    _begun = False
+    """Whether a step was trained, which showed where the losses come from."""
+    _captured: Captured | None = None
 
     def adopt(self, pruner: Pruner, say: Callable[[str], None]) -> None:
         """Take a trainer that was built over; ``say`` tells the user something."""
@@ -188,7 +194,12 @@ class _WatchedFromOutside(ByWeight):
         if self._stopped:
             inputs.pop(IDS, None)
             return self._plain.training_step(model, inputs, *args, **options)
-        return super().training_step(model, inputs, *args, **options)
+        if self._begun and self._unknown is None:
+            return super().training_step(model, inputs, *args, **options)
+        with capturing() as self._captured:  # in the first step, and where the losses are not known otherwise
+            result = super().training_step(model, inputs, *args, **options)
+        self._begun = True
+        return result
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         return self._plain.compute_loss(model, inputs, *args, **options)
@@ -202,21 +213,26 @@ class _WatchedFromOutside(ByWeight):
     # -- the losses of samples
 
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if not self._stopped:
+        if not self._stopped and self._unknown is None:
             try:
                 losses, counts = super()._losses_of(outputs, inputs)
                 return finite(losses), counts
             except Exception as error:
-                self._stop(error)
+                self._unknown = error
         return torch.zeros(0), None
 
     def _losses_in(self, model: Any, part: Part) -> torch.Tensor:
-        if not self._stopped:
+        if not self._stopped and self._unknown is None:
             try:
                 return super()._losses_in(model, part)
             except Exception as error:
-                self._stop(error)
-        return torch.zeros(0)
+                self._unknown = error
+        captured, self._captured = self._captured, None
+        losses = None if captured is None or self._stopped else captured.losses(None, len(part.ids))
+        if losses is None:
+            self._stop(self._unknown or PrunedataError("nothing is known of its losses"))
+            return torch.zeros(0)
+        return finite(losses)
 
     def _record(self, ids: SomeIds, losses: torch.Tensor) -> None:
         if not self._stopped:

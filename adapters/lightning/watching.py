@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset
 
-from prunedata.adapters.lightning.captured import Captured, capturing
 from prunedata.adapters.lightning.framework import BaseCallback
+from prunedata.adapters.torch.captured import Captured, capturing
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.losses import finite
@@ -153,7 +153,9 @@ class _Fit:
         if self._stopped:
             return loader
         like: Any = object.__new__(type(loader))
-        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn), "_iterator": None}
+        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
+        # The last two attributes are StatefulDataLoader's, which reads them when it is iterated.
+        replaced |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
         vars(like).update(vars(loader) | replaced)
         return like
 

@@ -16,6 +16,7 @@ from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, 
 def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp_path):
     done, same = run_both(tmp_path, TRAINER + TRAINS)
     assert same
+    assert "watched:" not in done.stderr
     wrong, told = np.load(tmp_path / "wrong.npy"), rows_told(done.stderr)
     assert len(told) == 20
     assert np.isin(told[:10], wrong).sum() >= 8
@@ -65,7 +66,8 @@ class Unknown(torch.nn.Module):
         self.inner = model
 
     def forward(self, labels=None, **inputs):
-        return {"loss": self.inner(labels=labels, **inputs).loss * 3 + 1}
+        logits = self.inner(**inputs).logits
+        return {"loss": (logits.logsumexp(1) - logits.gather(1, labels[:, None])[:, 0]).mean()}
 
 model = Unknown()
 arguments.remove_unused_columns = False
@@ -170,5 +172,32 @@ class Drawn(torch.utils.data.Dataset):
 def test_samples_that_are_read_for_previews_draw_no_random_numbers_of_the_scripts(tmp_path):
     done, same = run_both(tmp_path, TWICE.replace("trainer = KIND", f"{DRAWN}\ntrainer = KIND", 1))
     assert same
+    assert "watched:" not in done.stderr
     assert len(rows_told(done.stderr)) == 20
     assert [path.name for path in sorted(tmp_path.glob("*.zarr"))] == ["train-2.zarr", "train.zarr"]
+
+
+CAPTURED = (
+    TRAINER
+    + """
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, labels=None, **inputs):
+        return {"loss": 2 * torch.nn.CrossEntropyLoss()(self.inner(**inputs).logits, labels) + 0.1}
+
+model = Scaled()
+arguments.remove_unused_columns = False
+"""
+    + TRAINS.replace('rows["train"]', 'rows["train"].remove_columns("text")')
+)
+
+
+def test_a_model_that_returns_its_loss_alone_is_watched_by_the_loss_functions_that_it_calls(tmp_path):
+    done, same = run_both(tmp_path, CAPTURED)
+    assert same
+    assert "watched" not in done.stderr.replace("prunedata watch", "")
+    assert np.isin(rows_told(done.stderr)[:10], np.load(tmp_path / "wrong.npy")).sum() >= 8
+    assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()

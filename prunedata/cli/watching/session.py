@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,7 @@ from prunedata.cli.watching.rows import original_rows
 from prunedata.cli.watching.settings import Settings
 from prunedata.cli.watching.tracebacks import leave_out_own_frames
 from prunedata.run.frameworks import ADAPTERS
+from prunedata.run.identity import drawn_alike
 from prunedata.run.pruner import Pruner
 from prunedata.types import LeaveOut
 
@@ -43,12 +45,16 @@ class WatchedRun:
     def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
         self.pruner, self.place, self.dataset, self.rows = pruner, place, dataset, rows
 
-    def keep_previews(self) -> None:
-        """Write what the most suspect samples look like beside the run, if it has a store and observed anything."""
+    def keep_previews(self, alike: AbstractContextManager[object] | None = None) -> None:
+        """Write what the most suspect samples look like beside the run, if it has a store and observed anything.
+
+        ``alike`` leaves a framework's random numbers as they were: transforms draw some when samples are read.
+        """
         if self.place is not None and self.pruner.history:
             from prunedata.reporting.kept import keep_previews
 
-            keep_previews(self.place, self.pruner, self.dataset, self.rows)
+            with drawn_alike(alike or nullcontext()):
+                keep_previews(self.place, self.pruner, self.dataset, self.rows)
 
 
 class Session:
