@@ -39,6 +39,7 @@ ROOMS = {
     "benchmarks": ["benchmarks"],
     "huggingface": ["adapters/huggingface"],
     "store": ["store"],
+    "watch": ["watch"],
     "contract": ["adapters/test_conformance.py", "adapters/test_parity.py"],
     "lightning": ["adapters/lightning"],
     "adapters": ["adapters"],

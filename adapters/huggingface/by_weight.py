@@ -14,6 +14,7 @@ from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch.prints import names_in, prints_in
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
+from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
@@ -42,19 +43,31 @@ class ByWeight(WeighingTrainer):
 
     def get_train_dataloader(self) -> Any:
         """As the Trainer's. Its batches have the samples' ids, as ``prunedata_ids``."""
-        self.accelerator.prepare = lambda *given, **_: given[0] if len(given) == 1 else given
+        asked: list[dict[str, Any]] = []
+
+        def later(*given: Any, **options: Any) -> Any:
+            asked.append(options)
+            return given[0] if len(given) == 1 else given
+
+        self.accelerator.prepare = later
         try:
             plain: Any = super()
             loader = plain.get_train_dataloader()
         finally:
             del self.accelerator.prepare
-        prepared = self.accelerator.prepare(with_ids(loader, self._starts, self._key))
-        self._batches = len(prepared) if hasattr(prepared.dataset, "__len__") else None
+        prepared = self._with_ids(loader)
+        if asked:  # a get_train_dataloader of the user's own may not prepare it
+            prepared = self.accelerator.prepare(prepared, **asked[-1])
+        self._batches = len(prepared) if hasattr(getattr(prepared, "dataset", None), "__len__") else None
         cut = getattr(loader, "batch_sampler", None)
         if self._batches is not None and self.args.world_size > 1 and type(cut) is BatchSampler and not cut.drop_last:
             split = self.args.accelerator_config.split_batches
             self._rest = len(cut.sampler) % (cut.batch_size * (1 if split else self.args.world_size))  # type: ignore[arg-type]
         return prepared
+
+    def _with_ids(self, loader: Any) -> Any:
+        dealt = self._key is not None or bool(self.accelerator.dispatch_batches)
+        return with_ids(loader, self._starts, self._key, dealt=dealt)
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
@@ -84,17 +97,21 @@ class ByWeight(WeighingTrainer):
                 f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch {number}"
                 ": a stream can be gone on with in its first pass only, as the Trainer counts no later ones."
             )
-        resumed = options["resume_from_checkpoint"] is not None and number == options["epochs_trained"]
-        self._trained = options["steps_trained_in_current_epoch"] if resumed else 0
-        self._held.clear()
-        self._given = np.zeros(pruner.samples, dtype=np.bool_)
-        self._said = Delivery(number, given=epoch.keep)
-        self._run.set_out("the trainer's", self._said)
+        self._open(epoch, options)
         result = plain._run_epoch(**options)
         over = not self.control.should_training_stop or bool(self._given[epoch.keep].all())
         if over and pruner.next_epoch == number:
             self._end()
         return result
+
+    def _open(self, epoch: Epoch, options: Any) -> None:
+        """Get ready for the batches of an epoch that was begun; ``options`` are those of ``_run_epoch``."""
+        resumed = options["resume_from_checkpoint"] is not None and options["epoch"] == options["epochs_trained"]
+        self._trained = options["steps_trained_in_current_epoch"] if resumed else 0
+        self._held.clear()
+        self._given = np.zeros(self.pruner.samples, dtype=np.bool_)
+        self._said = Delivery(epoch.number, given=epoch.keep)
+        self._run.set_out("the trainer's", self._said)
 
     def _leave_out(self, batch: Any) -> Part:
         part = super()._leave_out(batch)

@@ -1,6 +1,10 @@
-"""Ids that travel in the batches of a Trainer's own loader, which keeps its sampler, its order and its length."""
+"""The ids of a batch travel in it, until the trainer takes them off before the model sees it.
 
-from collections.abc import Callable
+So they do in the batches of a pruned loader, and in those of a Trainer's own, which keeps its sampler, its order and
+its length.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -8,11 +12,45 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from prunedata.adapters.huggingface.batches import IDS
 from prunedata.adapters.torch.items import Indexed
 from prunedata.errors import PrunedataError
 
-__all__ = ["packed_starts", "with_ids"]
+__all__ = ["IDS", "BatchesWithIds", "packed_starts", "with_ids"]
+
+IDS = "prunedata_ids"
+"""The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
+
+
+class BatchesWithIds:
+    """A pruned loader whose batches are dicts with the ids among them.
+
+    Parameters
+    ----------
+    loader : DataLoader
+        As ``prunedata.adapters.torch.wrap(loader, pruner, with_ids=True)`` returned it. Its attributes are to be
+        found here, too.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for ids, batch in self.loader:
+            if not hasattr(batch, "keys"):
+                raise PrunedataError(
+                    f"Expected batches that are dicts, as the Trainer passes them to the model by name. Got "
+                    f"{type(batch).__name__}: let data_collator return a dict."
+                )
+            batch[IDS] = ids
+            yield batch
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # not there yet while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.loader, name)
 
 
 def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
@@ -31,8 +69,10 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
 class _IdsInBatch:
     """The trainer's collate function, whose batches get the ids of their samples."""
 
-    def __init__(self, collate: Callable[[Any], Any], starts: npt.NDArray[np.int64] | None, key: str | None) -> None:
-        self.collate, self.starts, self.key = collate, starts, key
+    def __init__(
+        self, collate: Callable[[Any], Any], starts: npt.NDArray[np.int64] | None, key: str | None, dealt: bool
+    ) -> None:
+        self.collate, self.starts, self.key, self.dealt = collate, starts, key, dealt
 
     def __call__(self, fetched: Any) -> Any:
         """Collate the samples."""
@@ -50,7 +90,9 @@ class _IdsInBatch:
                 f"Expected batches that are dicts, as the Trainer passes them to the model by name. Got "
                 f"{type(batch).__name__}: let data_collator return a dict."
             )
-        batch[IDS] = torch.from_numpy(ids)
+        # Only where one process deals out the parts of a batch they have to be a tensor: which would go to the device
+        # with the batch, and its way back would make every step wait for all that the device has still to do.
+        batch[IDS] = torch.from_numpy(ids) if self.dealt else ids
         return batch
 
 
@@ -63,7 +105,9 @@ def _id_of(sample: Any, key: str) -> int:
         ) from None
 
 
-def with_ids(loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None) -> DataLoader[Any]:
+def with_ids(
+    loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None, *, dealt: bool
+) -> DataLoader[Any]:
     """Return a loader like a Trainer's own, whose batches have ids, as ``prunedata_ids``.
 
     Parameters
@@ -74,8 +118,10 @@ def with_ids(loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key:
         Of a packed dataset: see :func:`packed_starts`.
     key : str or None
         Of a stream: where a sample has its id.
+    dealt : bool
+        Whether one process reads the batches and deals their parts to the others.
     """
-    collate = _IdsInBatch(loader.collate_fn, starts, key)
+    collate = _IdsInBatch(loader.collate_fn, starts, key, dealt)
     replaced: dict[str, Any] = {"collate_fn": collate}
     if not isinstance(loader.dataset, IterableDataset):
         replaced["dataset"] = Indexed(loader.dataset)

@@ -15,7 +15,7 @@ from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["keys_in", "samples_in", "wrap"]
+__all__ = ["keys_in", "refuse_pairs", "samples_in", "wrap"]
 
 
 def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
@@ -75,7 +75,7 @@ def wrap(
     if isinstance(trainer, WatchedTrainer):
         raise PrunedataError("Expected a Trainer that prunes not yet. Got one that does: make it anew.")
     check_release()
-    _refuse_pairs(trainer, sample_losses)
+    refuse_pairs(trainer, sample_losses)
     mixin: Any = PruneTrainerMixin if pruner.leave_out == "delivery" else ByWeight
     if mixin is PruneTrainerMixin and id is not None:
         raise PrunedataError(
@@ -95,7 +95,7 @@ def wrap(
     return trainer
 
 
-def _refuse_pairs(trainer: Any, sample_losses: Any) -> None:
+def refuse_pairs(trainer: Any, sample_losses: Any) -> None:
     """Raise for trainers of TRL's other than SFTTrainer."""
     of_trl = [each.__name__ for each in type(trainer).__mro__ if each.__module__.startswith("trl.")]
     names = [name for name in of_trl if name.endswith("Trainer") and not name.startswith("_")]

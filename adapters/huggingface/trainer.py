@@ -8,7 +8,6 @@ import transformers
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from prunedata.adapters.huggingface import checkpoint
-from prunedata.adapters.huggingface.batches import BatchesWithIds
 from prunedata.adapters.huggingface.callback import ExactEpochs
 from prunedata.adapters.huggingface.checks import (
     check_args,
@@ -16,6 +15,7 @@ from prunedata.adapters.huggingface.checks import (
     check_loader,
     check_stream,
 )
+from prunedata.adapters.huggingface.ids import BatchesWithIds
 from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.release import check_release, check_steps, check_values
 from prunedata.adapters.huggingface.steps import Steps

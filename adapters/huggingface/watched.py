@@ -37,7 +37,7 @@ class WatchedTrainer:
         """Look at them from now on; ``mixin`` is the class whose ``compute_loss`` is ours."""
         self.pruner = pruner
         self._own_losses = type(self).sample_losses is not WatchedTrainer.sample_losses
-        check_loss(self, pruner, mixin)
+        self._check_loss(pruner, mixin)
         self._shifted = shifts_labels(self.model)
         self._watch = ForwardWatch(
             self._losses_of,
@@ -53,6 +53,10 @@ class WatchedTrainer:
         self._compared: set[bool] = set()
         self._fused = False
         """Whether the model gives no logits, but what its own labels make of them."""
+
+    def _check_loss(self, pruner: Pruner, mixin: type) -> None:
+        """Raise :class:`PrunedataError` if the losses of samples cannot be known, or not weighed."""
+        check_loss(self, pruner, mixin)
 
     # -- what a user may override
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from prunedata.adapters.huggingface.asking import asked
-from prunedata.adapters.huggingface.batches import IDS
 from prunedata.adapters.huggingface.heads import IGNORED, ignored_labels, part_of
+from prunedata.adapters.huggingface.ids import IDS
 from prunedata.adapters.huggingface.left_out import (
     Part,
     evaluating,

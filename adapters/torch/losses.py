@@ -12,7 +12,7 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["Block", "DeviceBuffer", "Recorder", "fits", "two_likeliest"]
+__all__ = ["Block", "DeviceBuffer", "Recorder", "finite", "fits", "two_likeliest"]
 
 Block = tuple[Any, ...]
 """Ids and losses, batch after batch, the sizes of the batches, and if logits came what these say."""
@@ -21,6 +21,16 @@ Block = tuple[Any, ...]
 def fits(ids: SomeIds, losses: Any) -> bool:
     """Whether losses are a Tensor with one number for each sample; if not, :meth:`Recorder.add` raises, saying why."""
     return isinstance(losses, torch.Tensor) and not losses.is_nested and losses.shape == (len(ids),)
+
+
+def finite(losses: torch.Tensor) -> torch.Tensor:
+    """Return losses of a batch, shape (n,), with the mean of the others in the place of those that are no numbers.
+
+    So such a sample is neither suspect nor clean by this batch, and nothing waits for the device.
+    """
+    fine = torch.isfinite(losses)
+    total = torch.where(fine, losses, 0).sum() / fine.sum().clamp(min=1)
+    return torch.where(fine, losses, total)
 
 
 class Recorder:

@@ -1,12 +1,13 @@
 """``wrap``: what a DataLoader is made of, looked at and put together again around another order."""
 
 import os
+from functools import cache
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.carried import CarryingCollate
-from prunedata.adapters.torch.clone import clone
 from prunedata.adapters.torch.items import Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
@@ -200,3 +201,39 @@ def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> t
         raise PrunedataError(f'Expected uneven="weights" or "drop" for a stream. Got {uneven!r}.')
     collate = CollatePairs(loader.collate_fn, loader.batch_size is not None)
     return StreamOrder(loader, pruner, uneven or "weights"), {"collate_fn": collate}
+
+
+def clone(loader: DataLoader[Any], replaced: dict[str, Any]) -> Any:
+    """Return a loader like the user's, of a class that prunes, with the attributes in ``replaced`` replaced.
+
+    All other attributes are the user's own objects. ``__init__`` is not called: a loader can't be made anew from its
+    arguments, because nobody knows what a subclass of the user's was built from.
+    """
+    attributes = vars(loader) | replaced
+    if loader.generator is None:  # WorkerSeeds seeds it in each epoch
+        attributes["generator"] = torch.Generator()
+    # The user's loader may stand within an epoch; the new one stands at the beginning. The last two attributes are
+    # StatefulDataLoader's, which reads them when it is iterated.
+    attributes |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
+    kind: Any = type(loader)
+    pruned: Any = object.__new__(subclass_of(kind))
+    vars(pruned).update(attributes)  # DataLoader refuses to set some of them one by one
+    return pruned
+
+
+@cache
+def subclass_of(kind: type) -> type:
+    """Return a subclass of a loader's class that prunes.
+
+    Of PyTorch's own class it is ``(PrunedLoader, DataLoader)``. Of a user's subclass it is the user's class before
+    that: so its ``__iter__`` gets batches from ours, which has taken the ids off.
+    """
+    base = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in ("torch", "torchdata")), None)
+    if base is None:
+        raise PrunedataError(
+            f"Expected a DataLoader of PyTorch's or a subclass. Got {kind.__module__}.{kind.__qualname__}, which wraps "
+            "one: wrap the loader first, with with_ids=True, and let the wrapper prepare the result."
+        )
+    if kind is base:
+        return type(f"Pruned{base.__name__}", (PrunedLoader, base), {})
+    return type(f"Pruned{kind.__name__}", (kind, subclass_of(base)), {})

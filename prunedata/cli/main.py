@@ -24,6 +24,8 @@ from prunedata.cli.report import add_report
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
 from prunedata.cli.text import marks
+from prunedata.cli.top import add_top_command
+from prunedata.cli.watch import add_watch
 from prunedata.errors import PrunedataError
 
 __all__ = ["main", "parser"]
@@ -49,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
     )
     program.add_argument("--version", action="version", version=f"prunedata {__version__}")
     commands = program.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_watch(commands)
+    add_top_command(commands)
     add_plan(commands)
     look = commands.add_parser("inspect", help="what the store of a run holds, and what was pruned most")
     look.set_defaults(run=_inspect)

@@ -38,6 +38,7 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
+    from prunedata.reporting.kept import KeptPreviews
     from prunedata.reporting.report import report
     from prunedata.store.reading import read_run
 
@@ -47,8 +48,11 @@ def _report(args: argparse.Namespace) -> None:
     if args.labels is not None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)
     dataset = None if args.dataset is None else named_object(args.dataset)
-    if args.review and dataset is None:
-        raise PrunedataError("Expected --dataset beside --review, to have something to look at. Got none.")
+    if args.review and dataset is None and not KeptPreviews(args.store):
+        raise PrunedataError(
+            "Expected --dataset beside --review, to have something to look at, or a run of prunedata watch, which has "
+            "kept previews. Got none."
+        )
     output = Path(args.output or ("review.html" if args.review else "report.html"))
     with meter() as show:
         try:

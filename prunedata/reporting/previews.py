@@ -158,7 +158,10 @@ def _value(label: Any) -> str | None:
 
 def picture(value: Any, large: bool = False) -> str | None:
     """Return an image, Pillow's or an array, as the ``data:`` address of its thumbnail; None for what is no image."""
-    from PIL import Image  # noqa: PLC0415 (comes with matplotlib, which only a report needs)
+    try:
+        from PIL import Image  # noqa: PLC0415 (comes with matplotlib, which only a report needs)
+    except ImportError:
+        return None
 
     if hasattr(value, "convert") and hasattr(value, "thumbnail"):  # of Pillow, whose modes are many
         shown = value.convert("RGB")

@@ -20,6 +20,7 @@ from prunedata.findings.suspects import ClassShare, concentration, most_suspect
 from prunedata.findings.top import count_top
 from prunedata.reporting.curves import curve
 from prunedata.reporting.facts import RunFacts, facts_of
+from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.page import render
 from prunedata.reporting.previews import Previews
 from prunedata.reporting.review import suspects_to_judge
@@ -93,14 +94,15 @@ def report(
         Another run, to be put beside it.
     dataset : sequence, optional
         The data set, to show the suspects: ``dataset[id]`` is a sample. Images, texts, tuples of these with a label,
-        and mappings are understood, as are the class names of torchvision and Hugging Face.
+        and mappings are understood, as are the class names of torchvision and Hugging Face. Not needed for a run of
+        ``prunedata watch``, which has kept what its 500 most suspect samples look like.
     labels : array of int or str, shape (samples,), optional
         The labels by id, to see in which classes suspects gather. Otherwise they are taken from the data set.
     top : int, optional
         How many samples to list: 12, in a review 500.
     review : bool
         Return the page on which suspects are judged one by one, by keys, and a file of verdicts is saved. It needs the
-        data set. What it says is corrected are the `labels`, or those of the data set.
+        data set, or a run that has kept previews. What it says is corrected are the `labels`, or those of the data set.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1, and what comes next.
 
@@ -115,10 +117,11 @@ def report(
     if missing:
         raise ImportError(f"A report needs {' and '.join(missing)}. To install both: pip install jinja2 matplotlib")
     number = integer("top", (REVIEWED if review else LISTED) if top is None else top, 1)
-    if review and (dataset is None or compare is not None):
+    kept = KeptPreviews(run) if dataset is None and compare is None else None
+    if review and (compare is not None or not (dataset is not None or kept)):
         raise PrunedataError(
-            "Expected one run and its data set to be reviewed. Got "
-            + ("no data set: there is nothing to look at." if dataset is None else "two runs: leave out compare.")
+            "Expected one run and its data set to be reviewed, or a run of prunedata watch, which has previews. Got "
+            + ("two runs: leave out compare." if compare is not None else "neither: there is nothing to look at.")
         )
     told = progress or (lambda share, what: None)
     told(0.0, "reading")
@@ -131,7 +134,7 @@ def report(
             f"Expected two runs on the data set that is to be shown. Got runs of {runs[0].samples:,} and "
             f"{runs[1].samples:,} samples."
         )
-    shown = None if dataset is None else Previews(dataset, runs[0].samples, large=review)
+    shown = (kept or None) if dataset is None else Previews(dataset, runs[0].samples, large=review)
     given = _checked(labels, runs[0].samples)
     if review and shown is not None:
         judged = suspects_to_judge(runs[0], number, shown, given, told)
@@ -154,7 +157,9 @@ def _checked(labels: npt.ArrayLike | None, samples: int) -> Array | None:
     return found
 
 
-def _page(runs: Sequence[RunFacts], top: int, shown: Previews | None, labels: Array | None, told: Progress) -> Report:
+def _page(
+    runs: Sequence[RunFacts], top: int, shown: Previews | KeptPreviews | None, labels: Array | None, told: Progress
+) -> Report:
     told(0.2, "suspects")
     values, names = (None, ()) if shown is None else shown.values()
     of_all = values if labels is None else labels

@@ -12,6 +12,7 @@ import numpy as np
 from prunedata.errors import PrunedataError
 from prunedata.keys import key_text
 from prunedata.reporting.facts import RunFacts
+from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.page import shorten, visible
 from prunedata.reporting.previews import Preview, Previews
 from prunedata.types import Array
@@ -23,7 +24,11 @@ LONGEST_TEXT, LONGEST_NAME = 4_000, 80
 
 
 def suspects_to_judge(
-    run: RunFacts, top: int, shown: Previews, labels: Array | None, progress: Callable[[float, str], None]
+    run: RunFacts,
+    top: int,
+    shown: Previews | KeptPreviews,
+    labels: Array | None,
+    progress: Callable[[float, str], None],
 ) -> dict[str, Any]:
     """Return the `top` most suspect samples of a run as plain values, with the classes that there are.
 

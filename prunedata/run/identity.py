@@ -14,7 +14,7 @@ from prunedata.errors import OtherData, PrunedataError
 from prunedata.store.state import LOST, RunState
 from prunedata.types import Arrays, Ids, Keys
 
-__all__ = ["Identity", "Prints", "fingerprint", "print_of", "prints_by", "probed"]
+__all__ = ["Identity", "Prints", "drawn_alike", "fingerprint", "print_of", "prints_by", "probed"]
 
 Prints = Callable[[Sequence[int]], Sequence[str | None]]
 """Given ids, returns the fingerprint of each sample."""
@@ -96,7 +96,7 @@ def _array(item: Any) -> Iterator[bytes]:
 
 
 @contextmanager
-def _drawing_alike(more: AbstractContextManager[object]) -> Iterator[None]:
+def drawn_alike(more: AbstractContextManager[object]) -> Iterator[None]:
     """Let random transforms of a sample draw the same numbers each time, and leave the generators as they were."""
     ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the one that transforms draw from)
     try:
@@ -122,7 +122,7 @@ def print_of(
     alike : callable
         Returns a context manager in which the generators of a framework are seeded, as those of Python and NumPy are.
     """
-    with _drawing_alike(alike()):
+    with drawn_alike(alike()):
         try:
             return fingerprint(read(sample))
         except Exception:  # of the user's data: whoever trains on it will see it, here it is unknown

@@ -16,6 +16,9 @@ FOREIGN = {
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
     "_exit",  # os._exit: how a forked child ends
     "_compile_loss",  # Keras': one loss for each sample, from a compiled model
+    "_on_before_batch_transfer",  # Lightning's: where a batch comes from the loader
+    "_orig_mod",  # of a compiled module: the module
+    "_indices",  # of a data set of Hugging Face's: the rows that were selected
     "_data_fetcher", "_should_check_val_fx",  # Lightning's: whether a validation is due
     "_get_default_store",  # of torch.distributed: by which the ranks met
     "_is_open",  # zarr's: whether a store was opened

@@ -101,7 +101,7 @@ def test_a_step_is_the_mean_over_the_tokens_that_count(options, smoothing, accum
     steps, count = [], trainer._get_num_items_in_batch
 
     def look(batches, *args):
-        ids = [batch["prunedata_ids"].clone() for batch in batches]
+        ids = [np.array(batch["prunedata_ids"]) for batch in batches]
         steps.append([run.current.trained, [dict(batch) for batch in batches], ids])
         return count(batches, *args)
 

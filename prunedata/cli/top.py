@@ -1,0 +1,58 @@
+"""The command ``prunedata top``: a run while it trains, refreshed in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from typing import Any
+
+from prunedata.errors import PrunedataError
+
+__all__ = ["add_top_command"]
+
+CLEAR = "\x1b[H\x1b[2J"
+"""Begins at the top of an empty terminal."""
+
+
+def add_top_command(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the program."""
+    look = commands.add_parser("top", help="how far a run is, and its suspects, refreshed in the terminal")
+    look.set_defaults(run=_top)
+    look.add_argument("store", help="path of the run's store, as run.zarr")
+    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look (2)")
+    look.add_argument("--top", type=int, default=20, metavar="N", help="how many suspects (20)")
+
+
+def _top(args: argparse.Namespace) -> None:
+    if not (args.every > 0 and args.top > 0):
+        raise PrunedataError(f"Expected --every and --top above 0. Got {args.every:g} and {args.top}.")
+    shows = sys.stdout.isatty()
+    while True:
+        lines, finished = _lines(args.store, args.top)
+        if shows:
+            size = shutil.get_terminal_size()
+            lines = [line[: size.columns] for line in lines[: size.lines - 1]]
+        print((CLEAR if shows else "") + "\n".join(lines), flush=True)
+        if finished or not shows:
+            return
+        time.sleep(args.every)
+
+
+def _lines(store: str, top: int) -> tuple[list[str], bool]:
+    """What there is to see of a run, and whether it is finished."""
+    from prunedata.cli.watching.lines import suspects_in
+    from prunedata.reporting.facts import facts_of
+    from prunedata.reporting.kept import KeptPreviews
+
+    facts = facts_of(store)
+    lines = [f"{facts.name}: {facts.progress}"]
+    if facts.history:
+        last = facts.history[-1]
+        told = {"mean loss": last["mean_loss"], "validation": last.get("validation"), "seconds": last["seconds"]}
+        known = [f"{name} {value:.4g}" for name, value in told.items() if value is not None]
+        lines.append(f"epoch {last['number']}: {', '.join(known)}")
+    if facts.observed:
+        lines += suspects_in(facts.state, KeptPreviews(store), top)
+    return lines, facts.finished

@@ -1,0 +1,62 @@
+"""The command ``prunedata watch``: a program as Python runs it, and what trains in it watched."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from prunedata.cli.watching.settings import STARTUP, Settings
+from prunedata.errors import PrunedataError
+
+__all__ = ["add_watch"]
+
+
+def add_watch(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the program."""
+    run = commands.add_parser(
+        "watch",
+        help="run a training script unchanged, and list the rows that look wrong",
+        usage="prunedata watch [-h] [-o FOLDER] [--top N] [--leave-out] [-m] PROGRAM ...",
+    )
+    run.set_defaults(run=_watch)
+    add = run.add_argument
+    add("-o", "--output", default=".", metavar="FOLDER", help="where runs are kept, as FOLDER/train.zarr (.)")
+    add("--top", type=int, default=Settings.top, metavar="N", help=f"how many suspects to list ({Settings.top})")
+    add("--leave-out", action="store_true", help="let doubted samples weigh nothing, late in the run")
+    add("-m", action="store_true", dest="module", help="PROGRAM is a module, as for python -m")
+    add("--site", action="store_true", help="print the folder for PYTHONPATH, for jobs that set PRUNEDATA_WATCH")
+    add("program", nargs="?", help="a script, or a program such as torchrun or accelerate")
+    add("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+
+
+def _watch(args: argparse.Namespace) -> None:
+    if args.site:
+        print(STARTUP)
+        return
+    if args.program is None:
+        raise PrunedataError("Expected a script to run, as in prunedata watch train.py. Got none.")
+    if args.top < 1:
+        raise PrunedataError(f"Expected --top to be a number from 1. Got {args.top}.")
+    command = _command(args.program, module=args.module)
+    settings = Settings(Path(args.output), args.top, args.leave_out)
+    sys.stdout.flush()
+    # Python itself runs the program, in the place of this process: nothing of ours is left to differ from it.
+    os.execve(command[0], [*command, *args.arguments], settings.to_environment(os.environ))
+
+
+def _command(program: str, *, module: bool) -> list[str]:
+    """What to execute, its path first."""
+    if module:
+        return [sys.executable, "-m", program]
+    if Path(program).is_file() or Path(program, "__main__.py").is_file():
+        return [sys.executable, program]
+    found = None if program.endswith(".py") else shutil.which(program)
+    if found is None:
+        raise PrunedataError(
+            f"Expected a script, a program, or with -m a module. Got {program}, which is no file and no program."
+        )
+    return [found]

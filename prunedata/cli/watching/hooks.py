@@ -1,0 +1,70 @@
+"""Which trainers are watched, and how: each is patched when its framework has been imported, and not before."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # every process of a watched job imports this module, though few of them train
+    from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+__all__ = ["TRAINERS", "install"]
+
+TRAINERS = {
+    "transformers.trainer": ("Trainer", "train", "huggingface"),
+    "lightning.pytorch.trainer.trainer": ("Trainer", "fit", "lightning"),
+    "pytorch_lightning.trainer.trainer": ("Trainer", "fit", "lightning"),
+    "keras.src.backend.tensorflow.trainer": ("TensorFlowTrainer", "fit", "keras"),
+    "keras.src.backend.torch.trainer": ("TorchTrainer", "fit", "keras"),
+    "keras.src.backend.jax.trainer": ("JAXTrainer", "fit", "keras"),
+}
+"""By the module that defines it: a class, its method that trains, and the adapter whose ``watching`` watches it."""
+
+
+def install() -> None:
+    """Let trainers be watched in this process, once their modules are imported."""
+    if not any(isinstance(one, _Finder) for one in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds what the other finders find, and lets the modules of trainers be patched after they were executed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of a module that defines a trainer; None of any other."""
+        if name not in TRAINERS:
+            return None
+        finders = [one.find_spec for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
+        spec = next((found for find in finders if (found := find(name, path, target)) is not None), None)
+        loader: Any = None if spec is None else spec.loader
+        if hasattr(loader, "exec_module"):
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                del loader.exec_module
+                execute(module)
+                _patch(module, *TRAINERS[name])
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _patch(module: ModuleType, kind: str, method: str, adapter: str) -> None:
+    """Let a trainer's method be watched. A release that has no such method is left as it is."""
+    trainer = getattr(module, kind, None)
+    own: Callable[..., Any] | None = getattr(trainer, method, None)
+    if own is None:
+        return
+    from functools import wraps
+
+    @wraps(own)
+    def watched(self: Any, *args: Any, **options: Any) -> Any:
+        from prunedata.cli.watching.session import Watch
+
+        with Watch(adapter, self, own, args, options) as given:
+            return own(self, *given.args, **given.options)
+
+    setattr(trainer, method, watched)

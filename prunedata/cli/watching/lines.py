@@ -1,0 +1,64 @@
+"""What a watched run has seen, as lines for a terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from prunedata.checks import printable
+from prunedata.cli.text import table
+from prunedata.findings.table import rows_of, table_of
+from prunedata.reporting.kept import KeptPreviews
+from prunedata.reporting.previews import Preview
+from prunedata.store.reading import read_run
+from prunedata.store.state import RunState
+
+__all__ = ["lines_of", "suspects_in"]
+
+WIDEST = 60
+"""Characters of a sample."""
+
+
+def lines_of(place: Path, top: int) -> list[str]:
+    """Return where a run is kept, its most suspect samples with their rows, and the command for its report."""
+    run, kept = read_run(place).state, KeptPreviews(place)
+    shown = os.path.relpath(place)
+    shown = str(place) if shown.startswith("..") else shown
+    visited = int((run.visits > 0).sum())
+    epochs = len(run.history)
+    head = f"prunedata: {visited:,} of {run.samples:,} samples in {epochs} epoch{'s' * (epochs != 1)} -> {shown}"
+    if not visited:
+        return [head]
+    rows = suspects_in(run, kept, top)
+    return [
+        head,
+        f"the {len(rows) - 1} most suspect rows; excess: how far its losses lay above the mean of its batches",
+        *rows,
+        f"to look at them one by one: prunedata report {shlex.quote(shown)} --review",
+    ]
+
+
+def suspects_in(run: RunState, kept: KeptPreviews, top: int) -> list[str]:
+    """Return the most suspect samples of a run as a table: a head, and a line for each, the worst first."""
+    rows = [
+        [
+            f"{kept.row(one['id'])}",
+            f"{one['score']:.2f}",
+            _short(kept.of(one["id"]).label or ""),
+            _seen(kept.of(one["id"])) if one["id"] in kept else "",
+        ]
+        for one in rows_of(table_of(run, top))
+    ]
+    return table([("row", "excess", "label", ""), *rows], left=(2, 3))
+
+
+def _seen(seen: Preview) -> str:
+    if seen.row and len(seen.row) > 1:
+        return _short("  ".join(f"{name}: {value}" for name, value in seen.row), 2 * WIDEST)
+    return _short(seen.text or seen.key or ("an image" if seen.image else ""), 2 * WIDEST)
+
+
+def _short(text: str, width: int = WIDEST) -> str:
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= width else f"{text[: width - 3]}..."

@@ -1,0 +1,176 @@
+"""The runs of this process that are watched: begun with a training, kept in a folder, told of when the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from prunedata.checks import printable
+from prunedata.cli.watching.lines import lines_of
+from prunedata.cli.watching.rows import original_rows
+from prunedata.cli.watching.settings import Settings
+from prunedata.cli.watching.tracebacks import leave_out_own_frames
+from prunedata.run.frameworks import ADAPTERS
+from prunedata.run.identity import drawn_alike
+from prunedata.run.pruner import Pruner
+from prunedata.types import LeaveOut
+
+__all__ = ["Session", "Watch", "WatchedRun"]
+
+
+class WatchedRun:
+    """One training that is watched.
+
+    Attributes
+    ----------
+    pruner : Pruner
+        The run; it leaves nothing out unless the user asked for it.
+    place : Path or None
+        Its store; None on a process other than the first of those that train together.
+    dataset : sequence or None
+        ``dataset[id]`` is a sample as people see it, for the previews.
+    rows : array of int, shape (samples,), or None
+        The row of each sample in the data set that the user selected from; None if these are the ids.
+    """
+
+    def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
+        self.pruner, self.place, self.dataset, self.rows = pruner, place, dataset, rows
+
+    def keep_previews(self, alike: AbstractContextManager[object] | None = None) -> None:
+        """Write what the most suspect samples look like beside the run, if it has a store and observed anything.
+
+        ``alike`` leaves a framework's random numbers as they were: transforms draw some when samples are read.
+        """
+        if self.place is not None and self.pruner.history:
+            from prunedata.reporting.kept import keep_previews
+
+            with drawn_alike(alike or nullcontext()):
+                keep_previews(self.place, self.pruner, self.dataset, self.rows)
+
+
+class Session:
+    """What this process watches. There is one: :meth:`Session.current`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.runs: list[WatchedRun] = []
+        self._said: set[str] = set()
+        self._process = os.getpid()
+        atexit.register(self._tell)
+        leave_out_own_frames()
+
+    @staticmethod
+    @cache
+    def current() -> Session:
+        """Return the session of this process, which begins with its first training."""
+        return Session(Settings.from_environment())
+
+    @property
+    def leave_out(self) -> LeaveOut:
+        """What runs leave out: nothing, unless the user asked for it; then by weight, which changes no length."""
+        return "weight" if self.settings.leave_out else "nothing"
+
+    def begin(
+        self, samples: int, epochs: int, *, rank: int = 0, dataset: Any = None, selected: Any = None, **options: Any
+    ) -> WatchedRun:
+        """Begin a run of so many samples and passes over them.
+
+        Parameters
+        ----------
+        samples, epochs : int
+        rank : int
+            Of several processes that train together the first one has the store.
+        dataset : sequence, optional
+            ``dataset[id]`` is a sample as people see it, for the previews.
+        selected : dataset, optional
+            What is trained on, if the user may have selected it from another data set.
+        **options
+            Of the :class:`Pruner`.
+        """
+        place = self._unused_place() if rank == 0 else None
+        with warnings.catch_warnings():  # what a user could do about them, nobody does who changes no line
+            warnings.simplefilter("ignore")
+            pruner = Pruner(samples, epochs=epochs, store=place, leave_out=self.leave_out, **options)
+        run = WatchedRun(pruner, place, dataset, original_rows(selected))
+        self.runs.append(run)
+        return run
+
+    def say(self, text: str) -> None:
+        """Print a line on standard error, once."""
+        if text not in self._said:
+            self._said.add(text)
+            print(f"prunedata: {printable(text)}", file=sys.stderr, flush=True)
+
+    def _unused_place(self) -> Path:
+        """A place in the folder that is named as the program, and where nothing is."""
+        program = Path(getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "run")
+        name = program.parent.name if program.stem == "__main__" else program.stem
+        folder, number = self.settings.folder, 1
+        while (place := folder / f"{name}{'' if number == 1 else f'-{number}'}.zarr").exists():
+            number += 1
+        return place
+
+    def _tell(self) -> None:
+        """Print what was seen, when the process ends."""
+        if os.getpid() != self._process:  # a forked child that ends as a program does
+            return
+        for run in self.runs:
+            if run.place is not None:
+                try:
+                    print("\n".join(lines_of(run.place, self.settings.top)), file=sys.stderr, flush=True)
+                except Exception as error:
+                    self.say(f"{run.place} cannot be shown: {error}")
+
+
+class Watch:
+    """One call of a trainer's method, watched if that is possible. It raises nothing itself.
+
+    Attributes
+    ----------
+    args : tuple
+    options : dict
+        With what to call the method: as the user did, or as the adapter has changed it.
+    """
+
+    def __init__(
+        self, adapter: str, trainer: Any, own: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        self._adapter, self._trainer, self._own = adapter, trainer, own
+        self.args, self.options = args, options
+        self._end: Callable[[bool], None] | None = None
+
+    def __enter__(self) -> Watch:
+        session = Session.current()
+        try:
+            watching = import_module(f"{ADAPTERS}.{self._adapter}.watching")
+            self._end = watching.watch(session, self._trainer, self)
+        except Exception as error:
+            self._not(error)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._end is not None:
+            try:
+                self._end(error is None)
+            except Exception as failed:
+                self._not(failed)
+
+    def bound(self) -> dict[str, Any]:
+        """Return the arguments of the call by their names; without the trainer itself."""
+        import inspect
+
+        found = inspect.signature(self._own).bind(self._trainer, *self.args, **self.options)
+        found.apply_defaults()
+        return dict(list(found.arguments.items())[1:])
+
+    def _not(self, error: Exception) -> None:
+        Session.current().say(f"not watched: {error}")

@@ -1,0 +1,141 @@
+"""Previews that are kept with a run, so that its suspects can be looked at without the data set."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.errors import DamagedStore
+from prunedata.findings.searched import Stateful, searched_visits, state_of
+from prunedata.findings.suspects import most_suspect
+from prunedata.reporting.previews import MOST_CHARACTERS, MOST_VALUES, Preview, Previews
+
+__all__ = ["KeptPreviews", "keep_previews"]
+
+NAME = "previews.json"
+"""The file in the folder of the run's store."""
+MOST, MOST_BYTES, LONGEST = 500, 16 << 20, 20.0
+"""Samples and bytes that are kept, and seconds in which they are read."""
+IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+={0,2}")
+TEXTS = ("text", "label", "key", "value")
+
+
+def keep_previews(place: Path, run: Stateful, dataset: Any, rows: npt.NDArray[np.int64] | None = None) -> None:
+    """Write what the most suspect samples of a run look like into the folder of its store.
+
+    Parameters
+    ----------
+    place : Path
+        The store, a local folder.
+    run : Pruner
+    dataset : sequence or None
+        As :class:`prunedata.reporting.previews.Previews` takes it. None: the rows alone are kept.
+    rows : array of int, shape (samples,), optional
+        The row of each sample in the data set from which the user selected.
+    """
+    state = state_of(run)
+    shown = None if dataset is None else Previews(dataset, state.samples, large=True)
+    kept, size, until = [], 0, time.monotonic() + LONGEST
+    for sample in most_suspect(state.mean_excess, searched_visits(state), MOST).tolist():
+        seen = Preview() if shown is None else shown.of(sample)
+        one = {"id": sample, "row": sample if rows is None else int(rows[sample])}
+        one |= {name: value for name, value in _short(seen).items() if value}
+        size += len(json.dumps(one))
+        if size > MOST_BYTES or time.monotonic() > until:
+            break
+        kept.append(one)
+    partial = place / f"{NAME}.partial"
+    partial.write_text(json.dumps({"format": 1, "samples": kept}), encoding="utf-8")
+    os.replace(partial, place / NAME)
+
+
+def _short(seen: Preview) -> dict[str, Any]:
+    plain = asdict(seen)
+    plain |= {name: None if plain[name] is None else plain[name][:MOST_CHARACTERS] for name in TEXTS}
+    return {("cells" if name == "row" else name): value for name, value in plain.items()}
+
+
+class KeptPreviews:
+    """Previews that were kept with a run; they stand in the place of the data set's own :class:`Previews`.
+
+    Parameters
+    ----------
+    place : path or other
+        A run's store. Only one in a local folder has previews.
+
+    Raises
+    ------
+    DamagedStore
+        If the file holds something else.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self._kept: dict[int, tuple[int, Preview]] = {}
+        path = Path(place) / NAME if isinstance(place, str | os.PathLike) else None
+        if path is None or not path.is_file():
+            return
+        try:
+            if path.stat().st_size > 2 * MOST_BYTES:
+                raise ValueError("a larger file")
+            found = json.loads(path.read_text(encoding="utf-8"))["samples"]
+            self._kept = {_number(one["id"]): (_number(one["row"]), _preview(one)) for one in found[:MOST]}
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise DamagedStore(
+                f"Expected previews of samples in {path}, as prunedata watch keeps them. Got others ({error}): delete "
+                "that file, or give --dataset."
+            ) from error
+
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
+    def __contains__(self, sample: int) -> bool:
+        return sample in self._kept
+
+    def of(self, sample: int) -> Preview:
+        """Return the preview of the sample with this id; an empty one if none was kept."""
+        if sample not in self._kept:
+            return Preview(text="no preview was kept")
+        row, seen = self._kept[sample]
+        return seen if seen.key is not None or row == sample else replace(seen, key=f"row {row}")
+
+    def row(self, sample: int) -> int:
+        """Return the row of a sample in the data set from which the user selected."""
+        return self._kept[sample][0] if sample in self._kept else sample
+
+    def labels(self) -> None:
+        """Nothing: the labels of all samples are not kept."""
+
+    def values(self) -> tuple[None, tuple[str, ...]]:
+        """Nothing, and no names: the labels of all samples are not kept."""
+        return None, ()
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r} in the place of a number")
+    return value
+
+
+def _preview(one: dict[str, Any]) -> Preview:
+    texts = {name: _text(one[name]) for name in TEXTS if name in one}
+    image = one.get("image")
+    if image is not None and not IMAGE.fullmatch(_text(image, MOST_BYTES)):
+        raise ValueError("an image that is none")
+    cells: Sequence[Any] = one.get("cells", ())
+    row = tuple((_text(name), _text(value)) for name, value in cells[:MOST_VALUES])
+    return Preview(image=image, row=row, **texts)
+
+
+def _text(value: object, most: int = MOST_CHARACTERS) -> str:
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError("what is no text")
+    return value

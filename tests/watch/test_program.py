@@ -1,0 +1,121 @@
+"""A watched program runs as Python runs it: arguments, folders, status, signals, tracebacks, children."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.watch.watched import environment, plain, watched
+
+SAYS = """
+import json, os, sys
+print(json.dumps([sys.argv, sys.path, __name__, __file__, os.getcwd(), __spec__ and __spec__.name, sys.flags.optimize]))
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [("here.py", "--x", "-m", "1"), ("sub/there.py",), ("-m", "package.tool", "a"), ("zipped",)]
+)
+def test_it_sees_what_it_sees_without_us(command, tmp_path):
+    for name in ("here.py", "sub/there.py", "package/tool.py", "zipped/__main__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(SAYS)
+    (tmp_path / "package" / "__init__.py").touch()
+    one, other = plain(*command, cwd=tmp_path), watched(*command, cwd=tmp_path)
+    assert one.returncode == other.returncode == 0, other.stderr
+    assert one.stdout == other.stdout
+    assert not other.stderr
+    assert json.loads(other.stdout)[2] == "__main__"
+
+
+def test_nothing_is_imported_before_a_framework_is(tmp_path):
+    (tmp_path / "here.py").write_text("import sys; print(*sorted(sys.modules))")
+    new = set(watched("here.py", cwd=tmp_path).stdout.split()) - set(plain("here.py", cwd=tmp_path).stdout.split())
+    assert {name.partition(".")[0] for name in new} <= {"prunedata", "sitecustomize", *sys.stdlib_module_names}
+
+
+def test_a_console_script_runs_and_so_does_any_program(tmp_path):
+    script = tmp_path / "trains"
+    script.write_text(f"#!{sys.executable}\n{SAYS}")
+    script.chmod(0o755)
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    done = watched("trains", "--rate", "1", cwd=folder, **path)
+    assert json.loads(done.stdout)[0] == [str(script), "--rate", "1"]
+    done = watched("sh", "-c", f"{sys.executable} -c 'import sys; print(sys.meta_path[0])'", cwd=folder)
+    assert "prunedata" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [("raise SystemExit(7)", 7), ("import sys; sys.exit('no')", 1), ("import os; os._exit(3)", 3)],
+)
+def test_its_status_is_the_programs(program, status, tmp_path):
+    (tmp_path / "here.py").write_text(program)
+    assert watched("here.py", cwd=tmp_path).returncode == status
+
+
+def test_a_traceback_is_pythons(tmp_path):
+    (tmp_path / "here.py").write_text("def f():\n    return 1 / 0\n\nf()\n")
+    one, other = plain("here.py", cwd=tmp_path), watched("here.py", cwd=tmp_path)
+    assert one.stderr == other.stderr
+    assert other.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_as_it_ends_the_program(number, tmp_path):
+    (tmp_path / "here.py").write_text("import time; print('on', flush=True); time.sleep(60)")
+    ends = []
+    for command in (["here.py"], ["-m", "prunedata", "watch", "here.py"]):
+        with subprocess.Popen([sys.executable, *command], cwd=tmp_path, env=environment(), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:  # fmt: skip
+            assert program.stdout.readline() == "on\n"
+            time.sleep(0.1)
+            program.send_signal(number)
+            ends.append((program.communicate()[1], program.returncode))
+    assert ends[0] == ends[1]
+    assert ends[0][1] == -number
+
+
+def test_the_environments_own_sitecustomize_still_runs(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.own = 'mine'")
+    (tmp_path / "here.py").write_text("import sys, sitecustomize; print(sys.own, sitecustomize.__file__)")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    assert (
+        watched("here.py", cwd=tmp_path, PYTHONPATH=path).stdout
+        == plain("here.py", cwd=tmp_path, PYTHONPATH=path).stdout
+    )
+
+
+def test_one_that_fails_on_import_is_told_of_as_python_does(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import no_such_module")
+    (tmp_path / "here.py").write_text("print(1)")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    assert "no_such_module" in watched("here.py", cwd=tmp_path, PYTHONPATH=path).stderr
+
+
+def test_the_environment_alone_watches(tmp_path):
+    (tmp_path / "here.py").write_text("import sys; print(type(sys.meta_path[0]).__module__)")
+    site = watched("--site", cwd=tmp_path).stdout.strip()
+    path = os.pathsep.join([site, environment()["PYTHONPATH"]])
+    assert "prunedata" in plain("here.py", cwd=tmp_path, PYTHONPATH=path, PRUNEDATA_WATCH="runs").stdout
+    assert "prunedata" not in plain("here.py", cwd=tmp_path, PYTHONPATH=path).stdout
+    assert plain("here.py", cwd=tmp_path, python=("-I",), PYTHONPATH=path, PRUNEDATA_WATCH="runs").returncode == 0
+
+
+@pytest.mark.parametrize(("command", "says"), [
+    ((), "Expected a script to run"),
+    (("nowhere.py",), "Got nowhere.py, which is no file"),
+    (("no-such-program",), "no file and no program"),
+    (("--top", "0", "here.py"), "Expected --top"),
+])  # fmt: skip
+def test_what_cannot_be_run_is_refused(command, says, tmp_path):
+    done = watched(*command, cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

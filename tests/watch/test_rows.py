@@ -1,0 +1,38 @@
+"""The row of each sample in the data set from which it was selected."""
+
+import numpy as np
+import torch
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import Subset, TensorDataset
+
+from prunedata.cli.watching.rows import original_rows
+
+STEPS = st.lists(st.sampled_from(["shuffle", "half", "odd", "split"]), max_size=4)
+
+
+@given(steps=STEPS, seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_of_hugging_faces(steps, seed):
+    data = Dataset.from_dict({"place": list(range(40))})
+    for step in steps:
+        if step == "shuffle":
+            data = data.shuffle(seed=seed)
+        elif step == "half":
+            data = data.select(range(0, len(data), 2))
+        elif step == "odd":
+            data = data.filter(lambda row: row["place"] % 4 != 0)
+        elif len(data) > 4:
+            data = data.train_test_split(0.25, seed=seed)["train"]
+    rows = original_rows(data)
+    assert (list(range(len(data))) if rows is None else rows.tolist()) == data["place"]
+
+
+@given(steps=st.lists(st.integers(0, 99), max_size=3))
+def test_of_pytorch(steps):
+    data = TensorDataset(torch.arange(64))
+    for seed in steps:
+        data = Subset(data, np.random.default_rng(seed).permutation(len(data))[: len(data) // 2].tolist())
+    rows = original_rows(data)
+    assert (list(range(len(data))) if rows is None else rows.tolist()) == [int(data[n][0]) for n in range(len(data))]

@@ -1,0 +1,203 @@
+"""Scripts with a Trainer of transformers, unchanged: same weights, each loss with its row."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from prunedata.store.reading import read_run
+from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
+
+
+def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp_path):
+    done, same = run_both(tmp_path, TRAINER + TRAINS)
+    assert same
+    assert "watched:" not in done.stderr
+    wrong, told = np.load(tmp_path / "wrong.npy"), rows_told(done.stderr)
+    assert len(told) == 20
+    assert np.isin(told[:10], wrong).sum() >= 8
+    assert " pos " in done.stderr
+    assert "good" in done.stderr
+    assert "prunedata report train.zarr --review" in done.stderr
+    run = read_run(tmp_path / "train.zarr").state
+    assert run.samples == 150
+    assert (run.visits == 2).all()
+    again = plain("-m", "prunedata", "report", "train.zarr", "--review", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert f"row {told[0]}" in (tmp_path / "review.html").read_text()
+
+
+OWN_LOSS = (
+    TRAINER
+    + """
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = torch.nn.functional.cross_entropy(outputs.logits, labels, weight=torch.tensor([1.0, 3.0]))
+        return (loss, outputs) if return_outputs else loss
+
+KIND = Weighted
+"""
+    + TRAINS
+)
+
+
+@pytest.mark.parametrize("arguments", [("--max-steps", "25"), ("--workers", "2")])
+def test_a_loss_of_its_own_steps_and_workers(arguments, tmp_path):
+    done, same = run_both(tmp_path, OWN_LOSS, *arguments)
+    assert same
+    run = read_run(tmp_path / "train.zarr").state
+    assert len(run.history) == 2
+    assert run.visits.sum() == (198 if "--max-steps" in arguments else 300)
+    assert len(rows_told(done.stderr)) == 20
+
+
+UNKNOWN = (
+    TRAINER
+    + """
+class Unknown(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, labels=None, **inputs):
+        logits = self.inner(**inputs).logits
+        return {"loss": (logits.logsumexp(1) - logits.gather(1, labels[:, None])[:, 0]).mean()}
+
+model = Unknown()
+arguments.remove_unused_columns = False
+"""
+    + TRAINS.replace('rows["train"]', 'rows["train"].remove_columns("text")')
+)
+
+
+def test_what_cannot_be_watched_is_said_once_and_trains_on(tmp_path):
+    done, same = run_both(tmp_path, UNKNOWN)
+    assert same
+    assert done.stderr.count("prunedata: watched no longer: Expected logits") == 1
+    assert done.stderr.count("prunedata:") == 2  # and that nothing was seen
+
+
+FAILS = (
+    TRAINER
+    + """
+class Fails(Trainer):
+    def training_step(self, *args, **options):
+        if self.state.global_step == 20:
+            raise ArithmeticError("no more")
+        return super().training_step(*args, **options)
+
+KIND = Fails
+os.makedirs("deep", exist_ok=True)
+os.chdir("deep")
+"""
+    + TRAINS
+)
+
+
+def frames(stderr):
+    return [line for line in stderr.splitlines() if line.lstrip().startswith("File ")]
+
+
+def test_one_that_fails_shows_its_own_traceback_and_what_was_seen(tmp_path):
+    (tmp_path / "train.py").write_text(FAILS)
+    one = plain("train.py", cwd=tmp_path)
+    other = watched("train.py", "--max-steps", "30", cwd=tmp_path)
+    assert one.returncode == other.returncode == 1
+    assert other.stderr.index("ArithmeticError: no more") < other.stderr.index("the 20 most suspect")
+    assert frames(one.stderr) == frames(other.stderr)
+    run = read_run(tmp_path / "train.zarr").state  # where the command was given, though the script left that folder
+    assert run.visits.sum() == 158
+    assert f"-> {tmp_path / 'train.zarr'}" in other.stderr
+
+
+def test_an_interrupted_one_keeps_what_it_saw(tmp_path):
+    slow = TRAINS.replace(
+        "trainer.train()", "print('on', flush=True); arguments.num_train_epochs = 2000; trainer.train()"
+    )
+    (tmp_path / "train.py").write_text(TRAINER + slow)
+    command = [sys.executable, "-m", "prunedata", "watch", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as program:  # fmt: skip
+        while program.stdout.readline() != "on\n":
+            pass
+        while not (tmp_path / "train.zarr" / "visits-0").exists():
+            time.sleep(0.05)
+        program.send_signal(signal.SIGINT)
+        output = program.communicate()[1]
+    assert program.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in output
+    assert len(rows_told(output)) == 20
+    assert os.fspath(tmp_path / "train.zarr")
+    assert read_run(tmp_path / "train.zarr").state.visits.sum() >= 150
+
+
+def test_doubted_samples_are_left_out_where_that_is_asked_for(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINER.replace("num_train_epochs=2", "num_train_epochs=12") + TRAINS)
+    done = watched("-o", "runs", "--leave-out", "--top", "3", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(rows_told(done.stderr)) == 3
+    run = read_run(tmp_path / "runs" / "train.zarr").state
+    assert run.run["leave_out"] == "weight"
+    assert run.history[-1]["by_weight"] > 0
+
+
+TWICE = (
+    TRAINER
+    + TRAINS.replace('train_dataset=rows["train"]', "train_dataset=Drawn()")
+    + """
+trainer.train()
+torch.save(torch.cat([each.detach().flatten() for each in model.parameters()]), "weights.pt")
+"""
+)
+DRAWN = """
+import random as pythons
+
+class Drawn(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, place):
+        row = {name: rows["train"][place][name] for name in ("input_ids", "label")}
+        drop = int(torch.randint(2, ())) + np.random.randint(2) + pythons.randint(0, 1)
+        return row | {"input_ids": row["input_ids"][: 4 - drop]}
+"""
+
+
+def test_samples_that_are_read_for_previews_draw_no_random_numbers_of_the_scripts(tmp_path):
+    done, same = run_both(tmp_path, TWICE.replace("trainer = KIND", f"{DRAWN}\ntrainer = KIND", 1))
+    assert same
+    assert "watched:" not in done.stderr
+    assert len(rows_told(done.stderr)) == 20
+    assert [path.name for path in sorted(tmp_path.glob("*.zarr"))] == ["train-2.zarr", "train.zarr"]
+
+
+CAPTURED = (
+    TRAINER
+    + """
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, labels=None, **inputs):
+        return {"loss": 2 * torch.nn.CrossEntropyLoss()(self.inner(**inputs).logits, labels) + 0.1}
+
+model = Scaled()
+arguments.remove_unused_columns = False
+"""
+    + TRAINS.replace('rows["train"]', 'rows["train"].remove_columns("text")')
+)
+
+
+def test_a_model_that_returns_its_loss_alone_is_watched_by_the_loss_functions_that_it_calls(tmp_path):
+    done, same = run_both(tmp_path, CAPTURED)
+    assert same
+    assert "watched" not in done.stderr.replace("prunedata watch", "")
+    assert np.isin(rows_told(done.stderr)[:10], np.load(tmp_path / "wrong.npy")).sum() >= 8
+    assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()

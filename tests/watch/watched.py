@@ -1,0 +1,94 @@
+"""Scripts as people have them, run by Python and by ``prunedata watch``."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+__all__ = ["ROOT", "TRAINER", "TRAINS", "environment", "plain", "rows_told", "run_both", "watched"]
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINER = """
+import argparse, os, sys
+import numpy as np, torch
+from datasets import ClassLabel, Dataset, Features, Value
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, BertForSequenceClassification, DataCollatorWithPadding, PreTrainedTokenizerFast
+from transformers import Trainer, TrainingArguments
+
+options = argparse.ArgumentParser()
+options.add_argument("--max-steps", type=int, default=-1)
+options.add_argument("--workers", type=int, default=0)
+options = options.parse_args()
+random = np.random.default_rng(0)
+words = ["<pad>", "<unk>", *(f"{kind}{n}" for kind in ("good", "bad", "the") for n in range(20))]
+tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
+tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>")
+right = random.integers(0, 2, 200)
+def text(kind):
+    return " ".join([f"the{random.integers(20)}", *(f"{kind}{random.integers(20)}" for _ in range(3))])
+
+texts = [text(("bad", "good")[one]) for one in right]
+wrong = random.random(200) < 0.1
+labels = np.where(wrong, 1 - right, right)
+rows = Dataset.from_dict({"text": texts, "label": labels.tolist()},
+                         features=Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])}))
+rows = rows.map(lambda batch: tokenizer(batch["text"]), batched=True).train_test_split(0.25, seed=0)
+torch.manual_seed(0)
+model = BertForSequenceClassification(BertConfig(
+    vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+    num_labels=2,
+))
+arguments = TrainingArguments(
+    "out", num_train_epochs=2, max_steps=options.max_steps, per_device_train_batch_size=8, learning_rate=0.02,
+    report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True, dataloader_num_workers=options.workers,
+)
+KIND = Trainer
+"""
+TRAINS = """
+trainer = KIND(model=model, args=arguments, train_dataset=rows["train"], processing_class=tokenizer,
+               data_collator=DataCollatorWithPadding(tokenizer))
+trainer.train()
+torch.save(torch.cat([each.detach().flatten() for each in model.parameters()]), "weights.pt")
+np.save("wrong.npy", np.flatnonzero(wrong))
+assert type(trainer) is KIND
+"""
+
+
+def environment(**more):
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    quiet = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return {**os.environ, **quiet, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **more}
+
+
+def plain(*command, cwd, python=(), **more):
+    return subprocess.run([sys.executable, *python, *command], cwd=cwd, env=environment(**more), capture_output=True,
+                          text=True, timeout=240, check=False)  # fmt: skip
+
+
+def watched(*command, cwd, **more):
+    return plain("-m", "prunedata", "watch", *command, cwd=cwd, **more)
+
+
+def run_both(folder, script, *arguments):
+    """Run a script by Python and watched; return what came of it watched, and whether the weights are the same."""
+    (folder / "train.py").write_text(script)
+    one = plain("train.py", *arguments, cwd=folder)
+    assert one.returncode == 0, one.stderr
+    before = torch.load(folder / "weights.pt")
+    (folder / "weights.pt").unlink()
+    other = watched("train.py", *arguments, cwd=folder)
+    assert other.returncode == 0, other.stderr
+    assert other.stdout == one.stdout or "runtime" in one.stdout
+    return other, torch.equal(before, torch.load(folder / "weights.pt"))
+
+
+def rows_told(output):
+    """The rows that a watched program listed when it ended, the most suspect first."""
+    lines = output.splitlines()
+    head = next(at for at, line in enumerate(lines) if line.split()[:2] == ["row", "excess"])
+    ends = next(at for at in range(head, len(lines)) if lines[at].startswith("to look at them"))
+    return [int(line.split()[0]) for line in lines[head + 1 : ends]]
