@@ -271,3 +271,13 @@ def test_a_zarr_store_has_no_name():
 def test_what_is_no_run(run):
     with pytest.raises((TypeError, ValueError), match="Expected"):
         prunedata.report(run)
+
+
+def test_the_report_says_what_suspects_look_like(made):
+    dataset = [(f"text {at}", at % 3) for at in range(SAMPLES)]
+    found = prunedata.report(made("guesses")[0], dataset=dataset, top=3)
+    first = found.runs[0]["suspects"][0]
+    label, guess = first["label"], first["guess"]
+    assert guess == (label + 1) % 3
+    text = " ".join(read(found.html).text.split())
+    assert f"label {label} , looks like {guess}" in text or f"label {label}, looks like {guess}" in text
