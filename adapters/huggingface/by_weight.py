@@ -77,7 +77,8 @@ class ByWeight(WeighingTrainer):
         elif self.pruner.next_epoch:
             raise PrunedataError(
                 f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
-                "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
+                "with train(resume_from_checkpoint=True), or train anew with a new Pruner. In a search "
+                "for settings build trainer and Pruner within each trial, with a store of its own."
             )
         return plain._inner_training_loop(*args, **options)
 

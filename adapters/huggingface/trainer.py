@@ -113,7 +113,8 @@ class PruneTrainerMixin(WeighingTrainer):
         elif self.pruner.next_epoch:
             raise PrunedataError(
                 f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
-                "with train(resume_from_checkpoint=True), or train anew with a new Pruner."
+                "with train(resume_from_checkpoint=True), or train anew with a new Pruner. In a search "
+                "for settings build trainer and Pruner within each trial, with a store of its own."
             )
         self._checked = False
         self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch

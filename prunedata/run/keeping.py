@@ -185,7 +185,10 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
     )
     longer = ""
     if "samples" in differ:
-        longer = " Where rows have come or gone, pass keys=... and follow=True, if the run has keys."
+        longer = (
+            " Where rows have come or gone, a run with keys follows them: pass keys=... and follow=True; or, if what "
+            "is wrapped has names of its own, follow=True and no number of samples."
+        )
     if differ == ["schedule"]:
         longer = " A run is lengthened by the schedule that it began with, with more epochs and nothing else changed."
     raise ForeignStore(

@@ -236,7 +236,7 @@ class Pruner:
 
     @property
     def keys(self) -> Keys | None:
-        """The hash of each sample's key, uint64, shape (samples,), as ``hash_keys`` makes them; None without keys."""
+        """The hash of each sample's key, uint64, shape (samples,); None if there are none. Not to be changed."""
         return self._engine.identity.keys
 
     @property

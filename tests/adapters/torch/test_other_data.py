@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from prunedata import Pruner
-from prunedata.errors import OtherData, PrunedataError
+from prunedata.errors import ForeignStore, OtherData, PrunedataError
 from prunedata.policies import Random
 from prunedata.run.identity import PROBED, TWICE
 
@@ -220,6 +220,8 @@ def test_a_folder_that_grew_and_a_part_of_it_are_followed(tmp_path):
     options = {"store": tmp_path, "leave_out": "nothing"}
     train_folder(Folder("/here", FILES), **options)
     files = sorted([*FILES, "class 0/98", "class 2/99"])
+    with pytest.raises(ForeignStore, match="follow=True and no number of samples"):
+        Pruner(len(files), epochs=4, policy=Random(), prune=6, resume=True, follow=True, **options)
     run = train_folder(Folder("/here", files), resume=True, follow=True, **options)
     assert (run.samples, run.next_epoch) == (62, 2)
     assert np.flatnonzero(run.visits == 1).tolist() == [files.index(f"class {name}") for name in ("0/98", "2/99")]
