@@ -1,6 +1,7 @@
 """The way of a batch's losses from a Tensor, wherever it lies, to the pruner."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,8 @@ def finite(losses: torch.Tensor) -> torch.Tensor:
 
     So such a sample is neither suspect nor clean by this batch, and nothing waits for the device.
     """
+    if losses.is_cpu and isfinite(float(losses.sum())):
+        return losses
     fine = torch.isfinite(losses)
     total = torch.where(fine, losses, 0).sum() / fine.sum().clamp(min=1)
     return torch.where(fine, losses, total)
