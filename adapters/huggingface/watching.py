@@ -198,7 +198,7 @@ class _WatchedFromOutside(ByWeight):
             return super().training_step(model, inputs, *args, **options)
         with capturing() as self._captured:  # in the first step, and where the losses are not known otherwise
             result = super().training_step(model, inputs, *args, **options)
-        self._begun = True
+        self._begun, self._captured = True, None  # or a later step would take the losses of this one
         return result
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:

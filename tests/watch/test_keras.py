@@ -6,6 +6,7 @@ import pytest
 from prunedata.store.reading import read_run
 from tests.watch.watched import plain, rows_told, run_both, watched
 
+pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 SCRIPT = """
 import warnings
 warnings.simplefilter("ignore")

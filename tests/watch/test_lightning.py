@@ -7,6 +7,7 @@ import torch
 from prunedata.store.reading import read_run
 from tests.watch.watched import plain, rows_told, run_both, watched
 
+pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")

@@ -10,6 +10,7 @@ import torch
 from prunedata.store.reading import read_run
 from tests.watch.watched import TRAINER, TRAINS, plain, rows_told, watched
 
+pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 BIN = Path(sys.executable).parent
 TORCHRUN = ("--nproc-per-node", "2", "--standalone", "train.py")
 ACCELERATE = ("launch", "--num_processes", "2", "--cpu", "--num_machines", "1", "--mixed_precision", "no",
@@ -41,8 +42,7 @@ def test_one_that_cannot_be_watched_stops_all(tmp_path):
 class Kind(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         if self.args.process_index and self.state.global_step == 3:
-            labels = inputs.pop("labels")
-            return torch.nn.functional.cross_entropy(model(**inputs, return_dict=False)[0], labels)
+            inputs = {name: value[:4] for name, value in inputs.items()}  # and nothing says which these are
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
 KIND = Kind

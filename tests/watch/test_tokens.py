@@ -9,6 +9,7 @@ from prunedata.reporting.kept import KeptPreviews
 from prunedata.store.reading import read_run
 from tests.watch.watched import rows_told, run_both, watched
 
+pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 BEGIN = """
 import sys, warnings
 warnings.simplefilter("ignore")

@@ -47,6 +47,7 @@ KIND = Weighted
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("--max-steps", "25"), ("--workers", "2")])
 def test_a_loss_of_its_own_steps_and_workers(arguments, tmp_path):
     done, same = run_both(tmp_path, OWN_LOSS, *arguments)
@@ -104,6 +105,7 @@ def frames(stderr):
     return [line for line in stderr.splitlines() if line.lstrip().startswith("File ")]
 
 
+@pytest.mark.slow
 def test_one_that_fails_shows_its_own_traceback_and_what_was_seen(tmp_path):
     (tmp_path / "train.py").write_text(FAILS)
     one = plain("train.py", cwd=tmp_path)
@@ -116,6 +118,7 @@ def test_one_that_fails_shows_its_own_traceback_and_what_was_seen(tmp_path):
     assert f"-> {tmp_path / 'train.zarr'}" in other.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_keeps_what_it_saw(tmp_path):
     slow = TRAINS.replace(
         "trainer.train()", "print('on', flush=True); arguments.num_train_epochs = 2000; trainer.train()"
@@ -137,6 +140,7 @@ def test_an_interrupted_one_keeps_what_it_saw(tmp_path):
     assert read_run(tmp_path / "train.zarr").state.visits.sum() >= 150
 
 
+@pytest.mark.slow
 def test_doubted_samples_are_left_out_where_that_is_asked_for(tmp_path):
     (tmp_path / "train.py").write_text(TRAINER.replace("num_train_epochs=2", "num_train_epochs=12") + TRAINS)
     done = watched("-o", "runs", "--leave-out", "--top", "3", "train.py", cwd=tmp_path)
@@ -169,6 +173,7 @@ class Drawn(torch.utils.data.Dataset):
 """
 
 
+@pytest.mark.slow
 def test_samples_that_are_read_for_previews_draw_no_random_numbers_of_the_scripts(tmp_path):
     done, same = run_both(tmp_path, TWICE.replace("trainer = KIND", f"{DRAWN}\ntrainer = KIND", 1))
     assert same
@@ -195,6 +200,7 @@ arguments.remove_unused_columns = False
 )
 
 
+@pytest.mark.slow
 def test_a_model_that_returns_its_loss_alone_is_watched_by_the_loss_functions_that_it_calls(tmp_path):
     done, same = run_both(tmp_path, CAPTURED)
     assert same
