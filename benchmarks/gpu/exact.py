@@ -42,6 +42,8 @@ class Case:
         Called with the losses once they were observed.
     resume_at : int or None
         In this epoch, after half of it, the run is saved and goes on as another one.
+    logits : tensor of float, shape (samples, classes), or None
+        What the network says of each sample, on the device.
     waits : bool
         Whether ``observe`` may make the host wait, as for a batch that no buffer holds.
     """
@@ -53,6 +55,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     after: Callable[[Tensor], object] = lambda losses: None
     resume_at: int | None = None
+    logits: Tensor | None = None
     waits: bool = False
 
 
@@ -97,10 +100,11 @@ def _feed(
         losses = case.losses(ids.to(device), number)
         seen = losses.detach().float().cpu().numpy()
         leaf = losses.detach().requires_grad_()
+        said = None if case.logits is None else case.logits[ids.to(device)]
         with contextlib.nullcontext() if case.waits else _without_waiting(device):
-            mean = ours.observe(leaf)
+            mean = ours.observe(leaf, logits=said)
             mean.backward()
-        told.observe(seen, ids.numpy())
+        told.observe(seen, ids.numpy(), logits=None if said is None else said.float().cpu().numpy())
         factors = told.current.factors(ids.numpy())
         expected = float((seen * factors).mean())
         if abs(mean.item() - expected) > 4e-3 * max(1.0, abs(expected)):  # half precision has three digits
@@ -226,6 +230,7 @@ def _cases(place: Place) -> dict[str, Callable[[], Case]]:
         "workers": case(workers=2),
         "by-weight": case(options={"leave_out": "weight"}),
         "holdout": case(options={"holdout": 0.1}),
+        "logits": case(logits=torch.rand((samples, 10), generator=generator).to(place.device)),
         "auto": case(options={"policy": "auto", "prune": None}),
         "resumed": case(resume_at=2),
         "graph": learnt("graph"),
