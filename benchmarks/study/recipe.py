@@ -95,9 +95,6 @@ class Recipe:
             )
         if self.epochs < 5:
             raise ValueError(f"Expected at least 5 epochs, for three rate drops. Got {self.epochs}.")
-        arm = ARMS[self.arm]
-        if arm.saves and arm.saves_as_asked and not arm.shortens:
-            share_to_prune(self.saving, self.schedule)  # so that a run that cannot save it is refused before it trains
 
     @property
     def trained_epochs(self) -> int:

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from benchmarks.common.augment import crop_and_flip
 from benchmarks.common.data import ImageSet
-from benchmarks.common.graphs import captured
 from benchmarks.common.networks import build
+from benchmarks.common.networks.graphs import captured
 from benchmarks.common.networks.precision import mixed_precision
 from benchmarks.study.recipe import Recipe
 

@@ -79,7 +79,6 @@ def test_the_rate_drops_where_the_paper_says():
         ({"saving": 0.2}, "0 for regular and for arms"),
         ({"arm": "random"}, "0 for regular and for arms"),
         ({"epochs": 4}, "at least 5 epochs"),
-        ({"arm": "random", "epochs": 5, "saving": 0.9}, "Expected a saving below"),
     ],
 )
 def test_a_recipe_refuses_what_makes_no_sense(change, complaint):
@@ -139,6 +138,13 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(arm, tmp_path):
     with np.load(tmp_path / "whole.npz") as one, np.load(tmp_path / "parts.npz") as other:
         assert set(one) == set(other)
         assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_what_cannot_be_saved_is_refused_before_it_trains():
+    ticks = []
+    with pytest.raises(ValueError, match="Expected a saving below"):
+        train(replace(SMALL, arm="random", epochs=5, saving=0.9), Options(), ticks.append)
+    assert not ticks
 
 
 def test_the_rate_warms_up_and_falls_as_a_cosine():
