@@ -7,7 +7,7 @@ from benchmarks.study.choosers import Pruned
 ARMS = (
     Arm(
         name="auto",
-        what="the library, told nothing: it leaves out the labels that it doubts, late in the run",
+        what='`policy="auto"`: leaves out the labels that it doubts, late in the run',
         choose=lambda task: Pruned(task, "auto"),
         saves=False,
         order=25,
