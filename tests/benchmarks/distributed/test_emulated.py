@@ -108,7 +108,8 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
     recorded = Runs(tmp_path / "runs.jsonl.gz")
     assert measure([run], recorded, None) == 0
     (facts,) = read(recorded, "emulated")
-    assert (facts["updates"], facts["visits"]) == (2, [256])
+    assert facts["visits"] == [256]
+    assert 2 <= facts["updates"] <= 4  # a worker that is late leaves its share to the other, which then goes on alone
     assert facts["workers_lost"] == []
     # The server is on the first host: the second pulls and pushes all of the weights in each update.
     model = facts["updates"] * 4 * runs.PARAMETERS
