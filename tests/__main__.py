@@ -24,6 +24,7 @@ os._exit(status)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
+    "watch": ["watch"],
     # What has TensorFlow beside PyTorch, which others then needn't load.
     "keras": [
         "adapters/keras",
@@ -39,7 +40,6 @@ ROOMS = {
     "benchmarks": ["benchmarks"],
     "huggingface": ["adapters/huggingface"],
     "store": ["store"],
-    "watch": ["watch"],
     "contract": ["adapters/test_conformance.py", "adapters/test_parity.py"],
     "lightning": ["adapters/lightning"],
     "adapters": ["adapters"],
