@@ -43,7 +43,7 @@ test: $(VENV)/.dev
 
 # The tests of properties come again, with more examples.
 test-rest: $(VENV)/.dev $(VENV)/.oldest
-	PRUNEDATA_EXAMPLES=50 OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
+	PRUNEDATA_EXAMPLES=25 OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
 
 test-all: test
 	$(MAKE) test-rest
