@@ -127,6 +127,7 @@ class _WatchedFromOutside(ByWeight):
         self._say, self._stopped = say, False
         self._seen = np.zeros(pruner.samples, dtype=np.bool_)
         self._adopt(pruner, None)
+        self._run.recorder.passes_nan = True  # as finite() does for losses: float16 overflows in some steps
 
     def _check_loss(self, pruner: Pruner, mixin: type) -> None:
         """Nothing: of a ``compute_loss`` of the user's own, the model's own outputs are looked at."""

@@ -45,10 +45,13 @@ class Recorder:
         Losses that stay on a device before they are copied to the host together.
     buffers_all : bool
         Whether those on the host go through such a buffer, too, so that its way can be tried without a device.
+    passes_nan : bool
+        Whether logits with a NaN say nothing of their sample. Otherwise their batch is an error.
     """
 
     capacity: ClassVar[int] = 1 << 16
     buffers_all: ClassVar[bool] = False
+    passes_nan = False
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
@@ -92,7 +95,7 @@ class Recorder:
                 f"{len(said)} on {said.device}: give the rows that the losses are of."
             )
         self.pruner.expect_classes(classes)
-        return said
+        return said.masked_fill(said == NO_NUMBER, NOTHING) if self.passes_nan else said
 
     def held_back(self) -> Iterator[Block]:
         """Hand over everything; the epoch ends, or its state is asked for."""

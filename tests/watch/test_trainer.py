@@ -207,3 +207,26 @@ def test_a_model_that_returns_its_loss_alone_is_watched_by_the_loss_functions_th
     assert "watched" not in done.stderr.replace("prunedata watch", "")
     assert np.isin(rows_told(done.stderr)[:10], np.load(tmp_path / "wrong.npy")).sum() >= 8
     assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()
+
+
+@pytest.mark.slow
+def test_a_step_with_a_loss_and_logits_that_are_nan_is_watched_on(tmp_path):
+    """As where float16 overflows, and a GradScaler leaves the step out."""
+    overflows = """
+class Kind(Trainer):
+    def compute_loss(self, *args, **options):
+        if self.state.global_step != 3:
+            return super().compute_loss(*args, **options)
+        spoils = self.model.classifier.register_forward_hook(
+            lambda module, given, out: out.index_fill(0, torch.tensor([0]), torch.nan)
+        )
+        loss = super().compute_loss(*args, **options)
+        spoils.remove()
+        return torch.nan_to_num(loss)
+
+KIND = Kind
+"""
+    done, same = run_both(tmp_path, TRAINER + overflows + TRAINS)
+    assert same, done.stderr
+    assert "watched no longer" not in done.stderr
+    assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()

@@ -73,6 +73,22 @@ def test_what_goes_through_a_devices_buffer_is_the_same(monkeypatch):
     assert np.array_equal(train(run(), lambda loader: loader.observe).arrays["guess"], expected)
 
 
+@pytest.mark.parametrize("buffered", [False, True])
+def test_logits_that_are_nan_say_nothing_where_a_run_is_only_watched(buffered, monkeypatch):
+    monkeypatch.setattr(Recorder, "buffers_all", buffered)
+    monkeypatch.setattr(Recorder, "passes_nan", True)
+    pruner = run()
+    loader = wrap(DataLoader(Data(), batch_size=SAMPLES), pruner)
+    pruner.begin_epoch()
+    for points, targets in loader:
+        points[3, 1] = torch.nan
+        loader.observe(torch.ones(len(targets)), logits=points)
+    pruner.end_epoch()
+    expected = Data().tensors[0].argmax(1)
+    expected[3] = -1
+    assert pruner.arrays["guess"].tolist() == expected.tolist()
+
+
 def test_the_losses_alone_train_the_same_network():
     def alone(loader):
         return lambda losses, ids, logits: loader.observe(losses, ids)
