@@ -1,31 +1,34 @@
 """The dealer: it owns a run, deals the kept samples of each epoch to workers, and takes their losses back."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Never
 
-from prunedata.checks import integer, real
+import numpy as np
+
+from prunedata.checks import LARGEST, integer, real, shown
+from prunedata.counting.batches import plain_losses
 from prunedata.dealing.deal import Deal, Receipt, Wait, until_done
-from prunedata.dealing.deck import Batch, Deck
-from prunedata.dealing.reported import checked_losses
-from prunedata.dealing.staleness import Staleness
-from prunedata.dealing.state import DealerState
-from prunedata.dealing.tickets import Tickets
-from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.dealing.deck import Batch, Deck, why_void
+from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.run.adapter import Adapter
-from prunedata.run.epoch import read_only
 from prunedata.run.pruner import Pruner
+from prunedata.types import Ids, Recorded
 from prunedata.uninterrupted import Uninterrupted
 
 __all__ = ["Dealer"]
 
+FORMAT = 1
+"""Of a dealer's state."""
+
 
 class Dealer:
-    """Deals the kept samples of each epoch to whoever asks, and records each of them exactly once.
+    """Deal the kept samples of each epoch to workers in batches, and record the loss of each exactly once.
 
-    For training without common steps: workers that come and go, parameter servers, actors. Workers ask for a batch
-    with :meth:`deal` and give its losses back with :meth:`observe`. If a worker dies, :meth:`lost` or ``timeout``
-    lets others have its batches. When every batch is accounted for, the epoch ends and is committed.
+    For training without common steps: workers that come and go, parameter servers, actors. A worker takes a batch
+    with :meth:`deal` and reports its losses with :meth:`observe`. If a worker dies, :meth:`lost` or ``timeout``
+    deals its batches to others. When every batch is observed or skipped, the epoch ends and is committed.
 
     It may be called from several threads. A copy or pickle of it would be a second owner of the run, so put it in
     one process and let others call it there, as ``prunedata.adapters.ray`` does.
@@ -33,14 +36,14 @@ class Dealer:
     Parameters
     ----------
     pruner : Pruner
-        The run. From now on the dealer begins and ends its epochs, and observes.
+        The run. From now on the dealer begins and ends its epochs, and records its losses.
     batch_size : int
         Samples in a batch; the last of an epoch may be smaller.
     timeout : float, optional
         Seconds after which a batch that was not reported is dealt again. By default never: call :meth:`lost`.
     auto_end : bool
-        End an epoch as soon as every batch is accounted for. With False it waits for :meth:`end_epoch`, and workers
-        that ask are told to wait: save the model first, then end the epoch, as that commits it to the store.
+        End an epoch as soon as every batch is observed or skipped. With False it waits for :meth:`end_epoch`, and
+        :meth:`deal` returns :class:`Wait` until then: save the model first, as the end commits the epoch to the store.
     clock : callable
         Seconds, for ``timeout``.
 
@@ -79,8 +82,10 @@ class Dealer:
         self._uninterrupted = Uninterrupted()
         self._deck: Deck | None = None
         self._skipped: dict[int, int] = {}
-        self._staleness = Staleness()
-        self._tickets = Tickets()
+        """Samples of each skipped batch of the open epoch, by its number."""
+        self._staleness: Counter[int] = Counter()
+        self._newest = 0
+        """The newest version of the weights that a report has named."""
         if pruner.attach(_Watch(self)).dealer is not self:
             raise PrunedataError("Expected a Pruner without a dealer. Got one that has one: a run has one owner.")
 
@@ -93,7 +98,7 @@ class Dealer:
 
     @property
     def is_epoch_done(self) -> bool:
-        """Whether an epoch is open of which every batch is accounted for. With ``auto_end`` it then ends by itself."""
+        """Whether an epoch is open and every batch of it observed or skipped. With ``auto_end`` it then ends."""
         deck = self._deck
         return deck is not None and deck.is_done
 
@@ -101,16 +106,16 @@ class Dealer:
     def outstanding(self) -> dict[Hashable, int]:
         """How many samples each worker has been dealt and has not reported."""
         with self._uninterrupted:
-            found: dict[Hashable, int] = {}
-            for batch in self._out().values():
-                found[batch.worker] = found.get(batch.worker, 0) + batch.ids.size
-            return found
+            samples: Counter[Hashable] = Counter()
+            for batch in self._out.values():
+                samples[batch.worker] += batch.ids.size
+            return dict(samples)
 
     @property
     def staleness(self) -> dict[int, int]:
         """How many reports were how stale, of those that named a version. See :meth:`observe`."""
         with self._uninterrupted:
-            return dict(sorted(self._staleness.counts.items()))
+            return dict(sorted(self._staleness.items()))
 
     # -- for workers
 
@@ -120,7 +125,7 @@ class Dealer:
         Parameters
         ----------
         worker : hashable
-            Its name, as a str or an int. Nobody has to say before that a worker comes.
+            Its name, as a str or an int. New names may come at any time.
 
         Returns
         -------
@@ -130,21 +135,23 @@ class Dealer:
         if not isinstance(worker, Hashable):
             raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
         with self._uninterrupted:
-            self._take_back_late_ones()
+            if self.timeout is not None:
+                before = self._clock() - self.timeout
+                self._take_back(lambda batch: batch.since <= before)
             while not self.is_finished:
                 deck = self._open()
                 if deck.has_more:
-                    return self._dealt(deck, worker)
+                    return deck.deal(worker, self._clock())
                 if not (deck.is_done and self.auto_end):
-                    return Wait(deck.epoch.number, sum(one.ids.size for one in deck.out.values()))
-                self._end()  # an epoch that was restored when it was done already
+                    return Wait(deck.epoch.number, sum(batch.ids.size for batch in deck.out.values()))
+                self._end(deck)  # an epoch that was restored when it was done already
             return None
 
     def deal_many(self, worker: Hashable, most: int) -> list[Deal] | Wait | None:
         """Give a worker its next batches, up to ``most`` of one epoch: one call in place of several.
 
-        At the end of an epoch the others wait for whoever has several batches left: let ``most`` be small beside the
-        batches that a worker gets in an epoch.
+        At the end of an epoch the others wait for a worker that has several batches left: let ``most`` be small beside
+        the batches that a worker gets in an epoch.
 
         Returns
         -------
@@ -156,10 +163,10 @@ class Dealer:
             first = self.deal(worker)
             if not isinstance(first, Deal):
                 return first
-            deck, found = self._open(), [first]
-            while len(found) < most and deck.has_more:
-                found.append(self._dealt(deck, worker))
-            return found
+            deck, deals = self._open(), [first]
+            while len(deals) < most and deck.has_more:
+                deals.append(deck.deal(worker, self._clock()))
+            return deals
 
     def deals(self, worker: Hashable, *, poll: float = 0.01) -> Iterator[Deal]:
         """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
@@ -179,7 +186,7 @@ class Dealer:
         version : int, optional
             Of the weights that made the losses: a number that grows by one with each update.
         newest : int, optional
-            The version of the weights now, to which the gradients of this batch were given. Staleness is ``newest``
+            The version of the weights now, to which the gradients of this batch were applied. Staleness is ``newest``
             less ``version``. By default ``newest`` is the newest version that any report has named.
 
         Returns
@@ -195,18 +202,20 @@ class Dealer:
             or :meth:`skip` it.
         """
         with self._uninterrupted:
-            place = self._tickets.read(deal)
-            batch = self._out().get(place)
+            ticket = _ticket(deal)
+            batch = self._out.get(ticket)
             if batch is None:
-                return self._tickets.refuse(place)
-            good = checked_losses(losses, batch.ids)
-            measured = self._staleness.measure(version, newest)
+                return Receipt(False, why_void(self._deck, ticket))
+            deck, checked = self._open(), _checked(losses, batch.ids)
+            latest = self._latest(version, newest)
             self.pruner.take_over()
-            self.pruner.record(good, batch.ids)
-            self._staleness.add(measured)
-            if isinstance(deal, Deal) and deal.was_read and self._deck is not None:
-                self._deck.reads[:] = [True]  # a copy of it was, in the worker's process
-            self._settle(place)
+            self.pruner.record(checked, batch.ids)
+            if version is not None:
+                self._newest = max(self._newest, latest)
+                self._staleness[latest - int(version)] += 1
+            if isinstance(deal, Deal) and deal.was_read:
+                deck.reads[:] = [True]  # a copy of it was, in the worker's process
+            self._settle(deck, ticket)
             return Receipt(True, "recorded")
 
     def observe_many(
@@ -214,38 +223,41 @@ class Dealer:
     ) -> list[Receipt]:
         """Record the losses of several batches, each as :meth:`observe` does: pairs of a deal and its losses.
 
-        All are checked first: if one raises, none is recorded. Versions are those of all of them.
+        All are checked first: if one raises, none is recorded. ``version`` and ``newest`` hold for all of them.
         """
         with self._uninterrupted:
-            given = [(deal, losses, self._tickets.read(deal)) for deal, losses in reports]
-            for _, losses, place in given:
-                if place in self._out():
-                    checked_losses(losses, self._out()[place].ids)
-            self._staleness.measure(version, newest)
-            return [self.observe(deal, losses, version=version, newest=newest) for deal, losses, _ in given]
+            reports = list(reports)
+            for deal, losses in reports:
+                batch = self._out.get(_ticket(deal))
+                if batch is None:
+                    why_void(self._deck, _ticket(deal))
+                else:
+                    _checked(losses, batch.ids)
+            self._latest(version, newest)
+            return [self.observe(deal, losses, version=version, newest=newest) for deal, losses in reports]
 
     def skip(self, deal: Deal | str) -> Receipt:
-        """Say that a batch will not be observed, for example because its losses are not finite. It is not dealt again.
+        """Leave a batch unobserved, for example because its losses are not finite. It is not dealt again.
 
         Returns a receipt as :meth:`observe` does.
         """
         with self._uninterrupted:
-            place = self._tickets.read(deal)
-            batch = self._out().get(place)
+            ticket = _ticket(deal)
+            batch = self._out.get(ticket)
             if batch is None:
-                return self._tickets.refuse(place)
+                return Receipt(False, why_void(self._deck, ticket))
             self.pruner.skip(batch.ids.size)
             self._skipped[batch.number] = batch.ids.size
-            self._settle(place)
+            self._settle(self._open(), ticket)
             return Receipt(True, "skipped")
 
     def lost(self, worker: Hashable) -> int:
-        """Take back what a worker has, to deal it to others: it died, or it leaves.
+        """Take back the batches of a worker that died or leaves, to deal them to others.
 
         Returns
         -------
         int
-            How many samples it had. If it reports them later, that is refused.
+            How many samples it had. If it reports them later, the report does not count.
         """
         return self._take_back(lambda batch: batch.worker == worker)
 
@@ -259,7 +271,7 @@ class Dealer:
         NotInEpoch
             If no epoch is open.
         SkippedSamples
-            If not every batch is accounted for. The epoch stays open.
+            If not every batch is observed or skipped. The epoch stays open.
         """
         with self._uninterrupted:
             deck = self._deck
@@ -271,7 +283,7 @@ class Dealer:
                     f"not: {len(deck.out)} are with workers, "
                     f"{'more' if deck.has_more else 'none'} are still to be dealt."
                 )
-            self._end()
+            self._end(deck)
 
     def commit(self) -> None:
         """Write where the run stands to its store, also within an epoch."""
@@ -280,21 +292,45 @@ class Dealer:
             self.pruner.commit()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the dealer and its run stand, also within an epoch: plain values, for a checkpoint beside the model."""
+        """Return where the dealer and its run stand, also within an epoch, for a checkpoint beside the model.
+
+        It holds dicts, lists, numbers, strings and bytes only. Batches that are with workers are not in it: they are
+        dealt again.
+        """
         with self._uninterrupted:
             self.pruner.take_over()
-            return DealerState(self.batch_size, self._skipped, self._staleness, self.pruner.state_dict()).to_dict()
+            return {
+                "format": FORMAT,
+                "batch_size": self.batch_size,
+                "skipped": [list(pair) for pair in sorted(self._skipped.items())],
+                "staleness": [list(pair) for pair in sorted(self._staleness.items())],
+                "newest": self._newest,
+                "run": self.pruner.state_dict(),
+            }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where :meth:`state_dict` stood.
 
-        What was with workers then, and all that was reported later, is dealt again; reports of earlier deals are
-        refused. Raises :class:`PrunedataError` if the state is of another run, and changes nothing then.
+        What was with workers then, and all that was reported later, is dealt again; reports of earlier deals do not
+        count. Raises :class:`PrunedataError` if the state is of another run, and changes nothing then.
         """
-        found = DealerState.from_dict(state, self.batch_size)
+        if (
+            not isinstance(state, dict)
+            or not isinstance(state.get("run"), dict)
+            or not _is(state.get("format"), FORMAT)
+        ):
+            raise PrunedataError(f"Expected what a dealer's state_dict() returned. Got {type(state).__name__}.")
+        if not _is(state.get("batch_size"), self.batch_size):
+            raise PrunedataError(
+                f"Expected the state of a dealer with batch_size={self.batch_size}. Got one with "
+                f"batch_size={shown(state.get('batch_size'))}, whose batches are others."
+            )
+        skipped = _pairs(state, "skipped", 1, self.batch_size)
+        staleness = _pairs(state, "staleness", 1)
+        newest = integer("the newest version", state.get("newest"), 0)
         with self._uninterrupted:
-            self.pruner.load_state_dict(found.run)
-            self._staleness, self._skipped = found.staleness, found.skipped
+            self.pruner.load_state_dict(state["run"])
+            self._skipped, self._staleness, self._newest = skipped, Counter(staleness), newest
 
     def __reduce__(self) -> Never:
         raise TypeError(
@@ -303,12 +339,15 @@ class Dealer:
         )
 
     def forget(self) -> None:
-        """Drop all deals: the run was loaded from a state. What was dealt is dealt again under new tickets."""
+        """Drop all deals: the run was loaded from a state. Their batches are dealt again, under new tickets."""
         with self._uninterrupted:
-            self._deck, self._tickets = None, Tickets()
-            self._skipped = {}
+            self._deck, self._skipped = None, {}
 
     # -- within
+
+    @property
+    def _out(self) -> dict[str, Batch]:
+        return {} if self._deck is None else self._deck.out
 
     def _open(self) -> Deck:
         if self._deck is None:
@@ -319,33 +358,28 @@ class Dealer:
             self._deck = Deck(epoch, self.batch_size, self._skipped)
         return self._deck
 
-    def _out(self) -> dict[int, Batch]:
-        return {} if self._deck is None else self._deck.out
+    def _latest(self, version: int | None, newest: int | None) -> int:
+        """Return the newest version of the weights by a report; raise if its two numbers make no sense."""
+        if version is None:
+            if newest is not None:
+                raise PrunedataError(
+                    f"Expected version beside newest, that of the weights that made the losses. Got newest={newest!r}."
+                )
+            return self._newest
+        made = integer("version", version, 0)
+        latest = max(self._newest, made) if newest is None else integer("newest", newest, 0)
+        if latest < made:
+            raise PrunedataError(
+                f"Expected newest, the version of the weights now, to be at least version={made}. Got {latest}."
+            )
+        return latest
 
-    def _dealt(self, deck: Deck, worker: Hashable) -> Deal:
-        number, ticket = self._tickets.new()
-        batch, epoch = deck.deal(number, worker, self._clock()), deck.epoch
-        return Deal(
-            ticket=ticket,
-            epoch=epoch.number,
-            number=batch.number,
-            ids=batch.ids,
-            _weights=read_only(epoch.detached().factors(batch.ids)) if epoch.is_weighed else None,
-            worker=worker,
-            attempt=batch.attempt,
-            _reads=deck.reads,
-        )
-
-    def _settle(self, place: int) -> None:
-        deck = self._deck
-        assert deck is not None
-        deck.settle(place)
+    def _settle(self, deck: Deck, ticket: str) -> None:
+        del deck.out[ticket]
         if deck.is_done and self.auto_end:
-            self._end()
+            self._end(deck)
 
-    def _end(self) -> None:
-        deck = self._deck
-        assert deck is not None
+    def _end(self, deck: Deck) -> None:
         self.pruner.take_over()
         if deck.reads:
             deck.epoch.apply_weights()
@@ -356,22 +390,13 @@ class Dealer:
                 self._deck = None
                 self._skipped.clear()
 
-    def _take_back_late_ones(self) -> None:
-        if self.timeout is not None:
-            before = self._clock() - self.timeout
-            self._take_back(lambda batch: batch.since <= before)
-
     def _take_back(self, which: Callable[[Batch], bool]) -> int:
         with self._uninterrupted:
-            places = [place for place, batch in self._out().items() if which(batch)]
-            if not places or self._deck is None:
-                return 0
-            self._tickets.withdraw(places)
-            return self._deck.put_back(places)
+            return 0 if self._deck is None else self._deck.take_back(which)
 
 
 class _Watch(Adapter):
-    """Keeps the run to one dealer, and tells it when the run is loaded behind its back."""
+    """Keeps the run to one dealer, and drops its deals when the run is loaded from a state."""
 
     key = "dealer"
     by_weight = True
@@ -380,10 +405,44 @@ class _Watch(Adapter):
         self.dealer = dealer
 
     def __reduce__(self) -> Never:
-        raise TypeError(
-            "Expected a Dealer to stay the only one of its run. Got a copy or a pickle of it: call it in the process "
-            "that has it, as through prunedata.adapters.ray, or save state_dict()."
-        )
+        self.dealer.__reduce__()
 
     def forget(self) -> None:
         self.dealer.forget()
+
+
+def _ticket(deal: Deal | str) -> str:
+    return deal.ticket if isinstance(deal, Deal) else deal
+
+
+def _checked(losses: Any, ids: Ids) -> Recorded:
+    """Return one finite loss for each id, shape (n,). Checked at once, so that the worker can correct its report."""
+    array = plain_losses(losses)
+    if array.shape != ids.shape:
+        raise LossError(f"Expected a loss for each of the {ids.size} ids of the deal. Got shape {array.shape}.")
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = array.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        odd = ~np.isfinite(array)
+        got = f"{array[odd][:5].tolist()} for the samples {ids[odd][:5].tolist()}" if odd.any() else "a sum too large"
+        raise LossError(
+            f"Expected finite losses, as a mean with others finds no hits. Got {got}: skip the deal, "
+            "by dealer.skip(deal), or lower the learning rate."
+        )
+    return array
+
+
+def _pairs(state: dict[str, Any], name: str, least_value: int, most: int = LARGEST) -> dict[int, int]:
+    """Return pairs of integers that :meth:`Dealer.state_dict` saved. Raises :class:`PrunedataError` for all else."""
+    try:
+        pairs = [(key, value) for key, value in state[name]]
+    except (LookupError, TypeError, ValueError) as error:
+        raise PrunedataError(
+            f"Expected pairs of numbers as {name} in a dealer's state. Got {shown(state.get(name))}."
+        ) from error
+    return {integer(name, key, 0): integer(name, value, least_value, most) for key, value in pairs}
+
+
+def _is(value: object, number: int) -> bool:
+    """Whether a value of a state, which may hold anything, is this number."""
+    return type(value) is int and value == number

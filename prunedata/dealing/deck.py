@@ -1,21 +1,24 @@
-"""The batches of one epoch: those still to deal, those that workers have, and those that came back."""
+"""The batches of one epoch: those still to deal, those that workers have, and those that are settled."""
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from secrets import token_hex
 
 import numpy as np
 
+from prunedata.dealing.deal import Deal
+from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch, read_only
 from prunedata.run.order import cut_batches
 from prunedata.types import Ids
 
-__all__ = ["Batch", "Deck"]
+__all__ = ["Batch", "Deck", "why_void"]
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A batch of the epoch, and who has it since when."""
+    """A batch of the epoch, and which worker has had it since when."""
 
     number: int
     ids: Ids
@@ -39,13 +42,17 @@ class Deck:
 
     def __init__(self, epoch: Epoch, batch_size: int, skip: Collection[int] = ()) -> None:
         self.epoch = epoch
-        self.out: dict[int, Batch] = {}
-        """The batches that workers have, by the numbers of their deals."""
+        self.out: dict[str, Batch] = {}
+        """The batches that workers have, by ticket."""
         self.reads: list[bool] = []
-        """Not empty once somebody has read the weights of a deal."""
+        """Not empty once the weights of a deal were read."""
         self._fresh = self._cut(epoch, batch_size, skip)
         self._next = next(self._fresh, None)  # one ahead, to know whether there is one
         self._returned: list[tuple[int, Batch]] = []
+        self.withdrawn: set[str] = set()
+        """Tickets of deals that were taken back."""
+        # A dealer that is restored has another deck, and with it another token: old tickets name nothing in it.
+        self.token, self.dealt = token_hex(6), 0
 
     @staticmethod
     def _cut(epoch: Epoch, batch_size: int, skip: Collection[int]) -> Iterator[Batch]:
@@ -65,25 +72,38 @@ class Deck:
         """Whether every batch is settled."""
         return not self.has_more and not self.out
 
-    def deal(self, deal: int, worker: Hashable, now: float) -> Batch:
-        """Take the first batch that is to be dealt, one that came back before a new one."""
+    def deal(self, worker: Hashable, now: float) -> Deal:
+        """Deal the first batch that is to be dealt; one that came back goes before a new one."""
         if self._returned:
             _, batch = heappop(self._returned)
         else:
             assert self._next is not None
             batch, self._next = self._next, next(self._fresh, None)
-        self.out[deal] = batch = replace(batch, attempt=batch.attempt + 1, worker=worker, since=now)
-        return batch
+        batch = replace(batch, attempt=batch.attempt + 1, worker=worker, since=now)
+        ticket = f"{self.token}-{self.dealt}"
+        self.out[ticket] = batch
+        self.dealt += 1
+        weights = read_only(self.epoch.detached().factors(batch.ids)) if self.epoch.is_weighed else None
+        return Deal(ticket, self.epoch.number, batch.number, batch.ids, weights, worker, batch.attempt, self.reads)
 
-    def settle(self, deal: int) -> None:
-        """Be done with the batch of a deal that is out."""
-        del self.out[deal]
-
-    def put_back(self, deals: Collection[int]) -> int:
-        """Let the batches of deals that are out be dealt again; return how many samples they have."""
-        samples = 0
-        for deal in deals:
-            batch = self.out.pop(deal)
+    def take_back(self, which: Callable[[Batch], bool]) -> int:
+        """Withdraw deals, so that their batches are dealt again; return how many samples these have."""
+        tickets = [ticket for ticket, batch in self.out.items() if which(batch)]
+        self.withdrawn.update(tickets)
+        batches = [self.out.pop(ticket) for ticket in tickets]
+        for batch in batches:
             heappush(self._returned, (batch.number, batch))
-            samples += batch.ids.size
-        return samples
+        return sum(batch.ids.size for batch in batches)
+
+
+def why_void(deck: Deck | None, ticket: object) -> str:
+    """Return why a report by a ticket that is not out doesn't count. Raises :class:`PrunedataError` for no ticket."""
+    token, _, number = ticket.partition("-") if isinstance(ticket, str) else ("", "", "")
+    ours = deck is not None and deck.token == token
+    if not (number.isascii() and number.isdigit()) or (deck is not None and ours and int(number) >= deck.dealt):
+        raise PrunedataError(f"Expected what deal() returned, or its ticket. Got {ticket!r}.")
+    if not ours:
+        return "it was dealt in an epoch that has ended, before the dealer was restored, or by another dealer"
+    if deck is not None and ticket in deck.withdrawn:
+        return "it was taken back, as its worker was lost or took too long: it is dealt again"
+    return "it was reported before"

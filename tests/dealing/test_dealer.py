@@ -336,8 +336,8 @@ def test_what_is_no_ticket_is_refused(ticket):
         (lambda: dealing().load_state_dict({}), "Expected what a dealer's state_dict"),
         (lambda: dealing().load_state_dict(start().state_dict()), "Expected what a dealer's state_dict"),
         (lambda: dealing().load_state_dict(dealing(9).state_dict()), "batch_size=8. Got one with batch_size=9"),
-        (lambda: dealing().load_state_dict(dealing().state_dict() | {"skipped": 3}), "Expected skipped batches"),
-        (lambda: dealing().load_state_dict(dealing().state_dict() | {"staleness": 3}), "Expected the staleness"),
+        (lambda: dealing().load_state_dict(dealing().state_dict() | {"skipped": 3}), "skipped in a dealer"),
+        (lambda: dealing().load_state_dict(dealing().state_dict() | {"staleness": 3}), "staleness in a dealer"),
         (lambda: dealing().load_state_dict(dealing(pruner=start(seed=4)).state_dict()), "the stored run has 4"),
     ],
 )
