@@ -12,67 +12,16 @@ __all__ = ["Mode", "is_lower_better", "monitored"]
 Mode = Literal["auto", "max", "min"]
 """Whether more or less of a figure is better; ``"auto"`` tells it by the figure's name."""
 
-LOWER = frozenset(
-    [
-        "loss",
-        "error",
-        "err",
-        "mse",
-        "mae",
-        "rmse",
-        "msle",
-        "mape",
-        "nll",
-        "perplexity",
-        "ppl",
-        "wer",
-        "cer",
-        "entropy",
-        "crossentropy",
-        "hinge",
-        "divergence",
-        "deviance",
-        "brier",
-        "logcosh",
-    ]
-)
+LOWER = frozenset([
+    "loss", "error", "err", "mse", "mae", "rmse", "msle", "mape", "nll", "perplexity", "ppl", "wer", "cer",
+    "entropy", "crossentropy", "hinge", "divergence", "deviance", "brier", "logcosh",
+])  # fmt: skip
 """Words in names of figures of which less is better. Of several words the last counts."""
-HIGHER = frozenset(
-    [
-        "acc",
-        "accuracy",
-        "auc",
-        "auroc",
-        "auprc",
-        "precision",
-        "recall",
-        "f1",
-        "score",
-        "iou",
-        "miou",
-        "jaccard",
-        "dice",
-        "map",
-        "ap",
-        "bleu",
-        "rouge",
-        "meteor",
-        "r2",
-        "mcc",
-        "kappa",
-        "psnr",
-        "ssim",
-        "correlation",
-        "pearson",
-        "spearman",
-        "similarity",
-        "specificity",
-        "sensitivity",
-        "trust",
-        "ndcg",
-        "mrr",
-    ]
-)
+HIGHER = frozenset([
+    "acc", "accuracy", "auc", "auroc", "auprc", "precision", "recall", "f1", "score", "iou", "miou", "jaccard",
+    "dice", "map", "ap", "bleu", "rouge", "meteor", "r2", "mcc", "kappa", "psnr", "ssim", "correlation",
+    "pearson", "spearman", "similarity", "specificity", "sensitivity", "trust", "ndcg", "mrr",
+])  # fmt: skip
 """Words in names of figures of which more is better."""
 NEGATED = frozenset(("neg", "negative", "minus", "inverse"))
 """Words by which a name means the contrary: there ``mode`` is believed."""

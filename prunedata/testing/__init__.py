@@ -1,8 +1,4 @@
-"""For those who write an adapter or a policy: what each has to keep, as checks; and values for property tests.
-
-``check_adapter`` and ``check_policy`` need numpy alone. The hypothesis strategies are in
-:mod:`prunedata.testing.strategies`, which needs hypothesis.
-"""
+"""Checks for authors: ``check_adapter`` holds an adapter, and ``check_policy`` a policy, to what a run relies on."""
 
 from prunedata.testing.case import BrokenContract, Case, SkippedClause, losses_of
 from prunedata.testing.clauses import CLAUSES, check_adapter

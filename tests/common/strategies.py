@@ -7,10 +7,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.faults.plain import PlainRun, largest_count, plain_hash, plain_keep, plain_mean
-from prunedata import Pruner
+from prunedata import Pruner, Schedule
 from prunedata.errors import NeverPrunesWarning
-from prunedata.testing import strategies as kit
-from prunedata.testing.strategies import LOSSES, SEEDS, policies, schedules
+from prunedata.policies import DroppingCount, Random
 
 __all__ = [
     "FORMS",
@@ -33,9 +32,44 @@ __all__ = [
 FORMS = ("float64", "float32", "list")
 
 
-def batches(samples, max_size=10, max_batches=6):
-    """A list of (ids, losses), as Python lists."""
-    return kit.batches(samples, max_size, max_batches).map(lambda some: [(a.tolist(), b.tolist()) for a, b in some])
+SEEDS = st.integers(0, 2**32 - 1)
+"""Seeds of a run."""
+
+# 0.1 and 0.3 are no binary fractions: a batch of equal losses need not have that loss as its mean.
+LOSSES = st.one_of(
+    st.sampled_from([0.0, -0.0, 0.1, 0.3, 1.0, -0.1, -1.0, 1e-300, 1e16, 3.0]), st.floats(-1e6, 1e6, allow_nan=False)
+)
+"""One finite loss: numbers that tie or round often, and any others."""
+
+
+@st.composite
+def schedules(draw, max_epochs=12, readings=("aligned", "printed")):
+    """Short schedules of either reading of the paper, with even and uneven windows; some prune nothing."""
+    epochs, block = draw(st.integers(1, max_epochs)), draw(st.integers(1, 4))
+    reading = draw(st.sampled_from(readings))
+    window = draw(st.integers(1, max_epochs + 2))
+    if reading == "aligned" and draw(st.booleans()):
+        window = tuple(draw(st.lists(st.integers(1, 5), min_size=epochs, max_size=epochs)))
+    start, pruned = draw(st.integers(1, 4)), draw(st.integers(0, block) | st.just(block))
+    return Schedule(epochs, window, start, block, pruned, draw(st.sampled_from([1.0, 2.0])), reading)
+
+
+def policies():
+    """The paper's policy, with several tolerances and both ranks, and the random control."""
+    tolerances = st.sampled_from([0.0, 0.0, 0.1, 0.5, 2.0])
+    counting = st.builds(DroppingCount, tolerances, st.sampled_from(["window", "run"]))
+    return st.one_of(counting, st.just(Random()))
+
+
+@st.composite
+def batches(draw, samples, max_size=10, max_batches=6):
+    """Some pairs of ids and losses, as Python lists: ids that repeat; losses of all kinds, all equal, or that tie."""
+    ids = st.lists(st.integers(0, samples - 1), min_size=1, max_size=max_size)
+    some = []
+    for batch in draw(st.lists(ids, max_size=max_batches)):
+        values = draw(st.sampled_from([LOSSES, st.just(draw(LOSSES)), st.sampled_from([0.1, 0.3])]))
+        some.append((batch, draw(st.lists(values, min_size=len(batch), max_size=len(batch)))))
+    return some
 
 
 def in_form(ids, losses, form):

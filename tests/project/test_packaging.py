@@ -30,11 +30,11 @@ FRAMEWORKS = {
     "webdataset",
 }
 
-# Adapters need frameworks, and strategies need hypothesis.
+# Adapters need frameworks.
 PROBE = f"""
 import importlib, pkgutil, sys
 import prunedata
-left = {{"prunedata.adapters", "prunedata.__main__", "prunedata.testing.strategies"}}
+left = {{"prunedata.adapters", "prunedata.__main__"}}
 
 def load(package):
     for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
