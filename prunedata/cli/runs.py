@@ -197,26 +197,28 @@ def _advise(args: argparse.Namespace) -> None:
     from prunedata.store.reading import read_run
 
     run = read_run(args.store).state
-    found = advise_now(run)
-    finished = len(run.history) >= Schedule.from_dict(run.schedule).epochs
+    found, schedule = advise_now(run), Schedule.from_dict(run.schedule)
+    finished = len(run.history) >= schedule.epochs
+    followed = finished and run.advice is not None and run.run.get("leave_out") != "nothing"
     if args.json:
         print(json.dumps(found.to_dict()))
     else:
-        print("\n".join([outcome(run, found), "", *_advice_lines(found, num_searched(run), finished)]))
+        print("\n".join([outcome(run, found), "", *_advice_lines(found, num_searched(run), finished, followed)]))
 
 
-def _advice_lines(found: Advice, samples: int, finished: bool) -> list[str]:
+def _advice_lines(found: Advice, samples: int, finished: bool, followed: bool) -> list[str]:
     watch = "look at the suspects" if finished else "watch on"
     rows = [("advice", watch if found.verdict == "watch" else found.verdict)]
     if finished and found.verdict != "watch":
-        rows.append(("for", "the next run on these data: this one is finished"))
+        next_run = ("for", "the next run on these data: this one is finished")
+        rows.append(("followed", "by this run, which is finished") if followed else next_run)
     if found.turned is not None:
-        rows += [("turned", f"in epoch {found.turned}"), ("lost since", f"{found.lost:.3g}")]
+        rows += [("memorization seen", f"in epoch {found.turned}"), ("lost since", f"{found.lost:.3g}")]
     if found.schedule is not None:
         rows += [
             ("policy", repr(found.policy)),
-            ("prune", f"{found.prune:,} of {samples:,} samples"),
-            ("schedule", f"every epoch from {found.schedule.start} to {found.schedule.epochs - 1}"),
+            ("leave out", f"{found.prune:,} of {samples:,} samples"),
+            ("when", f"every epoch from {found.schedule.start} to {found.schedule.epochs - 1}"),
             ("sample visits saved", f"{found.saving_percent:.2f} %"),
         ]
     if found.shorter is not None:

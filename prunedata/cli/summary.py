@@ -68,19 +68,17 @@ def _saved(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     if found.get("leave_out") != "nothing":
         return []
-    return [
-        ("observes only", f"nothing is pruned; pruning would have saved {found['would_save_percent']:.2f} % of visits")
-    ]
+    return [("only watches", f"leaving samples out would have saved {found['would_save_percent']:.2f} % of visits")]
 
 
 def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, str]]:
     if advice is None:
         return []
     if advice["verdict"] != "prune":
-        return [("advice", "prune nothing")]
+        return [("advice", "leave nothing out")]
     first, turned = advice["schedule"]["start"], advice.get("turned")
-    why = "" if turned is None else f": the validation figure turned in epoch {turned}"
-    return [("advice", f"prune {advice['prune']:,} of {samples:,} samples from epoch {first} on{why}")]
+    why = "" if turned is None else f": memorization was seen in epoch {turned}"
+    return [("advice", f"leave out {advice['prune']:,} of {samples:,} samples from epoch {first} on{why}")]
 
 
 def _plain(value: object) -> str:

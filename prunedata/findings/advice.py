@@ -1,7 +1,6 @@
-"""What to do with a run, by its validation figures and the losses of its samples: prune it, and how, or leave it alone.
+"""Advice: how many labels of a run look wrong, and what to leave out, by its validation figures and its losses.
 
-Advice is a pure function of what a run has recorded. Nothing in it was measured on other networks, and the unit of the
-losses has no part in it.
+A pure function of what a run has recorded. The unit of the losses does not matter.
 """
 
 import sys
@@ -44,8 +43,8 @@ class Advice:
     Attributes
     ----------
     verdict : {"watch", "prune"}
-        Watch on; or prune, as the validation figure has turned, or as the losses cast doubt on labels: once two thirds
-        of the run are done, or sooner where they show that the network memorizes labels.
+        ``"prune"`` if labels look wrong: once two thirds of the run are done, or sooner where the validation figure or
+        the losses show that the network memorizes labels. Otherwise ``"watch"``.
     policy : Policy or None
         What to prune by; None unless the verdict is to prune, as are ``prune`` 0 and ``schedule`` None.
     prune : int
@@ -161,20 +160,22 @@ def advise(
     apart = [record[APART] for record in history if APART in record]
     met = have_met(apart)
     if done < late and not met:
-        told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
-        return _watch(figures, _figures_so_far(figures, history), told)
+        told = (
+            f"{done} of {schedule.epochs} epochs are done: wrong labels are counted from epoch {late} on, or sooner if "
+        )
+        return _watch(figures, f"{told}the network begins to memorize them.", _figures_so_far(figures, history))
     doubted = count_doubted(_groups(losses, labels), untaught=loss_at_first([mean for mean, _ in _means(history)]))
-    beside = "" if labels is None else ", each beside those of its own label,"
-    told = f"By their recent losses{beside} {doubted:,} of {len(losses):,} labels are doubted"
+    beside = "" if labels is None else ", each compared with samples of the same label"
+    told = f"{doubted:,} of {len(losses):,} labels look wrong by their recent losses{beside}"
     if not doubted:
-        return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
+        return _watch(figures, f"{told}: the losses form one group, in which some samples are harder than others.")
     number, start = doubted if prune is None else min(doubted, prune), min(done, late)
     why = (
-        f"The two groups of losses come nearer again: {max(apart):.3f} of their variance lay between them, and now "
-        f"{apart[-1]:.3f}. So the network has begun to memorize labels."
+        f"The network has begun to memorize labels: {max(apart):.3f} of the variance of the losses lay between their "
+        f"two groups, and now {apart[-1]:.3f} does."
         if start < late
-        else "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of "
-        "the run is enough."
+        else "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
+        "no longer sees."
     )
     return Advice(
         verdict="prune",
@@ -182,7 +183,7 @@ def advise(
         prune=number,
         schedule=Schedule.steady(schedule.epochs, start, anneal=schedule.anneal),
         saving_percent=_saving(number, start, schedule.epochs, len(losses)),
-        evidence=(f"{told}: leave out as many samples, those of the highest losses.", why),
+        evidence=(f"{told}. Leave out that many samples, those with the highest losses.", why),
         lost=max(0.0, figures.lost),
         doubted=doubted,
     )
@@ -219,8 +220,8 @@ def _check_record(record: Mapping[str, Any]) -> None:
 
 def _figures_so_far(figures: Figures, history: Sequence[Mapping[str, Any]]) -> str:
     if figures.number:
-        return f"{figures.number} of {len(history)} epochs have a validation figure, and it has not turned so far."
-    return "No validation figure has been given, which could show that the run should begin sooner."
+        return f"{figures.number} of {len(history)} epochs have a validation figure, which has not fallen so far."
+    return "No epoch has a validation figure, which could show that the network memorizes labels."
 
 
 def _watch(figures: Figures, *told: str) -> Advice:
@@ -246,13 +247,13 @@ def _prune_from_turn(figures: Figures, schedule: Schedule, samples: int, doubted
         schedule=Schedule.steady(epochs, start, anneal=schedule.anneal),
         saving_percent=_saving(number, start, epochs, samples),
         evidence=(
-            f"The validation figure has turned: its mean of three was highest in epoch {best}, and by epoch {turned} "
-            "it had fallen by more than chance explains. From there on the network learns by heart what holds for "
-            "single samples only, such as wrong labels.",
-            f"It lies {figures.lost:.3g} below its highest mean of three now.",
-            f"By their losses up to the turn {doubted:,} of {samples:,} labels are doubted: leave out as many samples, "
-            "those of the highest losses.",
-            f"Or train {best + 1} epochs instead, with a learning-rate schedule of their own.",
+            f"{doubted:,} of {samples:,} labels look wrong by their losses up to the memorization onset. Leave out "
+            "that many samples, those with the highest losses.",
+            f"The validation figure has fallen: its mean over three epochs was highest around epoch {best}, and by "
+            f"epoch {turned} it had fallen by more than chance explains. From there on the network memorizes single "
+            "samples, such as those with wrong labels.",
+            f"The mean over the last three epochs is {figures.lost:.3g} below the highest.",
+            f"Or train only {best + 1} epochs, with a learning-rate schedule of that length.",
         ),
         turned=turned,
         lost=max(0.0, figures.lost),

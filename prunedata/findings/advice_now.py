@@ -1,13 +1,17 @@
-"""What a run as its store holds it was advised, or would be now, and what has come of it in one line."""
+"""The advice of a stored run, as it was given or as it would be now, and its outcome in a sentence or two."""
 
 from prunedata.findings.advice import Advice, advise, losses_of
 from prunedata.findings.searched import num_searched, searched
+from prunedata.plan.doubts import late_from
 from prunedata.plan.schedule import Schedule
 from prunedata.plan.turn import find_turn
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.state import RunState
 
 __all__ = ["advise_now", "outcome"]
+
+EARLY = 3
+"""After fewer epochs all losses are still high, and wrong labels are not a group of their own."""
 
 
 def advise_now(run: RunState) -> Advice:
@@ -36,16 +40,18 @@ def outcome(run: RunState, advice: Advice) -> str:
         told = f"{advice.doubted:,} of {labels} look wrong."
     elif not any(record["observed"] for record in run.history):
         told = f"No losses were observed yet, so nothing is known about the {labels}."
+    elif (done := len(run.history)) < max(EARLY, late_from(run.schedule["epochs"])):
+        after = f"{done} epoch{'s'[: done > 1]}"
+        told = f"After {after} it is too early to count wrong ones among the {labels}: look at the most suspect."
     else:
-        so_far = " so far" if len(run.history) < run.schedule["epochs"] else ""
-        told = f"Nothing shows that the network memorized wrong labels among the {labels}{so_far}."
+        told = f"None of the {labels} stands out as wrong."
     with_figure = [record for record in run.history if record.get("validation") is not None]
     if not with_figure:
         return told
     last, held_out = with_figure[-1], " of the held-out samples" if "held_out" in with_figure[-1] else ""
     best = next((record for record in with_figure if record["number"] == figures.best), last)
     told += f" The validation figure{held_out} is {last['validation']:.4g} in epoch {last['number']:,}"
-    if figures.lost > 0 and best is not last:
+    if figures.lost > 0 and f"{best['validation']:.4g}" != f"{last['validation']:.4g}":
         most = "lowest" if last.get("lower_is_better") else "highest"
         told += f"; it was {most} around epoch {best['number']:,}, at {best['validation']:.4g}"
     return f"{told}."

@@ -28,9 +28,10 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
         other than the label.
     """
     given = _readable(run.labels if labels is None else np.asarray(labels))
-    if given is not None and names and given.dtype.kind in "iu" and 0 <= given.min() <= given.max() < len(names):
+    numbers = given is not None and given.dtype.kind in "iu" and 0 <= given.min() <= given.max() < len(names)
+    if names and (given is None or numbers):
         classes = np.array(_readable(np.array(names, dtype=np.str_)))
-        given = classes[given]
+        given = None if given is None else classes[given]
     elif given is not None and given.dtype.kind == "U":
         known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
         classes = np.array(_readable(np.array(known, dtype=np.str_)))
@@ -44,7 +45,7 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
         told = guess.astype(np.int64)
         return found | {"guess": told if given is None else np.where(told == given, -1, told)}
     told = np.append(classes, "")[np.where((guess >= 0) & (guess < classes.size), guess, classes.size)]
-    return found | {"guess": np.where(told == given, "", told)}
+    return found | {"guess": told if given is None else np.where(told == given, "", told)}
 
 
 def _readable(labels: Array | None) -> Array | None:

@@ -46,7 +46,9 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
     known = np.flatnonzero(np.isfinite(values))
     if not known.size:
         return None
-    told = f"From {values[known[0]]:.4g} in epoch {known[0]:,} to {values[known[-1]]:.4g} in epoch {known[-1]:,}."
+    told = f"{values[known[-1]]:.4g} in epoch {known[-1]:,}."
+    if known.size > 1:
+        told = f"From {values[known[0]]:.4g} in epoch {known[0]:,} to {told}"
     if figures.turned is not None:
         told += f" Best around epoch {figures.best:,}, and clearly worse by epoch {figures.turned:,}."
     told += " Shaded epochs left samples out." if run.pruned.any() else ""

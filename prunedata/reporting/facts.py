@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,12 @@ def _last_part(location: object) -> str:
 
 
 class RunFacts:
-    """The facts of one run; ``name`` is what the page calls it."""
+    """The facts of one run; ``name`` is what the page calls it, and ``place`` what a command calls its store."""
 
     def __init__(self, name: str, state: RunState) -> None:
         state.check_size()
         self.name, self.state = name, state
+        self.place = "RUN" if name == "run" else quote(name)
         self.samples, self.history, self.total = state.samples, state.history, int(state.schedule["epochs"])
         self.done = len(self.history)
         self.finished = self.done >= self.total
@@ -142,7 +144,7 @@ class RunFacts:
             return action or "Watch on.", judge if self.finished else ""
         many, start = f"{advice.prune:,} of {self.trainable:,} samples", advice.schedule.start
         saves = f", which saves {percent(advice.saving_percent / 100)} of the sample visits."
-        if self.state.advice is not None:
+        if self.state.advice is not None and not self.watches_only:
             leaves = "left" if self.finished else "leaves"
             return action or "Go on.", f"This run {leaves} out {many} in every epoch from {start:,} on{saves}"
         again = f"{judge} Or train again, and leave out" if self.finished else "Leave out"

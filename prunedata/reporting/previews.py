@@ -91,20 +91,20 @@ class Previews:
     def labels(self) -> npt.NDArray[Any] | None:
         """Return the names or numbers of all labels, shape (samples,), or None if the data set does not list them."""
         labels, names = self.values()
-        return np.asarray(np.array(names, dtype=np.str_)[labels]) if names else labels
+        return labels if labels is None or not names else np.asarray(np.array(names, dtype=np.str_)[labels])
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels as the data set has them, or None if it does not list them, and the names of their classes.
 
-        Names are () where the labels are names themselves, or numbers that have none.
+        Names are () if the labels are names themselves, or numbers without names.
         """
         column = next((name for name in LABELS if name in getattr(self._dataset, "column_names", ())), None)
         listed = [getattr(self._dataset, name) for name in ("targets", "labels") if hasattr(self._dataset, name)]
         found = listed[0] if listed else None if column is None else self._dataset[column]
         labels = None if found is None or callable(found) else _as_array(found)
-        if labels is None or labels.shape != (len(self._dataset),) or labels.dtype.kind not in "iuU":
-            return None, ()
         names = tuple(map(str, self._names(column)))
+        if labels is None or labels.shape != (len(self._dataset),) or labels.dtype.kind not in "iuU":
+            return None, names
         if labels.dtype.kind == "U" or labels.min(initial=0) < 0 or labels.max(initial=0) >= len(names):
             return labels, ()
         return labels, names

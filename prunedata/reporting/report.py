@@ -166,6 +166,7 @@ def _page(
     found = tuple(run.plain() | {"suspects": run.suspects(top, of_all, names)} for run in runs)
     if labels is None:
         labels = runs[0].state.labels if shown is None else shown.labels()
+    kept = isinstance(shown, KeptPreviews)
     views = [
         {
             "run": run,
@@ -173,6 +174,7 @@ def _page(
             "seen": {row["id"]: shown.of(row["id"]) for row in plain["suspects"]} if shown is not None else {},
             "classes": [] if labels is None or not run.observed else _classes(run, labels),
             "curve": curve(run, runs),
+            "review": f"prunedata report {run.place} --review" + ("" if kept else " --dataset MODULE:NAME"),
         }
         for run, plain in zip(runs, found, strict=True)
     ]

@@ -100,7 +100,7 @@ class TestInABrowser:
         assert heard == []
         assert "sample visits saved" in page.inner_text("main")
         page.click("text=Why")
-        assert page.is_visible("text=validation figure has turned")
+        assert page.is_visible("text=validation figure has fallen")
 
     def test_a_page_that_loads_something_is_noticed(self, browser, pages, tmp_path):
         """The check can fail: the page's own rule keeps the browser from loading it, and the console says so."""

@@ -66,7 +66,7 @@ def test_what_it_says_is_what_the_plan_says(tmp_path, capsys):
     assert found["would_save_percent"] == pytest.approx(predicted)
     assert found["most_pruned"] == []
     assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
-    assert f"pruning would have saved {predicted:.2f} % of visits" in capsys.readouterr().out
+    assert f"would have saved {predicted:.2f} % of visits" in capsys.readouterr().out
     assert main(["inspect", "--json", str(tmp_path / "run.zarr")]) == 0
     assert [record["would_prune"] for record in json.loads(capsys.readouterr().out)["history"]] == [0, 60, 60] * 2
 
@@ -76,7 +76,7 @@ def test_a_run_that_prunes_says_nothing_of_it(tmp_path, capsys):
     found = inspect(tmp_path / "run.zarr")
     assert (found["leave_out"], found["would_save_percent"]) == ("delivery", None)
     assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
-    assert "observes only" not in capsys.readouterr().out
+    assert "only watches" not in capsys.readouterr().out
 
 
 def test_that_it_never_prunes_is_no_surprise():
