@@ -1,4 +1,4 @@
-"""The command ``prunedata apply``: labels as somebody's verdicts correct them."""
+"""The command ``prunedata apply``: correct labels by verdicts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["add_apply"]
 
 def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    fix = commands.add_parser("apply", help="labels as verdicts of report --review correct them")
+    fix = commands.add_parser("apply", help="correct labels by the verdicts of report --review")
     fix.set_defaults(run=_apply)
     add = fix.add_argument
     add("verdicts", help="the file that the page of report --review saved, as verdicts.csv")
-    add("--labels", required=True, metavar="FILE", help="the labels that were judged, as of suspects")
+    add("--labels", required=True, metavar="FILE", help="the labels that were judged; formats as for suspects")
     add("--label-column", metavar="NAME", help="the column of the table (label)")
-    add("--store", metavar="STORE", help="a run on these samples, with keys: verdicts find their rows by these")
+    add("--store", metavar="STORE", help="a run with keys on these samples: verdicts find their rows by key")
     add("-o", "--output", required=True, metavar="FILE", help="where to write: .npy, or .csv or .txt with one a line")
-    add("--rest", metavar="FILE", help="write the verdicts that say wrong and name no class, for Pruner(without=FILE)")
+    add("--rest", metavar="FILE", help="where to write wrong samples without a new label, for Pruner(without=FILE)")
 
 
 def _apply(args: argparse.Namespace) -> None:
@@ -50,7 +50,7 @@ def _apply(args: argparse.Namespace) -> None:
 
 
 def _keys_of(store: str, samples: int) -> Keys:
-    """The keys of a run whose samples the labels are of."""
+    """Return the keys of the run that has these samples."""
     from prunedata.store.reading import read_run
 
     keys = read_run(store).state.keys
@@ -61,7 +61,7 @@ def _keys_of(store: str, samples: int) -> Keys:
 
 
 def _refuse_overwriting(args: argparse.Namespace) -> None:
-    """Raise if what is written would take the place of what is read, or of the other file."""
+    """Raise if an output would overwrite an input, or the other output."""
     read = {"the labels": args.labels, "the verdicts": args.verdicts}
     for option, output in (("--output", args.output), ("--rest", args.rest)):
         for what, path in read.items():

@@ -1,4 +1,4 @@
-"""Kinds of arguments that commands share."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["add_top", "number"]
 
 
 def number(text: str) -> int | float:
-    """What was written, as an int if it is one; a percentage, as 20%, as a fraction."""
+    """Return a written number as an int if it is one; a percentage, as 20%, as a fraction."""
     try:
         return float(Fraction(text[:-1]) / 100) if text.endswith("%") else int(text)
     except (ValueError, ZeroDivisionError):
@@ -20,7 +20,7 @@ def number(text: str) -> int | float:
 
 
 def add_top(parser: argparse.ArgumentParser, default: int | float, what: str) -> None:
-    """Let a command take ``--top``."""
+    """Add ``--top`` to a command."""
     told = f"{what}: a number, or a fraction as 0.1 or 10%% ({default:g})"
     parser.add_argument("--top", type=_top, default=default, metavar="N", help=told)
 

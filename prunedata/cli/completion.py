@@ -1,4 +1,4 @@
-"""The command ``prunedata completion``: what a shell needs to complete commands and options."""
+"""The command ``prunedata completion``: print the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 def add_completion(commands: argparse._SubParsersAction[Any], program: argparse.ArgumentParser) -> None:
     """Add the command to the program."""
-    shell = commands.add_parser("completion", help="print what lets a shell complete commands and options")
+    shell = commands.add_parser("completion", help="print the script with which a shell completes commands and options")
     shell.set_defaults(run=lambda args: _completion(args.shell, program))
     shell.add_argument("shell", choices=SHELLS, help="which shell")
 

@@ -1,4 +1,4 @@
-"""The command ``prunedata doctor``: what is installed, whether a store is sound, what pruning would do to a loader."""
+"""The command ``prunedata doctor``: check the installation, a store, or a loader."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["Unsound", "add_doctor"]
 
 LOADER = re.compile(r"(.+\.py):(\w+)")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
-"""Of the run that a loader is tried with; ``SOME`` samples where nobody knows how many there are."""
+"""The run with which a loader is tried; ``SOME`` samples if their number is unknown."""
 
 TOLD_FROM = 10.0
-"""Seconds of training from which the cost of pruning says something."""
+"""Seconds of training from which the overhead is worth a note."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that was found; ``state`` is "ok", "note" or "wrong"."""
+    """One finding; ``state`` is "ok", "note" or "wrong"."""
 
     state: str
     what: str
@@ -49,11 +49,13 @@ def add_doctor(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
     look = commands.add_parser(
         "doctor",
-        help="what is installed, whether a store is sound, what pruning would do to a loader",
-        epilog="Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be looked at.",
+        help="check the installation, a run's store, or a loader",
+        epilog="Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be checked.",
     )
     look.set_defaults(run=_doctor)
-    look.add_argument("what", nargs="?", help="script.py:name of a loader, or a run's store; without it, the versions")
+    look.add_argument(
+        "what", nargs="?", help="script.py:name of a loader, or a run's store; by default the installation"
+    )
     look.add_argument("--json", action="store_true", help="print one JSON object")
 
 

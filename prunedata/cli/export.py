@@ -1,4 +1,4 @@
-"""What ``prunedata suspects`` writes into a file, and in which form."""
+"""Files that ``prunedata suspects`` writes, by format."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["add_export", "check_export", "export", "export_joined"]
 
 ADAPTERS = "prunedata.adapters"
-"""Where a form is looked for that the core can't write: the module of that name, with write_table(table, path)."""
+"""Formats that the core can't write are modules here of the same name, with write_table(table, path)."""
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """Let a command take ``--out`` and ``--to``."""
+    """Add ``--out`` and ``--to`` to a command."""
     parser.add_argument("-o", "--out", metavar="FILE", help="write the samples into a file")
     parser.add_argument(
         "--to",
@@ -33,7 +33,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def check_export(args: argparse.Namespace) -> None:
-    """Raise if a form is named without a file, or is none; and name the form of the file."""
+    """Raise if the format is unknown or has no file; set the format by the name of the file if none is given."""
     if args.out is None:
         if args.to is not None:
             raise PrunedataError(f"Expected --out FILE beside --to {args.to}. Got none.")
@@ -60,7 +60,7 @@ def export(run: RunState, table: Arrays, out: str, to: str) -> int:
 
 
 def export_joined(table: Arrays, out: str, to: str) -> None:
-    """Write what several runs suspect into a file: rows by their keys, as they have other ids in other runs."""
+    """Write the suspects of several runs into a file: rows by key, as ids differ between runs."""
     keyed = "key" in table
     if to == "cleanlab":
         raise PrunedataError("Expected one run for --to cleanlab. Got several stores.")
@@ -85,7 +85,7 @@ def _writer(to: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name not in (ADAPTERS, f"{ADAPTERS}.{to}"):
                 raise PrunedataError(str(error)) from error
-        except ImportError as error:  # it says which extra is missing
+        except ImportError as error:  # it names the missing package
             raise PrunedataError(str(error)) from error
     if not hasattr(found, "write_table"):
         raise PrunedataError(f"Expected --to {', '.join(WRITERS)}, cleanlab or parquet. Got {to}.")

@@ -1,4 +1,4 @@
-"""Labels from a file, one for each sample: as numpy wrote them, or as text."""
+"""Read labels from a file, one for each sample: numpy's, text, or CSV."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from prunedata.errors import PrunedataError
 __all__ = ["read_labels"]
 
 COLUMN = "label"
-"""The column that is taken if none is named."""
+"""The default column."""
 LONGEST_NAME, LONGEST_LINE = 256, 1 << 20
-"""Characters of a label, each of which takes four bytes for each sample, and of a line."""
+"""Characters of a label, which takes four bytes a character for each sample, and of a line."""
 
 
 def read_labels(path: str, samples: int | None, column: str | None = None) -> npt.NDArray[Any]:
@@ -108,7 +108,7 @@ def _of_column(path: str, rows: Iterator[list[str]], head: list[str], column: st
 
 
 def _plain(labels: list[str], path: str) -> npt.NDArray[Any]:
-    """As integers if all of them are."""
+    """Return labels as integers if all of them are."""
     try:
         return np.array([int(label) for label in labels], dtype=np.int64)
     except (ValueError, OverflowError):

@@ -31,7 +31,7 @@ from prunedata.errors import PrunedataError
 __all__ = ["main", "parser"]
 
 STATUSES = (
-    "Exit status: 0 when all went well; 1 if doctor found something wrong; 2 on an error, which is told in one line on "
+    "Exit status: 0 on success; 1 if doctor found something wrong; 2 on an error, with one line about it on "
     "standard error; 130 after Ctrl-C."
 )
 
@@ -54,12 +54,12 @@ def parser() -> argparse.ArgumentParser:
     add_watch(commands)
     add_top_command(commands)
     add_plan(commands)
-    look = commands.add_parser("inspect", help="what the store of a run holds, and what was pruned most")
+    look = commands.add_parser("inspect", help="the contents of a run's store, and the samples pruned most")
     look.set_defaults(run=_inspect)
     look.add_argument("store", help="path of the run's store, as run.zarr")
     add_top(look, 10, "samples pruned most to list")
     look.add_argument("--json", action="store_true", help="print one JSON object")
-    scan = commands.add_parser("index", help="which samples are in WebDataset shards, read from their headers")
+    scan = commands.add_parser("index", help="index the samples of WebDataset shards, by their headers")
     scan.set_defaults(run=_index)
     scan.add_argument("shards", nargs="+", metavar="SHARDS", help="paths or URLs; {000..099} is expanded")
     scan.add_argument("--output", default="index.json", metavar="FILE", help="where to write (index.json)")
@@ -106,12 +106,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 1
     except BrokenPipeError:
-        _close_output()  # whoever read us, as head does, has enough
+        _close_output()  # the reader, such as head, has left
         return 0
     except KeyboardInterrupt:
         _close_output()
         print("prunedata: stopped", file=sys.stderr)
-        return 130  # as shells say it of a program that Ctrl-C has ended
+        return 130  # the status of a program that Ctrl-C has ended
     except (PrunedataError, OSError) as error:
         _close_output()
         print(f"prunedata: error: {printable(str(error))}", file=sys.stderr)

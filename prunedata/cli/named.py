@@ -1,4 +1,4 @@
-"""An object that a user names on the command line, as ``script.py:loader`` or ``module:train_set``."""
+"""Import an object named on the command line, as ``script.py:loader`` or ``module:train_set``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["named_object"]
 
 
 def named_object(named: str) -> Any:
-    """Return what a script or a module names so; a function without arguments is called.
+    """Return the named object of a script or a module; a function without arguments is called.
 
     A script is run, but isn't ``__main__``. Modules are looked for in the current folder first.
     """

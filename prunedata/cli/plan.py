@@ -78,7 +78,7 @@ def _windows(args: argparse.Namespace) -> int | tuple[int, ...]:
 
 
 def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedule | None:
-    """Return the schedule described, None where only proposals are asked for."""
+    """Return the described schedule; None if only proposals are wanted."""
     if args.steady:
         return _steady(args)
     missing = [f"--{name.replace('_', '-')}" for name in SHAPE if getattr(args, name) is None]
@@ -107,7 +107,7 @@ def _steady(args: argparse.Namespace) -> Schedule:
 
 
 def _warn(args: argparse.Namespace) -> None:
-    """Say what the Pruner would warn of, as a line of a command."""
+    """Print what the Pruner would warn of, on one line."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         warn_of_small_prune(args.samples, args.prune, count_pruned(args.samples, args.prune))

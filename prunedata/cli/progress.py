@@ -1,4 +1,4 @@
-"""What a command shows on a terminal while it works, and takes away again."""
+"""Progress of a command on a terminal, erased at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["meter", "progress", "working"]
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show what is being done. Nothing is shown where standard error is no terminal."""
+    """Show a message while the block runs. Nothing is shown if standard error is no terminal."""
     shown = sys.stderr.isatty()
     if shown:
         print(what, end="", file=sys.stderr, flush=True)
@@ -26,7 +26,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def meter() -> Iterator[Callable[[float, str], None]]:
-    """Give what shows how much is done, from 0 to 1, and what is being done."""
+    """Yield a function that shows the share done, from 0 to 1, and the present step."""
     with working(""):
         two = marks(sys.stderr.encoding)
 
@@ -38,7 +38,7 @@ def meter() -> Iterator[Callable[[float, str], None]]:
 
 
 def progress(items: Iterable[str], what: str) -> Iterator[str]:
-    """Yield the items, and show how many of them are done."""
+    """Yield the items, and show how many are done."""
     items = list(items)
     shown, two = sys.stderr.isatty(), marks(sys.stderr.encoding)
     for done, item in enumerate(items):

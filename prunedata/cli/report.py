@@ -1,4 +1,4 @@
-"""The command ``prunedata report``: a run as a page to look at."""
+"""The command ``prunedata report``: a page about a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["add_report"]
 
 def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    show = commands.add_parser("report", help="what to do with a run and its suspects, as one page of HTML")
+    show = commands.add_parser("report", help="a page about a run: its suspects, and what to do")
     show.set_defaults(run=_report)
     add = show.add_argument
     add("store", help="path of the run's store, as run.zarr")
@@ -27,13 +27,17 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     add(
         "--dataset",
         metavar="MODULE:NAME",
-        help="the data set, or what returns it, to show images or texts of suspects; also SCRIPT.py:NAME",
+        help="the data set, or a function that returns it, to show images or texts of suspects; also SCRIPT.py:NAME",
     )
-    add("--labels", metavar="FILE", help="labels by id, to see in which classes suspects gather, as of suspects")
+    add(
+        "--labels",
+        metavar="FILE",
+        help="labels by id, to see in which classes suspects gather; formats as for suspects",
+    )
     add("--label-column", metavar="NAME", help="the column of the table (label)")
     add("--top", type=int, metavar="N", help="how many samples to list (12; with --review 500)")
-    add("--review", action="store_true", help="look at suspects one by one, and say by keys which are wrong")
-    add("--json", action="store_true", help="print what the page says as one JSON object")
+    add("--review", action="store_true", help="a page to judge suspects one by one, with the keyboard")
+    add("--json", action="store_true", help="print the contents of the page as one JSON object")
     add("--open", action="store_true", help="open it in the browser")
 
 

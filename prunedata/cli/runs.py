@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["add_runs"]
 
 LINES, LONGEST_NAME = 10, 40
-"""As many suspects are printed where all of them go into a file."""
+"""So many suspects are printed if all of them go into a file."""
 
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the program."""
-    look = commands.add_parser("suspects", help="the samples of a run, or of folds, that are most likely bad data")
+    look = commands.add_parser(
+        "suspects", help="the samples of a run, or of several folds, whose labels are most likely wrong"
+    )
     look.set_defaults(run=_suspects)
-    look.add_argument("stores", nargs="+", metavar="STORE", help="path of a run's store; of several, one list of all")
+    look.add_argument(
+        "stores", nargs="+", metavar="STORE", help="path of a run's store; several are joined into one list"
+    )
     add_top(look, 100, "how many samples")
     look.add_argument(
         "--labels",
@@ -45,9 +49,9 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     two.add_argument("stores", nargs=2, metavar="STORE", help="paths of the runs' stores")
     add_top(two, 0.1, "how many samples of each are compared")
     two.add_argument("--json", action="store_true", help="print one JSON object")
-    ask = commands.add_parser("advise", help="whether pruning will help a run, by what it has seen so far")
+    ask = commands.add_parser("advise", help="how many labels of a run look wrong, and what to leave out")
     ask.set_defaults(run=_advise)
-    ask.add_argument("store", help="path of the run's store, of one that was given its validation figures")
+    ask.add_argument("store", help="path of the run's store")
     ask.add_argument("--json", action="store_true", help="print one JSON object")
 
 

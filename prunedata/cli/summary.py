@@ -1,4 +1,4 @@
-"""What the store of a run holds, as lines for a terminal."""
+"""The contents of a run's store as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCHS_SHOWN, COUNTS_SHOWN = 10, 300
 
 
 def summary(found: Mapping[str, Any], two: str) -> list[str]:
-    """Return the dict of ``prunedata.findings.inspection.inspect`` as lines. `two` are the marks of a bar."""
+    """Return the dict of ``prunedata.findings.inspection.inspect`` as lines; `two` are the characters of a bar."""
     epochs = found["schedule"]["epochs"]
     state = "finished" if found["epoch"] >= epochs else f"next is epoch {found['epoch']} of {epochs}"
     if found["open"]:

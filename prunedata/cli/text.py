@@ -14,7 +14,7 @@ WIDTH, MOST_ROWS = 100, 40
 
 
 def marks(encoding: str | None) -> str:
-    """Return the two characters of a strip that a stream of this encoding can hold."""
+    """Return two characters for a strip that a stream of this encoding can hold."""
     try:
         BLOCKS.encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

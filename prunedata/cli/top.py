@@ -1,4 +1,4 @@
-"""The command ``prunedata top``: a run while it trains, refreshed in the terminal."""
+"""The command ``prunedata top``: show a run while it trains, refreshed in the terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _top(args: argparse.Namespace) -> None:
 
 
 def _lines(store: str, top: int) -> tuple[list[str], bool]:
-    """What there is to see of a run, and whether it is finished."""
+    """Return the lines of a run, and whether it is finished."""
     from prunedata.cli.watching.lines import suspects_in
     from prunedata.reporting.facts import facts_of
     from prunedata.reporting.kept import KeptPreviews

@@ -1,4 +1,4 @@
-"""What a dealer answers: a batch to train on, that there is none yet, and what became of a report."""
+"""The answers of a dealer: a batch to train on, a wait, and the receipt of a report."""
 
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -11,12 +11,12 @@ __all__ = ["Deal", "Receipt", "Wait", "until_done"]
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """A batch that a worker was given to train on.
+    """A batch dealt to a worker.
 
     Attributes
     ----------
     ticket : str
-        Names this deal. A batch that is dealt again has another ticket, and the old one is void.
+        The name of this deal. A batch that is dealt again has another ticket, and the old one is void.
     epoch : int
         Number of the epoch, from 0.
     number : int
@@ -24,7 +24,7 @@ class Deal:
     ids : ndarray of int64, shape (n,)
         The samples. Read-only.
     worker : hashable
-        Who was given it.
+        The worker that has it.
     attempt : int
         How often the batch has been dealt, this time included: 1, or more if workers were lost or took too long.
     """
@@ -37,14 +37,14 @@ class Deal:
     worker: Hashable
     attempt: int = 1
     _reads: list[bool] = field(default_factory=list, repr=False)
-    """Not empty once the weights were read; one list for all deals of an epoch that are in the dealer's process."""
+    """Not empty once weights were read; one list for all deals of an epoch in the dealer's process."""
 
     @property
     def weights(self) -> Weights | None:
-        """What the loss of each counts, by the policy or as ``Epoch.factors`` has it; shape (n,), float32, read-only.
+        """The factor of each loss, see :meth:`prunedata.Epoch.factors`: shape (n,), float32, read-only.
 
-        Train on the mean of ``weights * losses``, and observe the losses as they are. None if all count alike. Who
-        reads them applies them: if nobody does in an epoch, it ends with :class:`UnweighedWarning`.
+        Train on the mean of ``weights * losses``, and observe the losses as they are. None if all count alike. Reading
+        them is taken as applying them: an epoch in which no worker does ends with :class:`UnweighedWarning`.
         """
         self._reads[:] = [True]
         return self._weights
@@ -55,7 +55,7 @@ class Deal:
         return bool(self._reads)
 
     def without_arrays(self) -> "Deal":
-        """A copy for the way back to the dealer, which has the arrays."""
+        """Return a copy for the way back to the dealer, which has the arrays."""
         return replace(self, ids=self.ids[:0], _weights=None)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Deal:
 class Wait:
     """Nothing to deal yet: ask again later.
 
-    What the next epoch trains on depends on the losses of this one, so it does not begin before they have all come.
+    The samples of the next epoch depend on the losses of this one, so it begins only when all have come.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a report. It is true if the report counts.
+    """The result of a report. It is true if the report counts.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""What the counts of a run say about its data."""
+"""Findings about the data of a run: suspects, advice, comparisons, verdicts."""

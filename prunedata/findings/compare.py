@@ -1,4 +1,4 @@
-"""Do two runs suspect the same samples? Overlap of their tops, and the correlation of all ranks."""
+"""Compare the suspects of two runs: the overlap of the most suspect, and the correlation of all ranks."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,10 +17,9 @@ __all__ = ["Comparison", "average_ranks", "compare", "membership", "overlap", "r
 class Comparison:
     """How far two runs agree.
 
-    ``compared`` samples have visits enough in both, of ``samples``; ``top`` of them are the most suspect. ``jaccard``:
-    samples in both tops over samples in either, 0 to 1, and ``jaccard_by_chance`` what two orders that have nothing to
-    do with each other would give. ``rank_correlation``: Spearman's of the rates, -1 to 1; None where one run's
-    rates are all equal.
+    ``compared`` of ``samples`` were observed in both runs; ``top`` of them are the most suspect of each. ``jaccard``:
+    samples in both tops over samples in either, 0 to 1; ``jaccard_by_chance``: the same for two unrelated orders.
+    ``rank_correlation``: Spearman's of the scores, -1 to 1; None if all scores of a run are equal.
     """
 
     samples: int
@@ -41,9 +40,9 @@ def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | 
     Parameters
     ----------
     first, second : (scores, visits), arrays of shape (samples,)
-        Of each run: from :func:`prunedata.findings.suspects.scores_of_both`; and the visits.
+        Of each run: ``mean_excess``, and the visits.
     top : int or float
-        How many samples are a run's top, or what fraction of those compared.
+        How many samples are the most suspect of a run, or what fraction of those compared.
 
     Raises
     ------
@@ -68,9 +67,9 @@ def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | 
 
 
 def membership(scores: Array, top: int) -> Floats:
-    """How far each sample belongs to the `top` highest: 1, 0, or at the edge the places left over those that tie.
+    """Return how far each sample belongs to the `top` highest, shape (samples,), sum `top`: 1, 0, or a share for ties.
 
-    So no tie is decided by index, which would make runs agree that have nothing in common. Shape (samples,), sum `top`.
+    Ties at the edge share the remaining places. Deciding them by index would make unrelated runs agree.
     """
     edge = np.partition(scores, scores.size - top)[scores.size - top]
     above, ties = scores > edge, scores == edge
@@ -79,10 +78,10 @@ def membership(scores: Array, top: int) -> Floats:
 
 
 def overlap(first: Floats, second: Floats) -> tuple[float, float]:
-    """Jaccard of two memberships, and what it would be by chance: 1 where they are the same.
+    """Return the Jaccard index of two memberships, and its value by chance.
 
     Samples in both over samples in either, each as far as it belongs: the sum of the lesser over that of the greater.
-    By chance: the same sums over all pairs of samples, as in orders that have nothing to do with each other.
+    By chance: the same sums over all pairs of samples, as in unrelated orders.
     """
     both = float(np.minimum(first, second).sum())
     (a, n), (b, m) = (np.unique(one, return_counts=True) for one in (first, second))
@@ -92,14 +91,14 @@ def overlap(first: Floats, second: Floats) -> tuple[float, float]:
 
 
 def average_ranks(values: Array) -> Floats:
-    """Ranks from 1, the lowest first; values that tie share the mean of their ranks. Shape as `values`."""
+    """Return ranks from 1, the lowest first, of the shape of `values`; ties share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2)[which], dtype=np.float64)
 
 
 def rank_correlation(first: Array, second: Array) -> float | None:
-    """Spearman's rank correlation of two arrays of shape (samples,); None if either is constant."""
+    """Return Spearman's rank correlation of two arrays of shape (samples,); None if either is constant."""
     a, b = (average_ranks(values) for values in (first, second))
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.sqrt(a @ a) * np.sqrt(b @ b))

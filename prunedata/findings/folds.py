@@ -1,4 +1,4 @@
-"""Several runs on rows that they share: joined by keys, and one list of what all of them suspect."""
+"""Join several runs by the keys of their rows, into one list of suspects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SharedRows", "joined_table", "shared_rows"]
 
 @dataclass(frozen=True, eq=False)
 class SharedRows:
-    """The rows of several runs, each once.
+    """The rows of several runs, each row once.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SharedRows:
 
 
 def shared_rows(runs: Sequence[RunState]) -> SharedRows:
-    """Find the same rows in several runs: by their keys; or by their ids, where a run has no keys.
+    """Find the same rows in several runs: by keys; or by id, if a run has no keys.
 
     Raises
     ------
@@ -60,17 +60,17 @@ def shared_rows(runs: Sequence[RunState]) -> SharedRows:
     if len(set(many)) > 1:
         told = " and ".join(f"one of {samples:,}" for samples in many)
         raise PrunedataError(
-            f"Expected runs on the same samples, or with keys by which rows are known. Got {told}, and not all of them "
+            f"Expected runs on the same samples, or runs with keys. Got {told}, and not all of them "
             "have keys: train with Pruner(..., keys=...)."
         )
     return SharedRows(np.broadcast_to(np.arange(many[0]), (len(runs), many[0])))
 
 
 def joined_table(runs: Sequence[RunState], top: int | float) -> Arrays:
-    """What several runs know together of the samples that they suspect most, the worst first.
+    """Return the most suspect rows of several runs as a table, the worst first.
 
-    Each run ranks the rows that it has trained on by their mean excess. A row's score is the mean of its ranks, from 0
-    to 1, in the runs that trained on it: of k folds, in all but the one that held it back.
+    Each run ranks the rows that it trained on by mean excess. The score of a row is the mean of its ranks, from 0 to 1,
+    in the runs that trained on it: with k folds, in all but the one that held it back.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def joined_table(runs: Sequence[RunState], top: int | float) -> Arrays:
 
 
 def _ranks(run: RunState) -> tuple[Floats, Array]:
-    """The rank of each sample that a run has trained on, from 0 to 1, and its visits."""
+    """Return the rank of each sample that a run trained on, from 0 to 1, and its visits."""
     run.check_size()
     seen, ranks = searched_visits(run), np.zeros(run.samples)
     which = seen > 0

@@ -1,4 +1,4 @@
-"""What the network takes samples for, beside their labels, as they are called."""
+"""The labels of samples and the network's guesses, by the names of their classes."""
 
 from collections.abc import Sequence
 
@@ -11,21 +11,20 @@ __all__ = ["labels_and_guesses"]
 
 
 def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequence[str] = ()) -> Arrays:
-    """Return the columns ``label`` and ``guess``, shape (samples,), as far as a run knows them; empty if it does not.
+    """Return the columns ``label`` and ``guess``, shape (samples,), if known.
 
     Parameters
     ----------
     run : RunState
     labels : array of int or str, shape (samples,), optional
-        Those that it was trained on, by the samples' ids; without them, those that it was given.
+        The labels that it was trained on, by id; by default those of the run.
     names : sequence of str
-        Of the classes that are numbers from 0; without them numbers stay numbers.
+        Of classes 0, 1, ...; without names, numbers stay numbers.
 
     Returns
     -------
     dict of ndarray, shape (samples,)
-        ``guess`` is the class that the network takes a sample for; -1, or empty as a name, where it is not known, or no
-        other than the label.
+        ``guess`` is the network's guess for the class; -1, or "" for names, if it is unknown or the label itself.
     """
     given = _readable(run.labels if labels is None else np.asarray(labels))
     numbers = given is not None and given.dtype.kind in "iu" and 0 <= given.min() <= given.max() < len(names)
@@ -49,7 +48,7 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
 
 
 def _readable(labels: Array | None) -> Array | None:
-    """The same labels as text that a file can hold: half a surrogate pair is none in UTF-8."""
+    """Return labels as valid UTF-8: half a surrogate pair is replaced."""
     if labels is None or labels.dtype.kind != "U":
         return labels
     names, which = np.unique(labels, return_inverse=True)

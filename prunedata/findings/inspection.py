@@ -1,4 +1,4 @@
-"""What the store of a run holds, read without touching it."""
+"""Describe the store of a run, without changing it."""
 
 from typing import Any
 
@@ -31,11 +31,11 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``leave_out``, ``classes``: what
-        the run was given (the schedule as it stands now);
+        ``samples``, ``prune``, ``policy``, ``schedule``, ``seed``, ``batch_size``, ``leave_out``, ``classes``: the
+        arguments of the run (the schedule in force now);
         ``without``: how many samples were left out for good; ``held_out``: how many are delivered and never trained on;
         ``lost``: how many rows are kept that are no longer in the data;
-        ``advice``: with the policy auto what it was advised, as :meth:`prunedata.Advice.to_dict`, or None;
+        ``advice``: with the policy auto its advice, as :meth:`prunedata.Advice.to_dict`, or None;
         ``would_save_percent``: with ``leave_out="nothing"``, the visits that pruning would have saved in the finished
         epochs, otherwise None; ``saved``: the visits, batches and time that the finished epochs have saved, as
         :func:`prunedata.plan.savings.savings`; ``epoch``, ``open``: the epoch that is open, or else the next;
@@ -73,9 +73,9 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
 
 
 def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
-    """The `top` samples left out most often, or what fraction of all: their ``id``, and how often they were ``pruned``.
+    """Return the `top` samples left out most often: their ``id``, and how often they were ``pruned``.
 
-    With it ``hits`` and ``visits`` of the run, and the ``count`` of the window. Of equals the more hits come first.
+    Also ``hits`` and ``visits`` of the run, and the ``count`` of the window. Of ties, more hits come first.
     """
     wanted = count_top(top, state.samples)
     if not state.arrays:
@@ -88,7 +88,7 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 
 
 def times_pruned(state: RunState) -> Ids:
-    """In how many finished epochs each sample was left out, shape (samples,); 0 for those that are not searched."""
+    """Return in how many finished epochs each sample was left out, shape (samples,); 0 if it is not searched."""
     absent = state.arrays.get("absent", np.uint32(0))
     times = np.maximum(len(state.history) - absent - state.visits.astype(np.int64), 0)
     return times if num_searched(state) == state.samples else np.where(searched(state), times, 0)
@@ -108,6 +108,6 @@ def _of_searched(state: RunState, name: str) -> Array:
 
 
 def histogram(counts: Array) -> dict[int, int]:
-    """How many samples have each count."""
+    """Return how many samples have each count."""
     values, numbers = np.unique(counts, return_counts=True)
     return dict(zip(values.tolist(), numbers.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The validation figure among what a trainer logs, for adapters that hand it over."""
+"""Find the validation figure among the logged metrics of a trainer, and whether lower is better."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from prunedata.errors import PrunedataError
 __all__ = ["Mode", "is_lower_better", "monitored"]
 
 Mode = Literal["auto", "max", "min"]
-"""Whether more or less of a figure is better; ``"auto"`` tells it by the figure's name."""
+"""Whether more or less of a figure is better; ``"auto"`` decides by its name."""
 
 LOWER = frozenset([
     "loss", "error", "err", "mse", "mae", "rmse", "msle", "mape", "nll", "perplexity", "ppl", "wer", "cer",
@@ -24,22 +24,22 @@ HIGHER = frozenset([
 ])  # fmt: skip
 """Words in names of figures of which more is better."""
 NEGATED = frozenset(("neg", "negative", "minus", "inverse"))
-"""Words by which a name means the contrary: there ``mode`` is believed."""
+"""Words that turn a name into its contrary: then ``mode`` decides."""
 
 
 def _words(monitor: str) -> list[str]:
-    """The words of a name, without the numbers behind them where that makes them known, as of rouge1."""
+    """Return the words of a name; a number at the end is dropped if the rest is a known word, as in rouge1."""
     words = re.findall(r"[a-z]+\d*", monitor.lower())
     return [word if word in LOWER | HIGHER else word.rstrip("s0123456789") for word in words]
 
 
 def is_lower_better(monitor: str | None, mode: object) -> bool:
-    """Whether less is better of the figure that is named ``monitor``, as ``mode`` says, or the words of its name.
+    """Return whether lower is better for the figure named ``monitor``, by ``mode`` or by the words of its name.
 
     Raises
     ------
     PrunedataError
-        If ``mode`` is unknown; or "auto", and no word of the name tells it; or the contrary of what the name says.
+        If ``mode`` is unknown; or "auto", and no word of the name is known; or contradicts the name.
     """
     if mode not in ("auto", "max", "min"):
         raise PrunedataError(f'Expected mode to be "max", "min" or "auto". Got {shown(mode)}.')
@@ -49,7 +49,7 @@ def is_lower_better(monitor: str | None, mode: object) -> bool:
     telling = next((word for word in reversed(words) if word in LOWER or word in HIGHER), None)
     if telling is None and mode == "auto":
         raise PrunedataError(
-            f"Expected a monitor whose name says whether more or less of it is better, as val_accuracy or val_loss. "
+            f"Expected a monitor whose name shows whether more or less of it is better, as val_accuracy or val_loss. "
             f'Got {shown(monitor)}: pass mode="max" or mode="min".'
         )
     lower = mode == "min" if telling is None else telling in LOWER
@@ -65,6 +65,6 @@ def monitored(logged: Mapping[str, Any], name: str) -> Any:
     """Return the figure of this name. Raises :class:`PrunedataError` if there is none, saying what there is."""
     if name not in logged:
         raise PrunedataError(
-            f"Expected {name!r} among what is logged, as monitor says. Got {', '.join(sorted(logged)) or 'nothing'}."
+            f"Expected {name!r}, the monitor, among the logged metrics. Got {', '.join(sorted(logged)) or 'nothing'}."
         )
     return logged[name]

@@ -1,7 +1,7 @@
-"""Which samples of a run are searched for wrong labels: those that it may train on, and so has observed in training.
+"""The samples of a run that are searched for wrong labels: those that it may train on.
 
-A sample that is held out is delivered in every epoch and never trained on: it has no visits, and nothing is known of
-its label. One that was left out for good was judged before.
+A held-out sample is delivered in every epoch and never trained on, so that it has no visits and no score. A sample that
+is left out for good was judged before.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Stateful(Protocol):
     """A live run, as a :class:`prunedata.Pruner`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands."""
+        """Return where the run stands."""
         ...
 
 
 def state_of(run: StoreLike | Stateful) -> RunState:
-    """Return where a run stands, a live one or one in a store."""
+    """Return the state of a live run, or of one in a store."""
     state: Callable[[], dict[str, Any]] | None = getattr(run, "state_dict", None)
     if state is not None:
         return RunState.from_checkpoint(state())
@@ -70,7 +70,7 @@ def searched_visits(run: RunState) -> Counts:
 
 
 def told_unsearched(run: RunState) -> str | None:
-    """Say how many samples are not searched, and why; None if all are."""
+    """Return in words how many samples are not searched, and why; None if all are."""
     parts = {
         "held out": num_held_out(run),
         "left out for good": num_without(run),
@@ -91,7 +91,7 @@ def num_without(run: RunState) -> int:
 
 
 def num_lost(run: RunState) -> int:
-    """How many rows are kept that the data has lost."""
+    """How many rows are kept that are no longer in the data."""
     return run.lost.get("keys", np.empty(0)).size
 
 
@@ -101,5 +101,7 @@ def num_held_out(run: RunState) -> int:
     if share is None:
         return 0
     if not {"without", "held_out"} & run.arrays.keys():
-        return count_holdout(run.samples, share)  # nothing of that size is made: a store may name any number of samples
+        return count_holdout(
+            run.samples, share
+        )  # without an array of that size: a store may claim any number of samples
     return int(np.count_nonzero(held_out(run)))

@@ -1,7 +1,7 @@
-"""The most suspect samples of a run, by a score; and where they gather.
+"""The most suspect samples of a run, and the classes in which they gather.
 
-The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, in the mean of its visits.
-Of equal scores the fewer visits come first: where a run prunes, the worst samples are pruned most and visited least.
+The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, averaged over its visits.
+Of equal scores, fewer visits come first: a run that prunes visits the worst samples least.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClassShare:
-    """How many of the suspects are of one class.
+    """How many of the suspects belong to one class.
 
-    ``share`` is the class's of all suspects, ``expected`` its of all samples, ``lift`` the one over the other: 1 where
-    suspects are spread evenly, None where there is no suspect.
+    ``share``: its share of all suspects; ``expected``: its share of all samples; ``lift``: the first over the second, 1
+    if suspects are spread evenly, None without suspects.
     """
 
     label: int | str
@@ -37,7 +37,7 @@ class ClassShare:
 
 
 def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
-    """Order the samples: the higher, the more suspect.
+    """Return a place for each sample: the higher, the more suspect.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
     Returns
     -------
     ndarray of int64, shape (samples,)
-        A place for each sample, equal where score and visits are equal; -1 for samples that were never observed. Few
-        visits are no reason to pass one over: a run leaves out the worst samples, and visits them least.
+        Equal if score and visits are equal; -1 for samples that were never observed. Samples with few visits take part:
+        a run that prunes visits the worst samples least.
     """
     visits = np.asarray(visits, dtype=np.int64)
     order = np.lexsort((-visits, scores))
@@ -61,7 +61,7 @@ def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
 
 
 def most_suspect(scores: npt.NDArray[np.float64], visits: Array, top: int) -> Ids:
-    """Ids of the `top` most suspect samples, shape (n,), the worst first; fewer if fewer were observed."""
+    """Return the ids of the `top` most suspect samples, shape (n,), the worst first; fewer if fewer were observed."""
     places = suspicion(scores, visits)
     order = np.argsort(-places, kind="stable")[: max(0, top)]
     return order[places[order] >= 0]
@@ -70,7 +70,7 @@ def most_suspect(scores: npt.NDArray[np.float64], visits: Array, top: int) -> Id
 def concentration(
     labels: npt.ArrayLike, suspects: npt.ArrayLike, searched: npt.NDArray[np.bool_] | None = None
 ) -> list[ClassShare]:
-    """Where suspects gather, one entry a class, the highest lift first.
+    """Return how many suspects each class has, the highest lift first.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def concentration(
     Raises
     ------
     PrunedataError
-        If labels are not whole numbers or text of shape (samples,), or an id is none of theirs.
+        If labels are not whole numbers or text of shape (samples,), or an id is out of range.
     """
     labels, ids = np.asarray(labels), np.asarray(suspects, dtype=np.int64)
     if labels.ndim != 1 or labels.dtype.kind not in "iuU":

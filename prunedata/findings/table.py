@@ -1,4 +1,4 @@
-"""What a run knows of its most suspect samples, as columns, and files of it for the tools that clean data."""
+"""The most suspect samples of a run as a table, and files of it for tools that clean data."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ ISSUE_SCORE = 0.1
 
 
 def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.ArrayLike | None = None) -> Arrays:
-    """What a run knows of its most suspect samples, the worst first.
+    """Return the most suspect samples of a run as a table, the worst first.
 
     Parameters
     ----------
@@ -42,17 +42,16 @@ def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.Ar
     top : int or float
         How many samples, or what fraction of them. Samples that were never observed are left out.
     labels : array of int or str, shape (samples,), optional
-        Those that it was trained on, by id, if the run was not given them.
+        The labels that it was trained on, by id; by default those of the run.
 
     Returns
     -------
     dict of ndarray, shape (n,)
-        Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
-        ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, in the mean
-        of its visits; ``pruned``, the finished epochs that left it out; the arrays of the policy; ``label``, if it is
-        known; if logits were observed ``guess``, the class that the network takes it for: -1, or empty as a name,
-        where that is not known, or is the label; and ``key``, if the run has keys: the hash of each, 16 hexadecimal
-        digits.
+        Columns by name: ``id``; ``hits``, ``visits`` and, in a run with ``classes``, ``high``, of the whole run;
+        ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, averaged
+        over its visits; ``pruned``: the finished epochs that left it out; the arrays of the policy; ``label``, if
+        known; with logits ``guess``, the network's guess for the class: -1, or "" for names, if it is unknown or the
+        label itself; and in a run with keys ``key``, the hash, 16 hexadecimal digits.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.Ar
 
 
 def table_of(run: RunState, top: int | float, labels: Array | None = None, names: Sequence[str] = ()) -> Arrays:
-    """The same of a run that was read. ``names`` as :func:`labels_and_guesses` has them."""
+    """Return the same table for a run that was read; ``names`` as for :func:`labels_and_guesses`."""
     top = count_top(top, run.samples)
     if not run.arrays or not (visits := searched_visits(run)).any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
@@ -80,18 +79,18 @@ def table_of(run: RunState, top: int | float, labels: Array | None = None, names
 
 
 def key_column(run: RunState, ids: Ids) -> Arrays:
-    """The column ``key`` of some samples of a run that has keys: each is 16 hexadecimal digits. Otherwise none."""
+    """Return the column ``key`` of some samples, 16 hexadecimal digits each; empty for a run without keys."""
     if run.keys is None:
         return {}
     return {KEY: np.array([key_text(key) for key in run.keys[ids].tolist()], dtype="U16")}
 
 
 def issue_table(run: RunState) -> Arrays:
-    """The columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
+    """Return the columns of an issue type of cleanlab's Datalab, shape (samples,), in the order of the ids.
 
-    ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; NaN where nothing is known, as
-    the sample was never observed, held out, or left out for good. ``is_training_dynamics_issue``: its
-    loss lay above those of its batches by 2.2 or more, a score of 0.1.
+    ``training_dynamics_score``, from 0, the worst, to 1: ``1 / (1 + exp(mean_excess))``; NaN for samples that were
+    never observed, held out, or left out for good. ``is_training_dynamics_issue``: the losses lay 2.2 or more above
+    the means of their batches, a score of 0.1.
     """
     excess = np.asarray(run.mean_excess, dtype=np.float64)
     good = 1 / (1 + np.exp(np.clip(excess, -700, 700)))
@@ -100,7 +99,7 @@ def issue_table(run: RunState) -> Arrays:
 
 
 def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One dict for each sample, of plain values; None for a number that is none."""
+    """Return a dict of plain values for each sample; None for NaN."""
     columns = [[None if _is_nan(value) else value for value in array.tolist()] for array in table.values()]
     return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -140,4 +139,4 @@ WRITERS: dict[str, Callable[[Arrays, Path], None]] = {
     "jsonl": _to_jsonl,
     "verdicts": _to_verdicts,
 }
-"""By the name of a format, what writes a table into a file. Those that need more than numpy are among the adapters."""
+"""Functions that write a table into a file, by format. Formats that need more than numpy are adapters."""

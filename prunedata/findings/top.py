@@ -1,4 +1,4 @@
-"""How many samples a top is, said as a number or as a fraction."""
+"""Turn ``top``, a number or a fraction, into a number of samples."""
 
 from fractions import Fraction
 
@@ -8,12 +8,12 @@ __all__ = ["count_top"]
 
 
 def count_top(top: int | float, samples: int) -> int:
-    """How many of `samples` the `top` is: at least one, and no more than there are.
+    """Return how many of `samples` the `top` is: at least one, and at most all.
 
     Parameters
     ----------
     top : int or float
-        A number from 1, or a fraction strictly between 0 and 1, taken as the decimal that was written; rounded down.
+        A number from 1, or a fraction strictly between 0 and 1, as the decimal that was written; rounded down.
     samples : int
         How many there are, at least 1.
 

@@ -1,4 +1,4 @@
-"""What somebody said of suspects: read from a file, applied to labels, and the samples that it leaves out."""
+"""Verdicts on suspects: read them from a file, apply them to labels, leave the wrong samples out."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ __all__ = ["COLUMNS", "KEY", "Verdict", "apply_verdicts", "judged_wrong", "named
 
 COLUMNS = ("sample", "verdict", "was", "label")
 KEY = "key"
-"""One column more, where the run has keys: then a verdict is on the row, wherever it lies."""
+"""An extra column for runs with keys: then a verdict belongs to the row, wherever it lies."""
 VERDICTS = ("wrong", "right")
 LONGEST_LINE = 1 << 20
 LONGEST_ID = 18
@@ -27,18 +27,18 @@ LONGEST_ID = 18
 
 @dataclass(frozen=True)
 class Verdict:
-    """What somebody said of one sample.
+    """A person's verdict on one sample.
 
     Attributes
     ----------
     sample : int
         Its id.
     verdict : str
-        Of its label: ``"wrong"`` or ``"right"``.
+        On its label: ``"wrong"`` or ``"right"``.
     was : str
-        The label that was judged; empty if it is not known.
+        The label that was judged; empty if unknown.
     label : str
-        The class that it should be; empty if nobody said.
+        The correct class; empty if unknown.
     key : str
         The hash of the row's key, 16 hexadecimal digits; empty if it has none.
     """
@@ -58,13 +58,12 @@ def read_verdicts(
     Parameters
     ----------
     path : path
-        A table with commas whose first line names the columns ``sample`` and ``verdict``, and maybe ``was``, ``label``
-        and ``key``.
+        A CSV file with the columns ``sample`` and ``verdict``, and perhaps ``was``, ``label`` and ``key``.
     samples : int, optional
-        How many samples there are, if that is known: each id is below it.
+        How many samples there are, if known: each id must be below it.
     keys : ndarray of uint64, shape (samples,), optional
-        The hashes of the samples' keys. Then a verdict with a key is on the sample that has it; one on a row that is
-        not there is left out.
+        The hashes of the samples' keys. Then a verdict with a key applies to the sample with that key, and is ignored
+        if there is none.
 
     Raises
     ------
@@ -92,7 +91,7 @@ def read_verdicts(
 
 
 def _of_rows(found: tuple[Verdict, ...], keys: Keys) -> Iterator[Verdict]:
-    """The verdicts on rows that are there, each with the id that its row has now."""
+    """Yield the verdicts on rows that are in the data, each with the present id of its row."""
     named = np.array([int(one.key, 16) for one in found if one.key], dtype=np.uint64)
     places = iter(places_of(named, keys).tolist())
     for one in found:
@@ -113,12 +112,12 @@ def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, 
     name, verdict, key = (str(row.get(column) or "").strip() for column in ("sample", "verdict", KEY))
     if key and key_from(key) is None:
         raise PrunedataError(f"Expected a key of 16 hexadecimal digits {where}. Got {shown(key)}.")
-    if keyed and key:  # where the row lay when it was judged does not matter
+    if keyed and key:  # the place of the row when it was judged does not matter
         samples, name = None, name or "0"
     if key and not name:
         raise PrunedataError(
-            f"Expected a run with keys, as verdicts in {path} name rows by theirs alone. Got one without: give it "
-            "keys=..., those of the runs that the verdicts are on."
+            f"Expected a run with keys, as verdicts in {path} name rows by key alone. Got one without: pass keys=..., "
+            "those of the runs that the verdicts are on."
         )
     if not (name.isascii() and name.isdigit()) or len(name) > LONGEST_ID:
         raise PrunedataError(f"Expected the id of a sample {where}. Got {shown(name)}.")
@@ -150,9 +149,9 @@ def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> No
 
 
 def judged_wrong(path: str | PathLike[str], samples: int, keys: Keys | None = None) -> Ids:
-    """Ids of the samples that a file calls wrong, shape (n,), rising; by their keys, where file and run have some.
+    """Return the ids of the wrong samples in a file, shape (n,), ascending; by key, if file and run have keys.
 
-    The file has verdicts, or an id on each line, as ``prunedata suspects --out ids.txt`` writes them.
+    The file has verdicts, or one id a line, as ``prunedata suspects --out ids.txt`` writes them.
     """
     if (ids := _ids(path)) is not None:
         beyond = [one for one in ids if one >= samples]
@@ -166,14 +165,14 @@ def judged_wrong(path: str | PathLike[str], samples: int, keys: Keys | None = No
 
 
 def named_in(path: str | PathLike[str]) -> tuple[Ids, Keys]:
-    """Ids and keys of the verdicts in a file that have keys, each of shape (n,)."""
+    """Return ids and keys of the verdicts in a file that have keys, each of shape (n,)."""
     found = [one for one in (() if _ids(path) is not None else read_verdicts(path)) if one.key]
     ids = np.array([one.sample for one in found], dtype=np.int64)
     return ids, np.array([int(one.key, 16) for one in found], dtype=np.uint64)
 
 
 def _ids(path: str | PathLike[str]) -> list[int] | None:
-    """The ids in a file that has nothing else, an id on each line; None of another file."""
+    """Return the ids in a file with one id a line; None for any other file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             words = [line.strip() for line in _lines(file, path)]
@@ -187,24 +186,24 @@ def _ids(path: str | PathLike[str]) -> list[int] | None:
 def apply_verdicts(
     verdicts: Iterable[Verdict], labels: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], tuple[Verdict, ...]]:
-    """Return the labels as the verdicts correct them, and the verdicts that call a label wrong and name no other.
+    """Return corrected labels, and the verdicts that call a label wrong without naming the right one.
 
     Parameters
     ----------
     verdicts : iterable of Verdict
     labels : array of int or str, shape (samples,)
-        The labels that were judged. They stay as they are.
+        The labels that were judged. They are not changed.
 
     Returns
     -------
     corrected : ndarray, shape (samples,)
-        Of the same dtype; for texts wide enough for the longest.
+        Of the same dtype; text becomes wide enough for the longest label.
     left : tuple of Verdict
 
     Raises
     ------
     PrunedataError
-        If a sample has another label than the one that was judged, or a new label is none of this kind.
+        If a sample has another label than the judged one, or a new label does not fit the dtype.
     """
     given = tuple(verdicts)
     named: dict[int, Any] = {}
@@ -237,7 +236,7 @@ def _changed(labels: npt.NDArray[Any], named: dict[int, Any]) -> npt.NDArray[Any
 
 
 def _as_saved(text: str) -> str:
-    """A label as a browser saves it: half a surrogate pair is no text in UTF-8."""
+    """Return a label as a browser saves it, in valid UTF-8: half a surrogate pair is replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

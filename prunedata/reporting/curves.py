@@ -27,7 +27,7 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A picture with what it shows: ``source`` is a ``data:`` address of an SVG, ``told`` says it in words."""
+    """A picture of a curve: ``source`` is a ``data:`` address of an SVG, ``told`` describes it in words."""
 
     title: str
     told: str

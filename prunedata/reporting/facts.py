@@ -1,4 +1,4 @@
-"""What a page says of one run, worked out once from the state of the run."""
+"""The facts of one run for its page, derived from its state."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RunFacts:
 
     @property
     def policy(self) -> str:
-        """The policy with its settings, as it would be written."""
+        """The policy with its settings, as Python code."""
         given = dict(self.state.run["policy"])
         name = str(given.pop("name"))
         return name if name == "auto" else f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
@@ -89,7 +89,7 @@ class RunFacts:
         return np.array([bool(record["pruned"]) for record in self.history], dtype=np.bool_)
 
     def _column(self, name: str) -> Floats:
-        values = (record.get(name) for record in self.history)  # those beyond the largest cannot be drawn
+        values = (record.get(name) for record in self.history)  # values beyond the largest cannot be drawn
         known = (value if isinstance(value, int | float) and abs(value) <= LARGEST else np.nan for value in values)
         return np.array(list(known), dtype=np.float64)
 
@@ -114,14 +114,14 @@ class RunFacts:
 
     @cached_property
     def advice(self) -> Advice | str:
-        """What the run was advised, or would be now, or else why there is none."""
+        """The advice of the run, as given or as it would be now; or why there is none."""
         try:
             return advise_now(self.state)
         except PrunedataError as error:
             return str(error)
 
     def plain(self) -> dict[str, Any]:
-        """What a page says of the run, as plain values that JSON can hold."""
+        """Return the facts as plain values that JSON can hold."""
         advice, (action, how) = self.advice, self._action()
         return {
             "outcome": advice if isinstance(advice, str) else outcome(self.state, advice),
@@ -135,7 +135,7 @@ class RunFacts:
         }
 
     def _action(self) -> tuple[str, str]:
-        """What to do now, in a few words and in a sentence: of a finished run, that is to look at its suspects."""
+        """Return what to do now, in a few words and in a sentence; after a finished run, look at its suspects."""
         advice, judge = self.advice, "Judge the suspects one by one, and leave out those that are wrong."
         if isinstance(advice, str) or not self.observed:
             return "Observe losses first.", ""

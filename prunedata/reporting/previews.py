@@ -29,7 +29,7 @@ MOST_VALUES, MOST_CHARACTERS = 64, 4_000
 
 @dataclass(frozen=True)
 class Preview:
-    """What a reader sees of one sample; None is what it doesn't have.
+    """The preview of one sample; None for a part that it lacks.
 
     ``image`` is a ``data:`` address that holds all of a PNG or JPEG; ``label`` the name of its class, and ``value`` the
     label as the data set has it, which may be the number of that class; ``key`` the sample's own name; ``row`` the
@@ -77,7 +77,7 @@ class Previews:
         self._dataset, self._large = dataset, large
 
     def of(self, sample: int) -> Preview:
-        """Return the preview of the sample with this id; one that cannot be read says so."""
+        """Return the preview of the sample with this id; its text is the error if the sample cannot be read."""
         try:
             item = self._dataset[sample]
         except Exception as error:

@@ -36,7 +36,7 @@ SUSPECT_SHARE = 0.1
 """Of the samples, where suspects are counted by class."""
 
 Progress = Callable[[float, str], None]
-"""Called with the share that is done, from 0 to 1, and what comes next."""
+"""Called with the share that is done, from 0 to 1, and the next step."""
 
 
 class Report:
@@ -47,7 +47,7 @@ class Report:
     html : str
         The page.
     runs : tuple of dict
-        What it says of each run, as plain values that JSON can hold.
+        The facts of each run, as plain values that JSON can hold.
     """
 
     def __init__(self, html: str, runs: tuple[dict[str, Any], ...], *, scripted: bool = False) -> None:
@@ -101,10 +101,10 @@ def report(
     top : int, optional
         How many samples to list: 12, in a review 500.
     review : bool
-        Return the page on which suspects are judged one by one, by keys, and a file of verdicts is saved. It needs the
-        data set, or a run that has kept previews. What it says is corrected are the `labels`, or those of the data set.
+        Return the page on which suspects are judged one by one with the keyboard, and saved as a file of verdicts. It
+        needs the data set, or a run that has kept previews. The judged labels are `labels`, or those of the data set.
     progress : callable, optional
-        Called with the share of the work that is done, from 0 to 1, and what comes next.
+        Called with the share of the work that is done, from 0 to 1, and the next step.
 
     Raises
     ------
@@ -183,13 +183,13 @@ def _page(
 
 
 def _classes(run: RunFacts, labels: Array) -> list[ClassShare]:
-    """In which classes the most suspect tenth of the samples gathers."""
+    """Return the classes in which the most suspect tenth of the samples gathers."""
     ids = most_suspect(run.state.mean_excess, run.visits, count_top(SUSPECT_SHARE, run.trainable))
     return concentration(labels, ids, searched(run.state))
 
 
 def _overlap(first: RunFacts, second: RunFacts | None = None) -> str | None:
-    """Whether two runs suspect the same samples."""
+    """Return in words how far two runs suspect the same samples; None for one run."""
     if second is None:
         return None
     try:

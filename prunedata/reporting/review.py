@@ -1,4 +1,4 @@
-"""What the page on which suspects are judged is told of each of them."""
+"""The data of the page on which suspects are judged."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def suspects_to_judge(
 ) -> dict[str, Any]:
     """Return the `top` most suspect samples of a run as plain values, with the classes that there are.
 
-    `labels`, of shape (samples,), are those that will be corrected; without them, those that the data set or the run
-    has. Raises
+    `labels`, of shape (samples,), are those to be corrected; by default those of the data set or the run. Raises
     :class:`PrunedataError` if nothing was observed: then nothing is suspect.
     """
     if not run.observed:
@@ -83,7 +82,7 @@ def _classes(values: Array | None, names: Sequence[str], items: Sequence[dict[st
 
 
 def _key(run: RunFacts, values: Array | None, items: Sequence[dict[str, Any]]) -> str:
-    """What tells one review from another in a browser: the run's name and labels, so that a longer page goes on."""
+    """Return the key of a review in the browser's storage, by run and labels, so that a longer page continues it."""
     mark = sha256(f"{run.name} {run.samples} {run.state.run.get('seed')} ".encode("utf-8", "surrogatepass"))
     if values is None:
         mark.update(json.dumps([(item["id"], item["was"]) for item in items]).encode("utf-8"))

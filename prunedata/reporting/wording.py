@@ -1,4 +1,4 @@
-"""Numbers as a reader takes them in at once."""
+"""Numbers in words."""
 
 __all__ = ["duration", "percent"]
 
@@ -11,7 +11,7 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: 4.27 s, 20 min 51 s, 3 h 24 min, 2 d 5 h."""
+    """Return seconds in units of time: 4.27 s, 20 min 51 s, 3 h 24 min, 2 d 5 h."""
     if abs(seconds) < 60:
         return f"{seconds:.3g} s"
     sign, left = "-" if seconds < 0 else "", round(abs(seconds))

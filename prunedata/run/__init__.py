@@ -1,1 +1,1 @@
-"""A run: what it knows of each sample, its epochs, and what they were fed."""
+"""A run: its epochs, the losses that they record, and what follows for each sample."""

@@ -1,4 +1,4 @@
-"""How an adapter takes part in a run: one class, of which it overrides what applies to it.
+"""The base class of adapters: an adapter overrides the methods that it needs.
 
 A loader or a stream is attached to a run once, by :meth:`prunedata.Pruner.attach`. From then on
 the run calls its methods, those of several adapters in the order in which they were attached.
@@ -25,24 +25,23 @@ Some = TypeVar("Some", bound="Adapter")
 
 @dataclass
 class Delivery:
-    """What a loader says that it delivered of one epoch.
+    """What a loader has delivered of one epoch, by its own report.
 
     Attributes
     ----------
     epoch : int
-        The epoch's number. What is said of another epoch than the open one is ignored.
+        The epoch's number. A report on another epoch than the open one is ignored.
     delivered : int or None
-        Samples delivered so far, on all ranks; None if the loader cannot tell.
+        Samples delivered so far, on all ranks; None if unknown.
     left_out : int
         Kept samples that it will not deliver by the user's own settings, as ``drop_last``.
     given : ndarray of bool, shape (samples,), or None
-        Of a loader whose source gives what it likes: which samples that is, or all that are kept as long as the source
-        has not come to its end. Kept samples that no loader gives are left out, beside ``left_out``. None if it gives
-        all that are kept.
+        For a source that may skip samples: the samples that it gave, or all kept samples until it has ended. Kept
+        samples that no loader gives are left out, in addition to ``left_out``. None if the source gives all.
     ended : float or None
-        When it came to its end, by ``time.perf_counter``; None before. Training time stops there.
+        When the loader ended, by ``time.perf_counter``; None before. Training time stops there.
     inner : bool
-        Said by a stream, which a loader may have inside: it counts only if no loader speaks.
+        True for a stream inside a loader; ignored if the loader reports itself.
     """
 
     epoch: int
@@ -53,22 +52,22 @@ class Delivery:
     inner: bool = False
 
     def end(self) -> None:
-        """Say that the loader has come to its end."""
+        """Mark the loader as ended."""
         self.ended = perf_counter()
 
 
 class Adapter:
-    """Something that takes part in a run. Every method may be left as it is.
+    """A participant of a run. Every method has a default that does nothing.
 
     Attributes
     ----------
     key : hashable, optional
-        Adapters with the same key, other than None, are one: the second to be attached is given the first.
+        Adapters with the same key, other than None, are one: attaching the second returns the first.
     delivery : Delivery or None
         What was delivered of the epoch that is open. Read when the epoch ends, and whenever the run is saved.
     by_weight : bool
-        Whether it can leave samples out by weight: what its users train on is the mean over what counts, as
-        ``Epoch.factors`` has it. A run that does so refuses other adapters.
+        Whether it can leave samples out by weight, so that its users train on the mean over the samples that count
+        (``Epoch.factors``). A run that leaves out by weight refuses other adapters.
     """
 
     key: Hashable = None
@@ -81,12 +80,12 @@ class Adapter:
         return () if self.delivery is None else (self.delivery,)
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """An epoch begins, or goes on after the run was resumed: publish its mask."""
+        """Publish the mask of an epoch that begins, or continues after the run was resumed."""
 
     def held_back(self) -> Iterable[tuple[Any, ...]]:
-        """Hand over all losses that are held back, as those on a device, once: ids, losses, sizes of the batches.
+        """Yield all losses that are held back, as those on a device, once: ids, losses, sizes of the batches.
 
-        And, where they came with logits, what these say, as :meth:`prunedata.Pruner.record` takes it.
+        If they came with logits, also the guesses, as :meth:`prunedata.Pruner.record` takes them.
         """
         return ()
 
@@ -94,10 +93,10 @@ class Adapter:
         """Drop all losses that are held back: the run was loaded from a state."""
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
-        """Look at an epoch that is about to end, observed and merged; raise if it cannot be right."""
+        """Check an epoch that is about to end, observed and merged; raise if it is wrong."""
 
     def epoch_ended(self, record: dict[str, Any]) -> None:
-        """An epoch has ended, and is in the store if the run has one; `record` is its own in ``Pruner.history``."""
+        """React to the end of an epoch, which is in the store by now; `record` is its own in ``Pruner.history``."""
 
 
 class Adapters:
@@ -125,18 +124,18 @@ class Adapters:
         return adapter
 
     def reopen(self) -> None:
-        """Take no loader to be at its end: the epoch could not end, and goes on."""
+        """Mark all loaders unfinished; the epoch goes on."""
         for one in self._attached:
             for delivery in one.deliveries:
                 delivery.ended = None
 
     def delivery(self, epoch: int) -> Delivery:
-        """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
+        """Return the deliveries of all loaders in an epoch as one. Without any, ``delivered`` is None."""
         return together(epoch, (each for one in self._attached for each in one.deliveries))
 
 
 def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
-    """What all loaders together say of an epoch. Where none speaks, ``delivered`` is None."""
+    """Return the deliveries of all loaders in an epoch as one. Without any, ``delivered`` is None."""
     said = [one for one in deliveries if one.epoch == epoch]
     said = [one for one in said if not one.inner] or said
     counts = [int(one.delivered) for one in said if one.delivered is not None]  # plain, as they are saved with the run
@@ -152,7 +151,7 @@ def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
 
 
 def check_iterated(epoch: Epoch, tally: Tally, what: str) -> None:
-    """Raise of an epoch in which what ``prune`` returned was not iterated, if what was observed does not explain it."""
+    """Raise for an epoch in which the wrapped object was not iterated, unless the observed losses explain it."""
     told = (
         f"Expected the {what} that wrap() returned to be iterated in epoch {epoch.number}. Got nothing from it: "
         f"is the {what} that was given to wrap() iterated instead?"

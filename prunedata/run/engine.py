@@ -1,4 +1,4 @@
-"""The machine of a run: it opens an epoch, records its losses and closes it, each step whole or not at all."""
+"""The engine of a run: it opens an epoch, records its losses and closes it, each step whole or not at all."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """Runs the epochs that were asked for, and writes what comes of them into a ledger.
+    """Run the epochs of a schedule and keep their results in a ledger.
 
     Parameters
     ----------
     options : RunOptions
-        What the run was given.
+        The arguments of the run.
 
     Attributes
     ----------
     pruning : Pruning
-        When the run prunes and how much, as it stands.
+        When the run prunes and how much.
     ledger : Ledger
-        What is known after all epochs that have ended.
+        Counts, arrays and history after the finished epochs.
     figures : Figures
-        Whether its validation figures have turned.
+        The validation figures, and whether they show the memorization onset.
     opened : OpenEpoch or None
         The epoch that is open.
     meter : Meter
-        What the open or last epoch costs.
+        Time and losses of the open or last epoch.
     adapters : Adapters
     group : Group
         The processes that train the run together.
     store : RunStore or None
         Where the run is kept.
     uninterrupted : Uninterrupted
-        What is within it happens whole.
+        A context manager: its block is not interrupted.
     """
 
     def __init__(self, options: RunOptions) -> None:
@@ -88,7 +88,7 @@ class Engine:
 
     @property
     def policy(self) -> Policy:
-        """The policy, or with ``auto`` the one that is advised."""
+        """The policy, or with ``auto`` the one that advice names."""
         return self.options.chosen
 
     def empty_ledger(self) -> Ledger:
@@ -102,7 +102,7 @@ class Engine:
 
     @property
     def is_recording(self) -> bool:
-        """Whether an epoch is open, and goes on if it was restored."""
+        """Whether an epoch is open, and has continued if it was restored."""
         return self.opened is not None and self.opened.restored is None and not self._failed
 
     @property
@@ -122,7 +122,7 @@ class Engine:
     # -- an epoch
 
     def begin(self) -> Epoch:
-        """Open the next epoch, or go on with the one that is open."""
+        """Open the next epoch, or continue the one that is open."""
         self._refuse_failed()
         self.identity.refuse_unknown()
         resumed, self._resumed = self._resumed, False
@@ -139,7 +139,7 @@ class Engine:
                     self.opened = self._next()
                 else:
                     self.opened.go_on()
-                    # Of an epoch that was seen whole no more than its figure can be missing: it still is to be told.
+                    # An epoch that was observed whole can only lack its figure, which may still come.
                     self._resumed = resumed and not self.opened.epoch.remaining.any()
                 self.buffer.clear()
             epoch = self.opened.epoch
@@ -150,7 +150,7 @@ class Engine:
         return epoch
 
     def _check_part(self) -> None:
-        """Raise if the state that was restored is of other processes than train now."""
+        """Raise if the restored state is of another number of processes."""
         restored = None if self.opened is None else self.opened.restored
         if restored is not None and restored.processes not in (1, self.group.processes):
             raise PrunedataError(
@@ -171,11 +171,11 @@ class Engine:
         return opened
 
     def _opened(self) -> OpenEpoch:
-        """The epoch that is next, of which nothing was observed."""
+        """Return the next epoch, with nothing observed."""
         return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter)
 
     def _selected(self) -> Epoch:
-        """The epoch that is next, with the samples that it keeps."""
+        """Return the next epoch with the roles of its samples."""
         pruning, number = self.pruning, self.ledger.next_epoch
         pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
         roles, weights, trained = pruning.roles, None, pruning.trainable
@@ -185,7 +185,7 @@ class Engine:
             out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
             roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)
             trained -= num_pruned
-        # By weight a trainer may deliver what is left out for good, too.
+        # By weight, a trainer may also deliver samples that are left out for good.
         zero_weights = pruning.holds_out or (pruning.by_weight and trained < roles.size)
         if zero_weights and weights is None:
             weights = read_only((roles == Role.TRAINED).astype(np.float32))
@@ -202,9 +202,9 @@ class Engine:
         opened, epoch, ledger = self._now(), self.current, self.ledger
         self._check_part()
         with self.meter.overhead:
-            # All processes meet, though something went wrong here: else the others would wait for ever.
+            # All processes meet even after a failure here: otherwise the others would wait for ever.
             failure = self._flush_failure()
-            if opened.restored is not None and self.group.processes > 1:  # it was restored when nothing of it was left
+            if opened.restored is not None and self.group.processes > 1:  # it was restored with nothing left to observe
                 opened.rejoin(self.group)
             said = self._said()
             unseen = opened.unseen(said) if self.group.processes > 1 else 0
@@ -218,14 +218,14 @@ class Engine:
             tally, arrays = opened.merged(self.group, guessed=totals.guessed > 0)
             alone = self.group.processes == 1
             delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, totals, self.group)
-            # Was the epoch seen whole?
+            # Was the epoch observed whole?
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
             tally.check()
             try:
                 opened.check_complete(tally, delivery, int(totals.skipped))
             except SkippedSamples:
-                self.adapters.reopen()  # the loop that is run again gets what is missing
+                self.adapters.reopen()  # so that a second loop gets the missing samples
                 raise
             # It ends.
             tally = opened.of_counted(tally)
@@ -242,7 +242,7 @@ class Engine:
             adapter.epoch_ended(record)
 
     def _own(self, skipped: int, unseen: int, said: Delivery) -> GroupTotals:
-        """What this process tells the others at the end of an epoch."""
+        """Return the numbers that this process sends to the others at the end of an epoch."""
         meter = self.meter
         lower, figures = meter.lower_is_better, meter.figures
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
@@ -250,12 +250,12 @@ class Engine:
         return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *rest, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
-        """See whether the figure of the last epoch, if it has one, shows the turn; with ``auto``, do as advised."""
+        """Check whether the last figure shows the memorization onset; with ``auto``, follow advice."""
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
         ledger.arrays.excess.is_on = self.figures.turned is None
         before = pruning.advice
-        # What began without a turn is advised once more by it: the figure shows that there are wrong labels.
+        # A run that prunes already is advised once more by the figure, as it shows that there are wrong labels.
         if pruning.auto and (before is None or (self.figures.turned is not None and before.turned is None)):
             ledger.history[-1] |= pruning.seen(ledger.history, ledger.arrays.finished)
             advice = pruning.advise(ledger.history, ledger.arrays.finished)
@@ -272,9 +272,9 @@ class Engine:
 
     @property
     def awaits_figure(self) -> bool:
-        """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is to come.
+        """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is expected.
 
-        Figures come as often as they came before, every epoch or every second one; and in the first two epochs of a
+        Figures are expected as often as they came before, such as every second epoch; and in the first two epochs of a
         run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
@@ -290,7 +290,7 @@ class Engine:
         return bool(number - given[-1] >= every)
 
     def awaits_figure_somewhere(self) -> bool:
-        """Whether no process has the figure of the open epoch, which is to come. Called in all of them."""
+        """Whether no process has the expected figure of the open epoch. Called in all of them."""
         awaits = self.awaits_figure
         if self.group.processes == 1:
             return awaits
@@ -298,14 +298,14 @@ class Engine:
         return bool(awaiting and not given)
 
     def _check_figures(self, *, resumed: bool) -> None:
-        """Let the processes compare their figures before an epoch begins by them; warn if a resumed run lacks one."""
+        """Compare the figures of all processes before an epoch begins; warn if a resumed run lacks one."""
         if self.group.processes > 1 and not self.pruning.holds_out:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
 
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
-        """Take the validation figure of the open epoch, or of the one that has just ended."""
+        """Record the validation figure of the open epoch, or of the one that has just ended."""
         self._refuse_failed()
         history, meter = self.ledger.history, self.meter
         if self.is_validated:
@@ -338,7 +338,7 @@ class Engine:
 
     @property
     def only_falls(self) -> bool:
-        """Whether a run with ``auto`` has figures that look like a loss that was given as a score."""
+        """Whether a run with ``auto`` has figures that look like a loss passed as a score."""
         return self.pruning.auto and self.figures.only_falls
 
     def _flush_failure(self) -> PrunedataError | None:
@@ -350,13 +350,13 @@ class Engine:
         return None
 
     def share(self, shared: Shared | None) -> None:
-        """Let losses of the open epoch wait for the means of batches that processes share, or none wait."""
+        """Let losses of the open epoch wait for the means of batches that processes share; None: none wait."""
         opened = self._now()
         self.flush()
         opened.share(shared, recorded=self.buffer.batches > 0)
 
     def join(self, group: Group) -> None:
-        """Train together with other processes from now on."""
+        """Train with other processes from now on."""
         self.group = group
         if self.opened is not None and self.is_recording:
             self.flush()
@@ -392,11 +392,11 @@ class Engine:
         self.buffer.clear()
 
     def end_if_complete(self, epoch: Epoch) -> None:
-        """End an epoch whose loop was left, if it was seen whole, in memory. Processes decide nothing alone."""
-        if sys.is_finalizing():  # numpy is half gone, and so is who would read it
+        """End an epoch whose loop was left, in memory, if it was observed whole and this process trains alone."""
+        if sys.is_finalizing():  # numpy is half gone
             return
         alone = self.group.processes == 1 and self.in_thread()
-        with suppress(PrunedataError):  # nobody would see it here: the epoch stays open, and says it when it goes on
+        with suppress(PrunedataError):  # the epoch then stays open, and raises when it continues
             if alone and self.is_recording and self.is_open(epoch) and self.is_complete() and not self.awaits_figure:
                 self.end(commit=False)
 
@@ -405,11 +405,11 @@ class Engine:
         return self.opened is not None and self.opened.epoch.number == epoch.number
 
     def is_complete_everywhere(self) -> bool:
-        """Whether nothing of the open epoch is left to train on in any process. Called in all of them."""
+        """Whether all processes have observed the open epoch whole. Called in all of them."""
         complete = self.is_complete()
         if self.group.processes == 1:
             return complete
-        # They decide alike, by the same sums: one that ends the epoch and one that goes on would wait for each other.
+        # All decide by the same sums: a process that ends the epoch and one that continues would wait for each other.
         opened, said = self._now(), self._said()
         counts = self.policy.needs_losses and opened.restored is None and said.given is None
         done = opened.tally.observed + opened.skipped
@@ -420,31 +420,31 @@ class Engine:
         return bool(done + left_out / processes >= opened.epoch.kept)  # all may have been fetched, and not observed
 
     def is_complete(self) -> bool:
-        """Whether nothing of the open epoch is left to train on, as far as this process knows."""
+        """Whether the open epoch was observed whole, as far as this process can tell."""
         self.flush()
         delivery = self.delivery()
         if self.group.processes > 1 and delivery.ended is not None:
-            return True  # what other processes have observed is not known here
+            return True  # the observations of other processes are unknown here
         return self._now().is_complete(delivery)
 
     def _said(self) -> Delivery:
-        """What the loaders of this process say."""
+        """Return what the loaders of this process have delivered."""
         opened = self.opened
         if opened is None or opened.restored is None:
             return self.adapters.delivery(self.ledger.next_epoch)
         return opened.delivery_before(opened.restored)
 
     def delivery(self) -> Delivery:
-        """What the loaders say, as far as this process knows what was observed."""
+        """Return what the loaders have delivered; alone also with what their sources did not give."""
         said, opened = self._said(), self.opened
         return said if opened is None or self.group.processes > 1 else opened.with_left_out(said)
 
     def skip(self, samples: int) -> None:
-        """Let more kept samples of the open epoch go unobserved."""
+        """Allow that many more kept samples of the open epoch to stay unobserved."""
         self._now().skipped += samples
 
     def rewindow(self, window: int) -> None:
-        """Let a new window of ``window`` epochs begin with the next epoch."""
+        """Begin a new window of ``window`` epochs with the next epoch."""
         first = self.ledger.next_epoch + (self.opened is not None)
         schedule = self.pruning.schedule.rewindow(first, window)
         with self.uninterrupted:
@@ -454,7 +454,7 @@ class Engine:
     # -- losses
 
     def add(self, ids: Any, losses: Any, sizes: Any = None, guesses: Any = None) -> None:
-        """Record a batch that the buffer did not take by itself, or several, of so many samples each."""
+        """Record a batch that does not fit the buffer's fast path, or several batches of the given sizes."""
         if not self.is_recording:
             self._refuse()
         with self.uninterrupted:
@@ -465,7 +465,7 @@ class Engine:
         for taken in parts:
             try:
                 self._record(taken)
-            finally:  # a bad batch among those that waited does not take the next part with it
+            finally:  # a bad batch must not lose the parts after it
                 self._record_all(parts)
 
     def _record(self, taken: Taken) -> None:
@@ -473,14 +473,14 @@ class Engine:
             with self.meter.overhead:
                 try:
                     self._now().add(taken.good)
-                except BaseException:  # of a policy's update, perhaps in its middle
+                except BaseException:  # a policy's update may have stopped halfway
                     self._failed = True
                     raise
         if taken.complaint:
             raise LossError(taken.complaint)
 
     def flush(self) -> None:
-        """Record everything that waits, in adapters and in the buffer.
+        """Record all losses that adapters and the buffer hold back.
 
         Raises
         ------
@@ -505,7 +505,7 @@ class Engine:
                 self._record(taken)
 
     def _refuse(self) -> None:
-        """Say why nothing can be observed."""
+        """Raise the reason why nothing can be observed."""
         self._refuse_failed()
         _ = self.current
         raise NotInEpoch("Expected begin_epoch() before observe() in a run that was just restored.")
@@ -518,17 +518,17 @@ class Engine:
             )
 
     def take_over(self) -> None:
-        """Let the calling thread be the one that trains."""
+        """Make the calling thread the one that trains."""
         self._thread = threading.get_ident()
 
     def in_thread(self) -> bool:
-        """Whether this is the thread that trains, or none does."""
+        """Whether the calling thread is the one that trains, or none is."""
         return not self.is_recording or self._thread in (None, threading.get_ident())
 
     def observed(self) -> tuple[SampleCounts, Arrays]:
-        """Counts and arrays as if the open epoch ended now: from another thread, without what still waits.
+        """Return counts and arrays as if the open epoch ended now; from another thread, without losses in the buffer.
 
-        Not to be changed. The arrays are copies if an epoch is open.
+        Do not change them. The arrays are copies if an epoch is open.
         """
         if self.opened is not None and self._thread in (None, threading.get_ident()):
             self.flush()
@@ -553,20 +553,20 @@ class Engine:
                 self.store.write(state.described(), state.arrays)
 
     def checkpoint(self) -> dict[str, Any]:
-        """Where the run stands as one dict of plain values."""
+        """Return where the run stands as a dict of plain values."""
         self.flush()
         self.identity.saved()
         with self.uninterrupted:
             return self.state().to_checkpoint()
 
     def state(self) -> RunState:
-        """Where the run stands. Call :meth:`flush` first, and be uninterrupted."""
+        """Return where the run stands. Call :meth:`flush` first, within ``uninterrupted``."""
         opened, advice, delivery = self.opened, self.pruning.advice, self.delivery()
         rank, processes, left_out = 0, 1, 0
         arrays = self.ledger.saved | self.pruning.saved | self.options.saved | self.identity.arrays
         waiting, unseen = None, None
         if opened is not None:
-            part = self.group if opened.restored is None else opened.restored  # not gone on with: still what it was
+            part = self.group if opened.restored is None else opened.restored  # an epoch that has not continued
             rank, processes, left_out = part.rank, part.processes, delivery.left_out
             arrays, waiting = arrays | opened.saved, opened.waiting
             if processes > 1 and delivery.given is not None:
@@ -592,7 +592,7 @@ class Engine:
         )
 
     def restore(self, state: RunState, schedule: Schedule, advice: Advice | None) -> None:
-        """Go on from a checked state, by a schedule and an advice."""
+        """Continue from a checked state, by a schedule and advice."""
         with self.uninterrupted:
             self.group.forget()
             for adapter in self.adapters:

@@ -19,15 +19,15 @@ Some = TypeVar("Some", bound=np.generic)
 
 
 class Role:
-    """The part of a sample in an epoch. numpy's numbers, as those of an enum would be compared as 64 bits each."""
+    """The role of a sample in an epoch. uint8, as comparing with an enum would take 64 bits each."""
 
     LEFT_OUT = np.uint8(0)
-    """It is not delivered, or has the weight 0 if a trainer delivers it all the same."""
+    """Not delivered; or with the weight 0, if a trainer delivers it all the same."""
     TRAINED = np.uint8(1)
     ZERO_WEIGHT = np.uint8(2)
-    """It is delivered and observed with the weight 0: nothing of it is in a mean, and nothing is recorded of it."""
+    """Delivered and observed with the weight 0: not part of any mean, and not recorded."""
     HELD_OUT = np.uint8(3)
-    """As with the weight 0; and its losses make the validation figure."""
+    """As with the weight 0, and its losses make the validation figure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Epoch:
         mean of ``factors(ids) * losses``, which is the mean over the samples that are trained on, and observe all
         losses: the run records those.
     rest : ndarray of bool, shape (samples,), or None
-        Of an epoch that was gone on with: True for the samples that were not observed before. Read-only.
+        In an epoch that was resumed: True for the samples that were not observed before. Read-only.
     keep : ndarray of bool, shape (samples,)
         True for the samples that are delivered: KeepList, or all, where a run leaves out by weight. Read-only.
     kept : int
@@ -72,7 +72,7 @@ class Epoch:
     kept: int = field(init=False)
     trained: Mask = field(init=False)
     _applied: list[bool] = field(default_factory=list, repr=False)
-    """Not empty once the loop, or an adapter for it, has applied what the losses weigh."""
+    """Not empty once the loop, or an adapter for it, has applied the weights."""
 
     def __post_init__(self) -> None:
         keep = read_only(self.roles != Role.LEFT_OUT)
@@ -82,32 +82,32 @@ class Epoch:
 
     @property
     def remaining(self) -> Mask:
-        """True for the samples that are still to be delivered: ``keep`` itself, unless the epoch was gone on with."""
+        """True for the samples that are still to be delivered: ``keep`` itself, unless the epoch was resumed."""
         return self.keep if self.rest is None else self.rest
 
     @property
     def is_weighed(self) -> bool:
-        """Whether losses of samples that are delivered weigh other than 1, so that a loop has to apply it."""
+        """Whether losses of delivered samples weigh other than 1, so that the loop has to apply weights."""
         return self.weights is not None
 
     @property
     def is_applied(self) -> bool:
-        """Whether the loop, or an adapter for it, has applied what the losses weigh."""
+        """Whether the loop, or an adapter for it, has applied the weights."""
         return bool(self._applied)
 
     @property
     def unapplied(self) -> int:
-        """How many delivered samples weigh other than 1, if the loop has not applied it in an epoch from its start."""
+        """How many delivered samples weigh other than 1, if the loop applied no weights in a whole epoch; else 0."""
         if not self.is_weighed or self.is_applied or self.remaining is not self.keep:
             return 0
         return int(np.count_nonzero(self._loss_weights(np.flatnonzero(self.keep)) != 1))
 
     def apply_weights(self) -> None:
-        """Record that the loop trains on losses by what they weigh: an adapter that multiplies them calls this."""
+        """Record that the loop trains on weighted losses: an adapter that multiplies them calls this."""
         self._applied[:] = [True]
 
     def detached(self) -> "Epoch":
-        """A copy for adapters that hand weights on: to read them there does not record that a loop applies them."""
+        """Return a copy for adapters that pass weights on: reading them there is not recorded as applying them."""
         return replace(self, _applied=[])
 
     @property
@@ -120,12 +120,12 @@ class Epoch:
         return int(np.count_nonzero(self.trained[ids]))
 
     def loss_weights(self, ids: SomeIds) -> Weights:
-        """What the loss of each sample of a batch weighs in this epoch.
+        """Return the weight of each sample's loss in this epoch.
 
-        This is the one place that decides it, for every adapter: 0 for a sample that must not be learnt, as it is left
-        out (of this epoch, by weight, or for good) or held out; else the policy's weight, or 1. Train on the sum of
-        weight times loss, divided by the number of samples that count (:meth:`counting`) in the whole batch that makes
-        one optimizer step. A loop that asks for weights applies them, so that it is not warned.
+        The one place that decides it, for every adapter: 0 for a sample that is left out (of this epoch, by weight, or
+        for good) or held out; else the policy's weight, or 1. Train on the sum of weight times loss, divided by the
+        number of samples that count (:meth:`counting`) in the whole batch of one optimizer step. Calling this is taken
+        as applying the weights.
 
         Parameters
         ----------
@@ -143,10 +143,9 @@ class Epoch:
         return which.astype(np.float32) if self.weights is None else np.where(which, self.weights[ids], np.float32(0))
 
     def factors(self, ids: SomeIds) -> Weights:
-        """What to multiply the losses of a batch by, so that the mean of the products is what to train on.
+        """Return factors for the losses of a batch: train on the mean of the products.
 
-        That is the mean over the samples that count, of their losses by :meth:`loss_weights`. Where none counts, it
-        is 0.
+        It is the mean over the samples that count, of their losses times :meth:`loss_weights`; 0 if none counts.
 
         Parameters
         ----------
@@ -186,9 +185,9 @@ class Epoch:
 def select(
     policy: Policy, known: Known, *, seed: int, epoch: int, among: Mask | None = None
 ) -> tuple[Mask, Weights | None]:
-    """Ask a policy which samples a pruned epoch keeps, and what their losses weigh. Both are read-only.
+    """Return which samples a pruned epoch keeps by a policy, and the weights of their losses, both read-only.
 
-    With ``among``, a mask of shape (samples,), the policy is shown these samples only, as if there were no others.
+    With ``among``, a mask of shape (samples,), the policy sees these samples only.
     """
     if among is not None:
         arrays = {name: array[among] for name, array in known.arrays.items()}
@@ -205,7 +204,7 @@ def select(
 
 
 def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:
-    """An array of some samples as one of all, with zeros for the others. Read-only."""
+    """Return an array of some samples as one of all, with zeros for the others, read-only."""
     spread = np.zeros(among.size, few.dtype)
     spread[among] = few
     return read_only(spread)
@@ -221,6 +220,6 @@ def _per_sample(name: str, array: Array, known: Known) -> Array:
 
 
 def read_only(array: npt.NDArray[Some]) -> npt.NDArray[Some]:
-    """The same array, which from now on cannot be changed."""
+    """Return the same array, made read-only."""
     array.flags.writeable = False
     return array

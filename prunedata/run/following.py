@@ -1,4 +1,4 @@
-"""A run that follows its rows: what is known of each goes with it to where it lies now."""
+"""Follow rows by their keys: move each row's counts, averages and verdicts to its place in the new data."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ SHOWN = 5
 
 
 def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState:
-    """Return a state as it is for rows of other keys, at other places.
+    """Return a state for data with other rows, or the same rows at other places.
 
     Parameters
     ----------
     state : RunState
         With keys, between two epochs.
     keys : ndarray of uint64, shape (samples,)
-        Of the rows that the run trains on from now on.
+        Of the rows in the new data.
     fresh : dict of ndarray, shape (samples,)
-        What a run knows of them when it begins: new rows have that.
+        The arrays of a run that begins: the values of new rows.
     prune : int
         How many of them a pruned epoch leaves out.
 
     Returns
     -------
     RunState
-        Each array has for each row what it had, wherever that row lay. What was known of rows that are not among them
-        is kept under names with ``lost-`` before them, and is theirs again if they come back.
+        Each row keeps its values, wherever it lay before. Values of rows that are no longer in the data are kept under
+        names with the prefix ``lost-``, and return with these rows.
 
     Raises
     ------
     PrunedataError
-        If the state has no keys, or is of the middle of an epoch.
+        If the state has no keys, or an epoch is open.
     """
     if state.keys is None:
         raise PrunedataError(
@@ -85,7 +85,7 @@ def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState
 
 
 def _table(state: RunState) -> Arrays:
-    """What is known of each row: of those in the data, and then of those that it has lost."""
+    """Return the values of all rows: first those in the data, then those that are no longer there."""
     lost, samples, done = state.lost, state.samples, len(state.history)
     since = max((one["number"] + 1 for one in state.history if "lost" in one), default=0)
     mine = {name: array for name, array in state.arrays.items() if not name.startswith(LOST)}
@@ -99,12 +99,12 @@ def _table(state: RunState) -> Arrays:
     schedule = Schedule.from_dict(state.schedule)
     if any(schedule.resets(epoch) for epoch in range(since, done)):
         lost["counts"] = np.zeros_like(lost["counts"])
-    none = np.zeros(lost["keys"].size)  # of what is known since they were lost, as guesses
+    none = np.zeros(lost["keys"].size)  # for arrays that the run has kept only since, as guesses
     return {name: np.concatenate([array, lost.get(name, none).astype(array.dtype)]) for name, array in mine.items()}
 
 
 def _noted(state: RunState, samples: int, **told: int) -> list[dict[str, Any]]:
-    """The history, which says where there were more or fewer rows, and after its last epoch how many left and came."""
+    """Return the history with the number of rows of earlier epochs, and how many rows left and came after the last."""
     many = {} if state.samples == samples else {"samples": state.samples}
     history = [many | record for record in state.history]
     for record in history:
@@ -115,7 +115,7 @@ def _noted(state: RunState, samples: int, **told: int) -> list[dict[str, Any]]:
 
 
 def _scaled(state: RunState, samples: int) -> dict[str, Any] | None:
-    """The advice, for as large a share of the rows."""
+    """Return the advice for the same share of the new rows."""
     if state.advice is None:
         return None
     many = {name: round(state.advice[name] * samples / state.samples) for name in ("prune", "doubted")}
@@ -123,7 +123,7 @@ def _scaled(state: RunState, samples: int) -> dict[str, Any] | None:
 
 
 def moved(before: Keys, now: Keys) -> OtherData:
-    """Return the error that says how the keys of a run's data differ from those that it began with."""
+    """Return the error for data whose keys differ from those that the run began with."""
     at = places_of(now, before)
     new, gone = int(np.count_nonzero(at < 0)), before.size - int(np.count_nonzero(at >= 0))
     other = np.flatnonzero(at != np.arange(now.size))

@@ -1,4 +1,4 @@
-"""Which adapter an object belongs to: it is named as the library that the object's class comes from."""
+"""Find the adapter of an object: it has the name of the library that defines the object's class."""
 
 from importlib import import_module
 from typing import Any
@@ -16,12 +16,12 @@ OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
 
 
 def adapter_of(given: Any) -> tuple[str, Any]:
-    """Return the name and the module of the adapter for an object; that for any iterable if its library has none.
+    """Return the name and the module of the adapter for an object; that for iterables if its library has none.
 
     Parameters
     ----------
     given : object
-        A loader, a dataset, a stream or a trainer. Its class and those that it derives from are looked at in order.
+        A loader, a dataset, a stream or a trainer. Its class and its base classes are tried in order.
 
     Raises
     ------
@@ -44,14 +44,14 @@ def adapter_of(given: Any) -> tuple[str, Any]:
 
 
 def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
-    """Return how many samples an object has, where it knows.
+    """Return how many samples an object has, or None if unknown.
 
     Parameters
     ----------
     given : object
-        As :func:`adapter_of` takes it. Its adapter's ``samples_in`` is asked if there is one, otherwise its length.
+        As :func:`adapter_of` takes it. Its adapter's ``samples_in`` decides if there is one, otherwise its length.
     *arguments, **options
-        What else will be given to the adapter's ``wrap``: a ``ShardIndex`` knows the samples of its shards.
+        The other arguments of the adapter's ``wrap``, such as a ``ShardIndex``, which has the samples of its shards.
     """
     _, adapter = adapter_of(given)
     if hasattr(adapter, "samples_in"):
@@ -64,7 +64,7 @@ def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
 
 
 def labels_in(given: Any, column: str) -> Array:
-    """Return the labels in a column of a data set, or of what reads one: a loader or a trainer.
+    """Return the labels in a column of a data set, or of the data set of a loader or a trainer.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ def labels_in(given: Any, column: str) -> Array:
     found = given[column] if column in listed else getattr(given, column, None)
     if found is None or callable(found):
         raise PrunedataError(
-            f"Expected a data set with the column {column!r}, of which labels are. Got {type(given).__name__} without "
+            f"Expected a data set with the column {column!r} for labels. Got {type(given).__name__} without "
             f"it{': it has ' + ', '.join(map(str, listed)) if listed else ''}. Pass the labels as an array."
         )
     return np.asarray(found[:])
 
 
 def keys_in(given: Any, *arguments: Any, **options: Any) -> Any:
-    """Return the names that an object has for its samples, by its adapter's ``keys_in``; None if it has none.
+    """Return an object's own names of its samples, by its adapter's ``keys_in``; None if it has none.
 
     Parameters
     ----------

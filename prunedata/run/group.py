@@ -1,4 +1,4 @@
-"""The processes that train one run together. A framework's adapter says how they talk, in one class."""
+"""The processes that train one run together: the base class for their communication, one subclass a framework."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ __all__ = ["Group", "GroupTotals"]
 
 
 class GroupTotals(NamedTuple):
-    """What a process tells the others at the end of an epoch, and the sums over all of them."""
+    """The numbers that a process sends to the others at the end of an epoch, or their sums over all processes."""
 
     skipped: float
     """Kept samples that need not be observed."""
@@ -24,21 +24,21 @@ class GroupTotals(NamedTuple):
     delivered: float
     """Samples that its loaders delivered."""
     figure_sum: float
-    """The validation figure that it was given, 0 for none."""
+    """The validation figure, 0 if there is none."""
     figures: float
-    """Whether it was given one."""
+    """Whether there is a validation figure."""
     lower_is_better: float
-    """Whether that is one of which lower is better."""
+    """Whether lower is better for it."""
     higher_is_better: float
-    """Whether it was said that higher is."""
+    """Whether higher is better for it, explicitly."""
     agreed: float
-    """Whether it was said to be that of all processes."""
+    """Whether it is the same figure on all processes, explicitly."""
     held_out_trust: float
     """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
     held_out_seen: float
     """Samples held out that it observed."""
     guessed: float
-    """Whether it knows by logits what the network takes samples for."""
+    """Whether logits were observed."""
     loss_sum: float
     visits: float
 
@@ -50,12 +50,12 @@ class GroupTotals(NamedTuple):
 
     @property
     def validation(self) -> dict[str, Any]:
-        """What the record of the epoch says of its validation figure: the mean over the processes that gave one.
+        """The validation figure for the record of the epoch: the mean over the processes that have one.
 
         Raises
         ------
         PrunedataError
-            If of some lower is better and of others higher.
+            If lower is better for some, and higher for others.
         """
         if self.held_out_seen:
             return {"validation": self.held_out_trust / (TRUST * self.held_out_seen)}
@@ -71,7 +71,7 @@ class GroupTotals(NamedTuple):
 
 
 class Group:
-    """One process that trains alone. An adapter overrides everything, and gives the result to ``Pruner.join``.
+    """One process that trains alone. An adapter overrides everything, and passes its object to ``Pruner.join``.
 
     Each method is called at the same moment of the run in all processes, in the same order.
 
@@ -87,13 +87,13 @@ class Group:
     processes: int = 1
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """An epoch begins, or goes on after the run was resumed. Raise if the processes are not of one run."""
+        """Begin or continue an epoch. Raise if the processes are not of one run."""
 
     def agree(self, what: str, number: int, newest: float) -> None:
         """Raise, naming the processes, unless all have as many of ``what``, and the same newest one; 0 for none."""
 
     def forget(self) -> None:
-        """The run was loaded from a state: what was compared before has to be compared again."""
+        """Forget all comparisons, as the run was loaded from a state."""
 
     def rejoin(self, part: tuple[int, int]) -> None:
         """Go on within an epoch: raise if the processes were given states of other moments, or one of them twice.

@@ -1,4 +1,4 @@
-"""Whether a run goes on with the data that it began with: by the keys of its samples, or fingerprints of a few."""
+"""Check that a run continues with the data that it began with: by the keys of its samples, or some fingerprints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fingerprint(item: Any) -> str | None:
     Returns
     -------
     str or None
-        None if it holds anything else: then nothing is known of it.
+        None if it holds anything else.
     """
     digest = blake2b(digest_size=8)
     try:
@@ -58,11 +58,11 @@ def fingerprint(item: Any) -> str | None:
 
 
 class _Unknown(Exception):
-    """Something of which no bytes are known."""
+    """An object that cannot be turned into bytes."""
 
 
 def _parts(item: Any, depth: int) -> Iterator[bytes]:
-    """Yield the bytes of a sample, each part behind what it is, so that no two kinds are alike."""
+    """Yield the bytes of a sample, each part after its type, so that no two types collide."""
     if depth > DEEPEST:
         raise _Unknown
     if item is None or isinstance(item, bool | int | float | complex | str):
@@ -112,7 +112,7 @@ def drawn_alike(more: AbstractContextManager[object]) -> Iterator[None]:
 def print_of(
     read: Callable[[int], Any], sample: int, alike: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> str | None:
-    """Return the fingerprint of one sample; None if it cannot be read or told.
+    """Return the fingerprint of one sample; None if it cannot be read or has none.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def print_of(
     with drawn_alike(alike()):
         try:
             return fingerprint(read(sample))
-        except Exception:  # of the user's data: whoever trains on it will see it, here it is unknown
+        except Exception:  # of the user's data: training raises it again
             return None
 
 
@@ -140,16 +140,16 @@ class Identity:
     Parameters
     ----------
     samples, seed : int
-        Of the run: they say which samples are looked at.
+        Of the run: they choose the samples that are read.
     keys : ndarray of uint64, shape (samples,), optional
         The hashes of the keys that the run was given.
     follows : bool
-        Whether a run that is gone on with follows its rows.
+        Whether a run that continues follows its rows.
 
     Attributes
     ----------
     keys : ndarray of uint64, shape (samples,), or None
-        Those of the data; or until the data tells them, those that the run was saved with.
+        Of the data; until these are known, those that the run was saved with.
     is_told : bool
         Whether they are those of the data.
     rest : dict of ndarray
@@ -183,14 +183,14 @@ class Identity:
         return ({} if self.keys is None else {"keys": self.keys}) | self.rest
 
     def restore(self, state: RunState) -> None:
-        """Go on from a state that was checked. Keys that the data has told hold."""
+        """Continue from a checked state. Keys of the data take precedence."""
         self.stored = state.data
         self.rest = {name: array for name, array in state.arrays.items() if name == "absent" or name.startswith(LOST)}
         if not self.is_told:
             self.keys = state.keys
 
     def refuse_unknown(self) -> None:
-        """Raise if the run is to follow rows and nobody said which they are."""
+        """Raise if the run follows rows whose keys are unknown."""
         if self.follows and not self.is_told:
             raise PrunedataError(
                 "Expected keys beside follow=True. Got none, and what was wrapped has no names of its own: pass "

@@ -83,7 +83,7 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
     if found is None:
         store.create(engine.state().to_json())
         if engine.pruning.num_without:
-            engine.commit()  # else a run that is killed in its first epoch would forget them
+            engine.commit()  # otherwise a run that is killed in its first epoch would forget them
         return
     state = RunState.from_json(*found)
     if store.generation:
@@ -91,7 +91,7 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
     else:  # created, but stopped before its first epoch was done
         _schedule_of(engine, state)
     before = 0 if state.without is None else int(state.without.sum())
-    # It was lengthened, more is left out, or rows have moved: its store must say so before it goes on.
+    # It was lengthened, leaves out more, or its rows have moved: record that in the store before it continues.
     same = state.keys is None or engine.identity.keys is None or np.array_equal(state.keys, engine.identity.keys)
     if state.run != engine.options.description or before != engine.pruning.num_without or not same:
         engine.commit()
@@ -100,8 +100,7 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
 def unpacked(packed: object) -> RunState:
     """Return the state in a checkpoint, or raise :class:`PrunedataError`.
 
-    But for its arrays it is of plain values. Another, as an array in the place of a number, could not be compared with
-    what the run was given.
+    All but its arrays are plain values: an array in the place of a number could not be compared with the options.
     """
     state = RunState.from_checkpoint(packed)
     _check_plain(state.to_json())
@@ -119,7 +118,7 @@ def _check_plain(value: object) -> None:
 
 
 def standing(engine: Engine) -> dict[str, Any]:
-    """What was asked of a run, where it stands, and checksums of what it knows."""
+    """Return a run's options, its position, and checksums of its arrays."""
     known, opened = engine.ledger.saved | engine.identity.arrays, engine.opened
     return {
         **engine.options.description,
@@ -132,7 +131,7 @@ def standing(engine: Engine) -> dict[str, Any]:
 
 
 def restore(engine: Engine, state: RunState) -> None:
-    """Let a run go on from a state. One that is refused changes nothing."""
+    """Continue a run from a state. A state that is refused changes nothing."""
     state = _of_these_rows(engine, state)
     schedule = _schedule_of(engine, state)
     advice = None
@@ -149,7 +148,7 @@ def restore(engine: Engine, state: RunState) -> None:
 
 
 def _of_these_rows(engine: Engine, state: RunState) -> RunState:
-    """The state for the rows that the run trains on now. Raises :class:`OtherData` if it may not follow them."""
+    """Return the state for the rows that the run trains on now. Raises :class:`OtherData` if it may not follow them."""
     identity = engine.identity
     now, before = identity.keys, state.keys
     if not identity.is_told or now is None or not state.arrays or (before is None and not identity.follows):
@@ -159,7 +158,7 @@ def _of_these_rows(engine: Engine, state: RunState) -> RunState:
     from prunedata.run.following import followed, moved  # noqa: PLC0415 (only where rows have moved)
 
     if identity.follows:
-        # What else differs between the two runs is refused as ever.
+        # Any other difference between the two runs is refused as always.
         given = engine.options.description | {"samples": state.run["samples"], "prune": state.run["prune"]}
         if state.run["samples"] == engine.options.samples:
             given["prune"] = engine.options.description["prune"]

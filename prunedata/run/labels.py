@@ -1,4 +1,4 @@
-"""The labels that a run is given: the number of each sample's class, in few bytes, and the names of the classes."""
+"""The labels of a run: the number of each sample's class, in few bytes, and the names of the classes."""
 
 import zlib
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class GivenLabels:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a store says of them; their numbers it keeps as an array."""
+        """The description for the store, which keeps the numbers as an array."""
         return {"classes": list(self.classes), "checksum": zlib.crc32(np.ascontiguousarray(self.numbers).data)}
 
 

@@ -1,4 +1,4 @@
-"""What a run knows of each sample, and a record of each epoch: after all epochs that have ended."""
+"""The counts and arrays of a run after its finished epochs, and the record of each epoch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The records of one run, which knows how to give its own state and how to go on from it.
+    """Counts, arrays and history of one run, to be saved and restored.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ class Ledger:
     longest_window, epochs : int
         The most that a count, and the most that a total, can reach with one visit an epoch.
     watchers : sequence of Watcher
-        Who keeps arrays of its own.
+        Those that keep arrays of their own.
     guess : Guess, optional
-        What watches guesses, as :class:`SampleArrays` has it.
+        The watcher of guesses, see :class:`SampleArrays`.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Ledger:
         """Number of the epoch that is open, or else of the next."""
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
-        """Take over the finished epoch, merged over all processes; ``reset`` says that a window began with it.
+        """Add a finished epoch, merged over all processes; ``reset`` if a new window began with it.
 
-        The record gets ``high``, how many visits had a loss above a blind guess, if that is watched.
+        The record gets ``high``, how many visits had a loss above that of a blind guess, if the run counts these.
         """
         if "high" in arrays:
             after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.arrays.finished))
@@ -57,7 +57,7 @@ class Ledger:
         self.next_epoch += 1
 
     def knowledge(self, num_pruned: int, arrays: Arrays) -> Known:
-        """What a policy is shown when an epoch is about to be pruned, with these arrays."""
+        """Return what a policy may use to prune the next epoch, with these arrays."""
         counts = self.counts
         return Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
 
@@ -65,18 +65,18 @@ class Ledger:
 
     @property
     def saved(self) -> Arrays:
-        """What is saved of it, by the names under which it is; not copies."""
+        """The arrays to save, by name; not copies."""
         return self.counts.arrays() | self.arrays.finished
 
     def check(self, state: RunState) -> None:
-        """Raise :class:`PrunedataError` if a run of these records could not go on from a state."""
+        """Raise :class:`PrunedataError` if a run of these records could not continue from a state."""
         waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
         state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting)
         if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
             raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
 
     def restore(self, state: RunState) -> None:
-        """Go on from a checked state."""
+        """Continue from a checked state."""
         self.counts = SampleCounts(**{name: state.arrays[name].copy() for name in COUNTING})
         self.arrays.restore(state.arrays)
         self.history = [dict(record) for record in state.history]

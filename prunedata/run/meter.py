@@ -52,9 +52,9 @@ class Meter:
     figure_sum, figures : float, int
         The validation figure that it was given, and 1; 0 and 0 before.
     lower_is_better : bool or None
-        Of that figure; None if nobody said.
+        Of that figure; None if unknown.
     agreed : bool
-        Whether it was said to be that of all processes.
+        Whether it is the same figure on all processes, explicitly.
     held_out_trust, held_out_seen : int
         Of the samples that are held out, the sum of how far their labels are trusted (:func:`trust_in`), and how
         many were seen.

@@ -1,4 +1,4 @@
-"""The epoch that is open: what was observed of it, and whether anything of it is left to train on."""
+"""The open epoch: what this process has observed of it, and what is still missing."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ __all__ = ["OpenEpoch"]
 
 
 class OpenEpoch:
-    """What this process observed of an epoch while it is open.
+    """The observations of this process in an open epoch.
 
-    Every observation is in one process: its own, or the first of the group if the epoch was restored from a state of
-    all processes. The others hold no more than a mask of it, so that their sums add up to those of the epoch.
+    Each observation is in one process: the one that made it, or the first of the group if the epoch was restored from
+    the states of all. The others have only a mask of it, so that sums over all processes are those of the epoch.
 
     Parameters
     ----------
     epoch : Epoch
     policy : Policy
-        Of it, the tolerance, and whether an epoch needs losses.
+        For its tolerance, and whether an epoch needs losses.
     watched : SampleArrays
-        As the finished epochs left them. Not changed.
+        The arrays after the finished epochs. Not changed.
     meter : Meter
-        Adds up its losses.
+        Sums its losses.
 
     Attributes
     ----------
     tally : Tally
-        Its visits and hits.
+        Visits and hits.
     arrays : dict of ndarray, shape (samples,)
-        Those of watchers, with its losses.
+        The arrays of watchers, updated by its losses.
     waiting : WaitingLosses or None
-        Its losses, if their batches are shared with other processes.
+        The losses, if batches are shared with other processes.
     skipped : int
-        Kept samples that need not be observed, beside those that loaders leave out.
+        Kept samples that need not be observed, in addition to those that loaders leave out.
     elsewhere : ndarray of bool, shape (samples,), or None
-        The samples that other processes had observed when the epoch last went on. None if there are none.
+        The samples that other processes had observed when the epoch last continued. None if there are none.
     restored : RunState or None
-        The state that it was restored from, if it has not gone on since.
+        The state that it was restored from, until it continues.
     """
 
     def __init__(self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter) -> None:
@@ -65,20 +65,20 @@ class OpenEpoch:
         self.elsewhere: Mask | None = None
         self.restored: RunState | None = None
         self._sharing_known = False
-        """Whether a loader has begun since the epoch did, so that others must share batches as it does."""
+        """Whether a loader has begun in this epoch, so that others must share batches in the same way."""
         self._of_all = False
-        """Whether all that was observed so far is of a state of all processes, which each of them has."""
+        """Whether all observations come from a restored state of all processes, which each of them has."""
         self._before = 0
-        """Of these, the losses that count."""
+        """How many losses of these count."""
         self._policy, self._watched, self._meter = policy, watched, meter
 
     def rejoin(self, group: Group) -> None:
-        """Learn what the other processes have observed, of a state that was restored or an epoch that was left."""
+        """Exchange with the other processes what was observed, in a restored epoch or one whose loop was left."""
         here = (group.rank, group.processes)
         part = here if self.restored is None else (self.restored.rank, self.restored.processes)
         self.leave_to_first(group)
         group.rejoin(part)
-        # Batches that wait were cut from what no process had observed before.
+        # Batches that wait were cut from the samples that no process had observed before.
         self.elsewhere = self._elsewhere(group, self._settled_here())
         if self.waiting is not None:
             self.waiting.level(group)
@@ -86,14 +86,14 @@ class OpenEpoch:
         self.elsewhere = self._elsewhere(group, self._seen())
 
     def _elsewhere(self, group: Group, here: Mask) -> Mask | None:
-        """The samples that any process has, less those that this one has."""
+        """The samples that other processes have, and this one has not; None if there are none."""
         if group.processes == 1:
             return None
         elsewhere = (group.add_up(here.astype(np.float64)) > 0) & (self.tally.visits == 0)
         return np.asarray(elsewhere) if elsewhere.any() else None
 
     def leave_to_first(self, group: Group) -> None:
-        """Let the first of several processes alone have what all of them were restored with."""
+        """Leave observations that all processes were restored with to the first of them."""
         if self._of_all and group.rank:
             if self._meter.visits != self._before:
                 raise PrunedataError(
@@ -107,7 +107,7 @@ class OpenEpoch:
         self._of_all = self._of_all and group.processes == 1
 
     def go_on(self) -> None:
-        """Go on with what remains."""
+        """Continue with the samples that were not observed yet."""
         self.epoch = replace(self.epoch, rest=read_only(self.epoch.remaining & ~self._seen()))
         self.skipped, self.restored, self._sharing_known = 0, None, False
 
@@ -117,7 +117,7 @@ class OpenEpoch:
         return seen if self.elsewhere is None else seen | self.elsewhere
 
     def _settled_here(self) -> Mask:
-        """Of those that were observed, the samples whose losses do not wait, shape (samples,)."""
+        """The observed samples whose losses do not wait, shape (samples,)."""
         seen = self._seen()
         return seen if self.waiting is None else seen & ~self.waiting.waits
 
@@ -136,31 +136,31 @@ class OpenEpoch:
         ids, losses, sizes, means, _ = batches = batches if which is None else batches.of(which)
         quiet = waits or not ids.size
         hits = np.zeros(ids.size, np.bool_) if quiet else find_hits(losses, sizes, means, self._policy.tolerance)
-        if which is not None:  # what was left out by weight has been seen: it does not come again, and counts nothing
+        if which is not None:  # samples left out by weight are marked as observed, and count nothing
             spread = np.zeros(all_ids.size, np.bool_)
             spread[which] = hits
             hits = spread
         self.tally.add(all_ids, hits)
         if not ids.size:
             return
-        # One after the other: the sum must not depend on where a buffer was full.
+        # One after the other: the sum must not depend on where the buffer was full.
         sums = means * sizes
         sums[0] += self._meter.loss_sum
         totals, visits = sums.cumsum(), self._meter.visits
         self._meter.loss_sum = float(totals[-1])
         self._meter.visits += ids.size
-        if waits:  # for their means; what logits say needs none
+        if waits:  # for the means of their batches; guesses need none
             self._watched.guess.add(self.arrays, batches, self.tally.visits)
             return
         alone = sizes == 1
-        if alone.any():  # a loss never lies above its own mean: it is held against that of the epoch so far
+        if alone.any():  # a loss is never above its own mean: compare it with the mean of the epoch so far
             batches = batches._replace(means=np.where(alone, totals / (visits + sizes.cumsum()), means))
         self._watched.add(self.arrays, batches, self.tally.visits)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
-        """Let losses wait for the means of batches that processes share, or none wait.
+        """Let losses wait for the means of batches that processes share; None: none wait.
 
-        ``recorded`` says whether some were recorded since the epoch was begun or gone on with.
+        ``recorded``: whether losses were recorded since the epoch began or continued.
         """
         before, number = None if self.waiting is None else self.waiting.shared, self.epoch.number
         if self._sharing_known and shared != before:
@@ -180,7 +180,7 @@ class OpenEpoch:
             self.waiting = WaitingLosses.none(shared, self.tally.packed.size)
 
     def refuse_repeats(self) -> None:
-        """Raise if samples were observed again that wait for the means of their global batches: one loss waits."""
+        """Raise if a sample whose loss waits for its global batch was observed twice: only one loss can wait."""
         if self.waiting is not None and self.tally.repeats:
             again = int(np.count_nonzero(self.tally.visits > 1))
             raise LossError(
@@ -190,18 +190,18 @@ class OpenEpoch:
             )
 
     def settle(self, add_up: Callable[[Floats], Floats] | None = None) -> None:
-        """Let nothing wait; without ``add_up``, what waits here is all that any process has observed."""
+        """Resolve waiting losses; without ``add_up``, no other process has any."""
         if self.waiting is not None:
             self.tally, self.arrays = self._settled(add_up)
             self.waiting = None
 
     @property
     def to_meet(self) -> tuple[Tally | None, Shared | None]:
-        """The tally that will be merged; or if losses wait for the means of their batches, how these are shared."""
+        """The tally that will be merged; or, if losses wait, how their batches are shared."""
         return (self.tally, None) if self.waiting is None else (None, self.waiting.shared)
 
     def merged(self, group: Group, *, guessed: bool) -> tuple[Tally, Arrays]:
-        """The tally and the arrays, with what waits, over all processes; ``guessed`` says that any has guesses."""
+        """Return tally and arrays over all processes, waiting losses resolved; ``guessed``: whether any has guesses."""
         if group.processes == 1:
             return self.tally, self.arrays
         if guessed:
@@ -211,7 +211,7 @@ class OpenEpoch:
         return tally, arrays
 
     def _settled(self, add_up: Callable[[Floats], Floats] | None) -> tuple[Tally, Arrays]:
-        """The tally and the arrays with what waits. Copies: an epoch that does not end merges nothing twice."""
+        """Return tally and arrays with waiting losses resolved, as copies: a failed end of an epoch changes nothing."""
         tally, arrays = self.tally.copy(), {name: array.copy() for name, array in self.arrays.items()}
         if self.waiting is not None:
             sums = (self._meter.loss_sum, float(self._meter.visits))
@@ -222,7 +222,7 @@ class OpenEpoch:
         return tally, arrays
 
     def of_counted(self, tally: Tally) -> Tally:
-        """What the run counts of an epoch that was seen whole: no visit of what was left out by weight."""
+        """Return the tally that the run counts: without visits of samples that were left out by weight."""
         if not self.epoch.zero_weights:
             return tally
         tally = tally.copy()
@@ -230,15 +230,15 @@ class OpenEpoch:
         tally.observed = int(tally.visits.sum(dtype=np.int64))
         return tally
 
-    # -- whether it was seen whole
+    # -- whether it was observed whole
 
     def missing(self, tally: Tally) -> Mask:
-        """Which kept samples were not observed, neither in a tally nor elsewhere, shape (samples,)."""
+        """The kept samples that were not observed, neither in a tally nor elsewhere, shape (samples,)."""
         missing = self.epoch.keep & (tally.visits == 0)
         return np.asarray(missing if self.elsewhere is None else missing & ~self.elsewhere)
 
     def unseen(self, said: Delivery) -> int:
-        """How many samples this process was given and has not observed; 0 where it follows from ``said.left_out``."""
+        """How many samples of this process's source it has not observed; 0 where ``said.left_out`` has them."""
         if self.restored is not None:
             return max(0, (self.restored.unseen or 0) - self.restored.skipped) if self.restored.processes > 1 else 0
         if said.given is None:
@@ -248,21 +248,21 @@ class OpenEpoch:
         return max(0, int(np.count_nonzero(said.given & self.epoch.keep)) - (said.delivered or 0))
 
     def with_left_out(self, said: Delivery) -> Delivery:
-        """What the loaders say, with ``left_out`` as it follows from what their sources gave."""
+        """Return the delivery with the samples that no source gave added to ``left_out``."""
         if said.given is None:
             return said
         more = int(np.count_nonzero(self.missing(self.tally) & ~said.given))
         return replace(said, left_out=said.left_out + more)
 
     def said_by_all(self, said: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
-        """What the loaders of all processes say.
+        """Return the delivery of the loaders of all processes.
 
         Parameters
         ----------
         said : Delivery
-            By the loaders of this process.
+            Of this process.
         tally : Tally
-            What was observed, in all processes.
+            Observations in all processes.
         totals : GroupTotals
             The sums over all processes.
         group : Group
@@ -271,9 +271,9 @@ class OpenEpoch:
             return said
         absent = self.missing(tally)
         left_out = said.left_out + int(np.count_nonzero(absent))
-        if totals.unseen <= totals.skipped:  # no process lacks a sample: what is absent none was given
+        if totals.unseen <= totals.skipped:  # no process lacks a sample: the absent ones came from no source
             return replace(said, left_out=left_out)
-        # What one process lacks another may have seen, or lack too. So they tell each other which samples that is.
+        # A sample that one process lacks may have been observed by another, or lack there, too: exchange which.
         lacking = Tally(absent.size)
         if said.given is not None:
             ids = np.flatnonzero(absent & said.given)
@@ -284,11 +284,11 @@ class OpenEpoch:
 
     @property
     def _needs_losses(self) -> bool:
-        """Whether losses show what was trained on: the policy needs them, or some came."""
+        """Whether losses show which samples were trained on: the policy needs them, or some came."""
         return self._policy.needs_losses or self.tally.observed > 0 or self.elsewhere is not None
 
     def is_complete(self, delivery: Delivery) -> bool:
-        """Whether nothing is left to train on: all was observed, or where no losses are needed, delivered."""
+        """Whether all was observed, or, where no losses are needed, delivered."""
         delivered = not self._needs_losses and delivery.ended is not None
         return delivered or int(np.count_nonzero(self.missing(self.tally))) <= delivery.left_out + self.skipped
 
@@ -298,9 +298,9 @@ class OpenEpoch:
         Parameters
         ----------
         tally : Tally
-            What was observed, in all processes.
+            Observations in all processes.
         delivery : Delivery
-            What the loaders say. Where the policy needs no losses and none came, what they delivered has to do.
+            Of the loaders. It decides where the policy needs no losses and none came.
         skipped : int
             Kept samples that need not be observed, in all processes.
         """
@@ -337,12 +337,12 @@ class OpenEpoch:
 
     @property
     def saved(self) -> Arrays:
-        """What is saved of it, by the names under which it is; not copies."""
+        """The arrays to save, by name; not copies."""
         own = {"tally": self.tally.packed} | {f"{OPEN}{name}": array for name, array in self.arrays.items()}
         return own if self.waiting is None else own | self.waiting.arrays
 
     def restore(self, state: RunState) -> None:
-        """Take over what was saved of it."""
+        """Continue from what was saved."""
         self.tally.packed[:] = state.arrays["tally"]
         self.tally.observed = state.observed
         self.arrays = self._watched.saved_open(state.arrays)
@@ -353,11 +353,11 @@ class OpenEpoch:
             self.settle()
 
     def delivery_before(self, state: RunState) -> Delivery:
-        """What the loaders had said when a state was saved that the epoch was restored from."""
+        """Return the delivery at the moment when the restored state was saved."""
         said = Delivery(state.epoch, left_out=state.skipped, ended=0.0 if state.complete else None)
         if state.unseen is None:
             return said
-        if state.processes == 1:  # of all: what else is missing nobody was given
+        if state.processes == 1:  # of all processes: other missing samples came from no source
             absent = int(np.count_nonzero(self.missing(self.tally)))
             return replace(said, left_out=state.skipped + max(0, absent - state.unseen))
         return replace(said, given=self.epoch.keep)

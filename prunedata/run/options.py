@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 FEW, LIKELY_PERCENT = 0.05, 400
-"""A smaller share of the samples, and of more samples, than are likely to be meant by an integer below 100."""
+"""Below this share of the samples, and with more samples than this, an integer below 100 is likely a percentage."""
 BYTES = 16
 """What a run keeps of a sample within an epoch, at least."""
 AUTO_PRUNES = "45%"
-"""What ``policy="auto"`` leaves out at most where nobody says how much: more than half is always left."""
+"""The most that ``policy="auto"`` leaves out by default: more than half of the samples stay."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RunOptions:
     samples: int
     schedule: Schedule
     prune: Any
-    """As :class:`prunedata.Pruner` is given it; from the checks on, how many samples."""
+    """As the argument of :class:`prunedata.Pruner`; after the checks the number of samples."""
     policy: Policy | Literal["auto"]
     seed: int
     batch_size: int | None
@@ -58,7 +58,7 @@ class RunOptions:
     keys: Keys | None = None
     follow: bool = False
     _named: tuple[Ids, Keys] | None = field(default=None, init=False)
-    """Ids and keys of verdicts that were taken by their ids, as the run's keys were not known yet."""
+    """Ids and keys of verdicts that were applied by id, as the run had no keys yet."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -82,7 +82,7 @@ class RunOptions:
         warn_of_small_prune(samples, prune, num_pruned)
 
     def check_named(self, keys: Keys) -> None:
-        """Raise :class:`OtherData` if verdicts that were taken by their ids are on other rows, by the run's keys."""
+        """Raise :class:`OtherData` if verdicts that were applied by id belong to other rows, by the run's keys."""
         ids, named = (None, None) if self._named is None else self._named
         if ids is not None and (others := int(np.count_nonzero(keys[ids] != named))):
             raise OtherData(
@@ -92,7 +92,7 @@ class RunOptions:
             )
 
     def _default_prune(self) -> int | str:
-        """How much a run prunes that nobody told."""
+        """How much a run prunes by default."""
         if self.auto:
             return AUTO_PRUNES
         if self.leave_out == "nothing":
@@ -104,12 +104,12 @@ class RunOptions:
 
     @property
     def auto(self) -> bool:
-        """Whether the run does what it is advised."""
+        """Whether the run follows its own advice."""
         return isinstance(self.policy, str)
 
     @cached_property
     def chosen(self) -> Policy:
-        """The policy, or with ``"auto"`` the one that would be advised."""
+        """The policy, or with ``"auto"`` the one that advice names."""
         if not isinstance(self.policy, str):
             describe(self.policy)  # raises if it is no policy
             return self.policy
@@ -145,7 +145,7 @@ class RunOptions:
 
     @property
     def saved(self) -> Arrays:
-        """What is saved of them, by the name under which it is; not a copy."""
+        """The arrays to save, by name; not copies."""
         return {} if self.labels is None else {LABELS: self.labels.numbers}
 
     @cached_property
@@ -163,10 +163,10 @@ class RunOptions:
 
 
 def _check_memory(samples: int) -> None:
-    """Raise if a run of so many samples cannot be in this machine's memory: the system may lend what it has not."""
+    """Raise if a run of so many samples exceeds this machine's memory: systems promise more than they have."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # a system that does not tell
+    except (AttributeError, OSError, ValueError):  # a system without these numbers
         return
     if samples * BYTES > memory:
         raise PrunedataError(
@@ -177,7 +177,7 @@ def _check_memory(samples: int) -> None:
 
 
 def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
-    """Return the schedule of a run that is given one, or a number of epochs.
+    """Return the given schedule, or the steady one of so many epochs.
 
     Raises
     ------
@@ -234,20 +234,20 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
 
 
 def warn_of_no_factors(samples: int) -> None:
-    """Warn that a loop of the user's own has trained on samples that were to count nothing."""
+    """Warn that a loop of the user's own has trained on samples whose weight is 0."""
     warn(
-        f"Expected a loop that applies what losses weigh, as {samples} delivered samples weigh 0, or other than 1. "
-        "Got one that trains on them like on all others: call backward() on what the loader's observe() returns, or "
+        f"Expected a loop that applies the weights of losses, as {samples} delivered samples weigh other than 1. "
+        "Got one that trains on them as on all others: call backward() on what the loader's observe() returns, or "
         "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe all losses as they are.",
         UnweighedWarning,
     )
 
 
 def warn_of_falling() -> None:
-    """Warn that a figure falls from the first epochs on, and nobody said of it that more is better."""
+    """Warn that a figure falls from the first epochs on, though its direction is unknown."""
     warn(
         "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
-        "as a loss does, and so the run does not go by it: for a loss call pruner.validated(loss, "
+        "as a loss does, and so the run ignores it: for a loss call pruner.validated(loss, "
         "lower_is_better=True); if more of it is better, pruner.validated(figure, lower_is_better=False).",
         NeverPrunesWarning,
     )

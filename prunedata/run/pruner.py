@@ -1,4 +1,4 @@
-"""A run as its user sees it: its epochs, what they are fed, and where it is kept."""
+"""The run as its user sees it: epochs, losses, advice, and the store."""
 
 from __future__ import annotations
 
@@ -44,43 +44,43 @@ _BEGUN = frozenset(("samples", "seed", "batch_size", "classes", "prune", "leave_
 
 
 class Pruner:
-    """Prunes a data set epoch by epoch by the losses that it is fed (Algorithms 1 and 2).
+    """Prune a data set epoch by epoch by the losses of its samples (Algorithms 1 and 2).
 
     Parameters
     ----------
     samples : int or sized object, optional
-        How many samples the data set has, or the data set itself; their ids are ``0 .. samples - 1``. Without it,
-        what is wrapped first says it, if it has a length.
+        How many samples the data set has, or the data set itself; their ids are ``0 .. samples - 1``. By default the
+        length of the first object that is wrapped.
     schedule : Schedule, optional
-        When to prune, as the paper says it. The default policy is then the paper's, :class:`DroppingCount`.
+        When to prune, as in the paper. The default policy is then the paper's, :class:`DroppingCount`.
     epochs : int, optional
-        How many epochs the run has, in the place of a schedule. The default policy is then ``"auto"``.
+        How many epochs the run has, instead of a schedule. The default policy is then ``"auto"``.
     prune : int, float or str, optional
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
     policy : Policy or "auto"
         Which samples to prune. ``"auto"`` prunes nothing in the first two thirds of the run, or until its losses show
-        that the network memorizes labels, or until the validation figure turns, if :meth:`validated` is given one or
-        ``holdout`` makes it. From there on every epoch leaves out the samples of the highest recent losses, as many as
-        labels are doubted (:func:`prunedata.advise`), but never more than ``prune``. Where the losses do not fall apart
-        in two groups, as with clean labels, it prunes nothing. See :attr:`advice`.
+        that the network memorizes labels, or until the validation figure falls, if :meth:`validated` is given one or
+        ``holdout`` makes it. From then on every epoch leaves out the samples with the highest recent losses: as many as
+        labels look wrong (:func:`prunedata.advise`), but never more than ``prune``. If the losses form one group, as
+        with clean labels, it prunes nothing. See :attr:`advice`.
     store : path, URL or zarr store, optional
-        Where the run is kept. Without it the run lives in memory.
+        Where to keep the run. By default it lives in memory.
     seed : int
         Decides ties and orders.
     batch_size : int, optional
         Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
     resume : bool or "other data"
-        Go on with the run in ``store``; if nothing is there, begin. Without it an existing run is an error. The
-        schedule may have more epochs than when the run began: it is lengthened. A data set with other samples at its
-        places is an error, :class:`prunedata.errors.OtherData`, as far as that can be seen from 30 of them;
-        ``"other data"`` goes on all the same, for samples that are the same and only read in another way.
+        Continue the run in ``store``; if nothing is there, begin. By default an existing run is an error. The
+        schedule may have more epochs than when the run began: it is lengthened. A data set with other samples at the
+        same places is an error, :class:`prunedata.errors.OtherData`, as far as 30 of them show it; ``"other data"``
+        continues all the same, for samples that are the same and only read in another way.
     leave_out : "delivery", "weight" or "nothing"
         How pruned epochs leave samples out. By ``"delivery"`` they do not deliver them, and are shorter. By
-        ``"weight"`` every epoch delivers all samples, and those that are left out have the weight 0: what is trained
-        on is the mean over the others. Observe their losses as well: they leave no trace in counts, visits or
-        policies. So the run leaves out the same samples, and saves no visits. Use it where the length of an epoch
-        cannot change. ``"nothing"`` trains on everything and keeps counting, to see what pruning would save.
+        ``"weight"`` every epoch delivers all samples, and those that are left out have the weight 0: train on the
+        mean over the others. Observe their losses as well: they leave no trace in counts, visits or policies. So the
+        run leaves out the same samples, and saves no visits. Use it where the length of an epoch cannot change.
+        ``"nothing"`` trains on everything and keeps counting, to see what pruning would save.
     classes : int, optional
         Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
         ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
@@ -90,25 +90,25 @@ class Pruner:
         for cross-entropies is the fourth root of the label's probability. For runs that have no validation set. In a
         loop without an adapter train on the mean of :meth:`Epoch.factors` times the losses.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
-        Samples to leave out of every epoch: a mask, or ids, as of labels that somebody found to be wrong; or a file
-        of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies
-        don't see them, and ``prune`` counts none of them. They are kept with the run: a run that is resumed leaves
-        out those it left out before, and from its next epoch on these, too.
+        Samples to leave out of every epoch, as those with labels that were found to be wrong: a mask, or ids, or a
+        file of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies don't see them,
+        and ``prune`` counts none of them. The run keeps them: a resumed run leaves out those that it left out before,
+        and from its next epoch on these, too.
     labels : array of int or str, shape (samples,), or str, optional
         The label of each sample, as it is trained on; or the name of a column, of the data set that is given as
-        ``samples`` or that :meth:`wrap` is given. With ``policy="auto"`` samples are then compared with those of their
-        own label, so that rare classes are not left out because they are hard. And what the network takes a sample for
-        (:meth:`observe`) is another class than its label. Numbers are the places of classes in logits, -100 is no
-        label; names stand there in their order. They are kept with the run.
+        ``samples`` or wrapped by :meth:`wrap`. With ``policy="auto"`` samples are then compared with those of the same
+        label, so that rare classes are not left out because they are hard. The network's guess for a sample
+        (:meth:`observe`) is then another class than its label. Numbers are the places of classes in logits, -100 is no
+        label; names are sorted, and have the places of that order. The run keeps them.
     keys : sequence or array of str, bytes or int, one a sample, optional
-        A name of its own for each row, as a file name or a primary key: the run keeps 8 bytes of each. With keys a run
-        that goes on knows exactly whether each sample still is the same row, and may ``follow`` them. Without,
-        what is wrapped gives its own where it has some, as WebDataset's ``__key__`` or the files of an image folder.
+        A unique name of each row, as a file name or a primary key: the run keeps 8 bytes of each. With keys a resumed
+        run checks that every sample is still the same row, and may ``follow`` rows. By default the keys of the wrapped
+        object if it has some, as WebDataset's ``__key__`` or the files of an image folder.
     follow : bool
-        Let a run that is gone on with, by ``resume=True`` or :meth:`load_state_dict`, follow its rows by their keys,
-        between two epochs: counts, averages and verdicts go with each row to the place where it is now. New rows begin
-        as in a new run. What was known of rows that are gone is kept, and is theirs again if they come back. The number
-        of samples, and with it ``prune``, may change.
+        Let a run that is resumed, by ``resume=True`` or :meth:`load_state_dict`, follow its rows by their keys, between
+        two epochs: counts, averages and verdicts move with each row to its place in the new data. New rows begin as in
+        a new run. The values of rows that are gone are kept, and return with these rows. The number of samples, and
+        with it ``prune``, may change.
 
     Raises
     ------
@@ -170,9 +170,9 @@ class Pruner:
             self._begin(options, store, resume=resume)
 
         self.observers: WeakSet[Any] = WeakSet()
-        """For adapters: the loaders that know which samples they delivered last. :meth:`observe` finds them here."""
+        """For adapters: the loaders that keep which samples they delivered last. :meth:`observe` finds them here."""
         self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
-        """Begins the run with a number of samples, what has them, and their keys; None once it has begun."""
+        """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
         self._keys = given
         if self._number is not None and (isinstance(samples, Sized) or not isinstance(labels, str)):
             begin(self._number, samples, given)
@@ -190,9 +190,9 @@ class Pruner:
         self._engine = Engine(options)
         keep(self._engine, store, resume=resume)
         self._told_to_weigh = False
-        """Whether it was said that a loop has to weigh its losses."""
+        """Whether the user was warned that the loop has to weigh its losses."""
         self._told_of_falling = False
-        """Whether it was said that the figure falls from the first epoch on."""
+        """Whether the user was warned that the figure falls from the first epoch on."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     if not TYPE_CHECKING:
@@ -214,12 +214,12 @@ class Pruner:
 
     @property
     def policy(self) -> Policy:
-        """Which samples are pruned; with ``"auto"``, once it is advised."""
+        """The policy; with ``"auto"`` the one that its advice names."""
         return self._engine.policy
 
     @property
     def advice(self) -> Advice:
-        """What to do, by all that the finished epochs have shown: whether the validation figure has turned, and why.
+        """What to do, by the finished epochs: how many labels look wrong, what to leave out, and why.
 
         With ``policy="auto"`` a run that was advised to prune does so, and keeps this advice.
         """
@@ -236,7 +236,7 @@ class Pruner:
 
     @property
     def keys(self) -> Keys | None:
-        """The hash of each sample's key, uint64, shape (samples,); None if there are none. Not to be changed."""
+        """The hash of each sample's key, uint64, shape (samples,); None without keys. Do not change it."""
         return self._engine.identity.keys
 
     @property
@@ -276,9 +276,9 @@ class Pruner:
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
-        Of several processes, each has what it observed of the open epoch itself; where they share batches, without its
-        hits, which they find together at its end. From another thread than the one that trains, without the losses
-        that still wait to be worked on. All this holds for :attr:`hits`, :attr:`visits` and :attr:`arrays`, too.
+        With several processes, each has its own observations of the open epoch; where they share batches, without
+        hits, which they find together at its end. From another thread than the one that trains, losses that still wait
+        in a buffer are missing. The same holds for :attr:`hits`, :attr:`visits` and :attr:`arrays`.
         """
         return self._engine.observed()[0].counts.copy()
 
@@ -294,12 +294,12 @@ class Pruner:
 
     @property
     def arrays(self) -> Arrays:
-        """What else is kept of each sample: arrays of shape (samples,) by name, the open epoch included. Copies.
+        """The other arrays of shape (samples,) by name, the open epoch included. Copies.
 
-        ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, in the mean of its
-        visits, up to the turn of the validation figure. With ``classes`` the array ``high``: visits with a high loss.
-        Once logits were observed ``guess``, int32: the class that the network takes a sample for, -1 where it is not
-        known. And those of the policy, as ``loss``.
+        ``mean_excess``, float32: how far a sample's losses lay above the means of their batches, averaged over its
+        visits, up to the memorization onset. With ``classes`` the array ``high``: visits with a high loss. Once logits
+        were observed ``guess``, int32: the network's guess for the class of a sample, -1 if unknown. And those of the
+        policy, as ``loss``.
         """
         found = self._engine.observed()[1]
         return {name: guessed_classes(array) if name == GUESS else array.copy() for name, array in found.items()}
@@ -318,11 +318,11 @@ class Pruner:
         return self._engine.meter.overhead.elapsed
 
     def kept_in(self, epoch: int) -> int:
-        """How many samples epoch number ``epoch`` delivers; known before it begins."""
+        """Return how many samples epoch number ``epoch`` delivers, also before it begins."""
         return self._engine.pruning.kept_in(epoch)
 
     def total_batches(self, batch_size: int | None = None, *, drop_last: bool = False) -> int:
-        """How many batches, and so steps, the whole run has: for schedulers that step by batch.
+        """Return how many batches, and so steps, the whole run has: for schedulers that step by batch.
 
         Parameters
         ----------
@@ -333,8 +333,8 @@ class Pruner:
 
         Notes
         -----
-        With ``policy="auto"`` this is the most that the run can have, until advice has come. Of several ranks each
-        has the batches of its own share.
+        With ``policy="auto"`` this is the most that the run can have, until it is advised. Each of several ranks has
+        the batches of its own share.
         """
         size = self.batch_size if batch_size is None else integer("batch_size", batch_size, 1)
         if size is None:
@@ -345,9 +345,9 @@ class Pruner:
     # -- the epochs
 
     def epochs(self) -> Iterator[Epoch]:
-        """Yield the epochs of the run, from where it stands. Each is committed when the loop advances.
+        """Yield the remaining epochs of the run. Each is committed when the loop advances.
 
-        A loop that is left by ``break`` when an epoch has been seen whole loses nothing: the epoch ends there, in
+        A loop that is left by ``break`` after an epoch was observed whole loses nothing: the epoch ends there, in
         memory. It is not committed, as a loop that is left by an error looks the same from here, and may not have
         saved its model: call :meth:`commit` after the loop.
 
@@ -362,7 +362,7 @@ class Pruner:
             If nothing is left to train.
         """
         engine = self._engine
-        # An epoch that lacks no more than its figure is yielded again: the loop's body goes on with its validation.
+        # An epoch that lacks only its figure is yielded again, so that the loop can validate.
         if engine.opened is not None and engine.is_complete_everywhere() and not engine.awaits_figure_somewhere():
             self.end_epoch()
         elif engine.is_finished:
@@ -378,7 +378,7 @@ class Pruner:
                 self.end_epoch()
 
     def begin_epoch(self) -> Epoch:
-        """Open the next epoch, or go on with the one that is open, and return it."""
+        """Open the next epoch, or continue the one that is open, and return it."""
         return self._engine.begin()
 
     def wrap(self, given: Any, *arguments: Any, **options: Any) -> Any:
@@ -390,17 +390,17 @@ class Pruner:
             PyTorch's DataLoader, a WebDataset, a ``tf.data.Dataset``, a Grain MapDataset, a Hugging Face Trainer, or
             any iterable. The adapter of its library wraps it: ``prunedata.adapters.<library>.wrap``.
         *arguments, **options
-            That function's own, as ``with_ids=True``.
+            Of that function, as ``with_ids=True``.
 
         Returns
         -------
         object
-            What the adapter returns: of the framework's own class, where it has one.
+            Of the framework's own class, where it has one.
 
         Raises
         ------
         PrunedataError
-            If nothing is known of such an object, its library is not installed, or the adapter refuses it.
+            If no adapter wraps such an object, its library is not installed, or the adapter refuses it.
         """
         _, adapter = adapter_of(given)
         if not hasattr(adapter, "wrap"):
@@ -427,21 +427,21 @@ class Pruner:
         losses : array or tensor of float, shape (n,)
             One loss for each sample. Copied.
         ids : array of int, shape (n,), optional
-            Which samples. One that repeats counts each time. Pruned samples may be observed too. Not needed behind a
-            wrapped DataLoader, which knows what it delivered last.
+            Which samples. An id that repeats counts each time. Pruned samples may be observed too. Not needed behind a
+            wrapped DataLoader, which keeps what it delivered last.
         weights : tensor of float, shape (n,), optional
-            Behind a wrapped DataLoader: what each loss weighs in the mean that is returned, as
+            Behind a wrapped DataLoader: the weight of each loss in the returned mean, as
             ``class_weights[targets]``. The losses are recorded without them.
         logits : array or tensor of float, shape (n, classes), or (n,) for two classes, optional
-            What the network says of each sample, or its probabilities. The run then keeps the class that it takes each
-            sample for by recent epochs, in the array ``guess``: 2 bytes a sample, and 4 with more than 4,096 classes.
-            With ``labels`` that is the most likely other class.
+            The network's outputs for the samples, or its probabilities. The run then keeps its guess for each sample,
+            the most likely class by recent epochs, in the array ``guess``: 2 bytes a sample, and 4 with more than 4,096
+            classes. With ``labels`` it is the most likely other class.
 
         Returns
         -------
         tensor or None
-            Behind a wrapped DataLoader the mean to call ``backward()`` on, in which each sample weighs what it should.
-            None for arrays: what their losses weigh is :meth:`Epoch.factors`.
+            Behind a wrapped DataLoader the weighted mean to call ``backward()`` on. None for arrays: the weights of
+            their losses are :meth:`Epoch.factors`.
 
         Raises
         ------
@@ -471,7 +471,7 @@ class Pruner:
         return observer.observe(losses, **options) if ids is None else observer.observe(losses, ids, **options)
 
     def _observer(self) -> Any:
-        """The loader whose batch waits for its losses."""
+        """Return the loader whose batch waits for its losses."""
         known = list(self.observers)
         found = known if len(known) == 1 else [one for one in known if one.awaits_losses]
         if len(found) == 1:
@@ -489,9 +489,9 @@ class Pruner:
     ) -> None:
         """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone.
 
-        ``sizes``, an array of int, says how many samples each of several batches has, as they come from a device.
-        ``guesses``, int32 of shape (n,), says what logits of so many ``classes`` say of each sample: the most likely
-        class times 32,768, plus the second, or -1 where a logit is NaN. See :meth:`expect_classes`.
+        ``sizes``, an array of int: the samples of each of several batches, as they come from a device. ``guesses``,
+        int32 of shape (n,), by logits of so many ``classes``: the most likely class of each sample times 32,768, plus
+        the second, or -1 where a logit is NaN. See :meth:`expect_classes`.
         """
         if classes is not None:
             self.expect_classes(classes)
@@ -499,7 +499,7 @@ class Pruner:
             self._engine.add(ids, losses, sizes, guesses)
 
     def expect_classes(self, classes: int) -> None:
-        """Raise :class:`LossError` if logits of so many classes are not those of this run; for adapters."""
+        """Raise :class:`LossError` unless this run has so many classes; for adapters."""
         self._engine.ledger.arrays.guess.check(classes)
 
     def end_epoch(self) -> None:
@@ -514,7 +514,7 @@ class Pruner:
         -----
         UnweighedWarning
             Once, if losses of the epoch weigh other than 1, as with ``leave_out="weight"`` or ``holdout``, and the loop
-            neither called :meth:`Epoch.factors` nor went back from what an adapter's ``observe`` returned.
+            neither called :meth:`Epoch.factors` nor ``backward()`` on what an adapter's ``observe`` returned.
         """
         engine = self._engine
         opened, trained = engine.opened, engine.is_recording  # else it was trained before the run was restored
@@ -527,7 +527,7 @@ class Pruner:
         self._look_at_figures()
 
     def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
-        """Say how validation went, once an epoch: ``policy="auto"`` and advice go by it.
+        """Record the validation figure of an epoch: ``policy="auto"`` and advice use it.
 
         It belongs to the epoch that is open, or else to the one that has just ended. Epochs may have none, as where a
         run is validated every other epoch.
@@ -538,18 +538,18 @@ class Pruner:
             Any number of which more is better, as accuracy, on samples that are not trained on. Their labels may be as
             noisy as all others. The mean of ``exp(-loss / 4)`` scatters least, and so shows the smallest falls.
         lower_is_better : bool, optional
-            Whether it is one of which less is better, as a loss. If nobody says, more is better; but then a figure that
-            falls without having risen before may be a loss after all, and never starts pruning. Say False where the
+            True for a figure of which less is better, as a loss. By default more is better; but then a figure that
+            falls without having risen before may be a loss after all, and never starts pruning. Pass False where the
             first epochs may be the best, as when a trained network is tuned.
         agreed : bool
-            All ranks give this figure, one and the same. Then it may also come after the epoch has ended. Otherwise
-            each rank gives its own before the epoch ends, or some do, and the mean of those holds.
+            All ranks pass the same figure. Then it may also come after the epoch has ended. Otherwise each rank, or
+            some of them, passes its own before the epoch ends, and the mean of these holds.
 
         Raises
         ------
         PrunedataError
             If the epoch has a figure already, if this one is not finite, or if it is of another direction or scale
-            than those before. On ranks that were to give one figure and did not, when the epoch ends or the next one
+            than those before. With ``agreed``, if the figures of the ranks differ: when the epoch ends or the next one
             begins.
         NotInEpoch
             If no epoch has begun; or if it comes too late for the other ranks.
@@ -557,8 +557,8 @@ class Pruner:
         Warns
         -----
         NeverPrunesWarning
-            Once, with ``policy="auto"``, if the figure falls from its first epochs on and nobody said which direction
-            is better.
+            Once, with ``policy="auto"``, if the figure falls from its first epochs on and ``lower_is_better`` was not
+            passed.
         """
         self._engine.validated(figure, lower_is_better=lower_is_better, agreed=agreed)
         self._look_at_figures()
@@ -569,10 +569,10 @@ class Pruner:
         return self._engine.is_validated
 
     def skip(self, samples: int) -> None:
-        """Say how many more kept samples of the open epoch will not be observed, beside what an adapter leaves out.
+        """Allow so many more kept samples of the open epoch to stay unobserved, in addition to those of adapters.
 
-        For the loop that drops a batch, because its losses are not finite or it isn't full. It adds up. An integer
-        of any kind, at least 0.
+        For a loop that drops a batch, because its losses are not finite or it isn't full. Calls add up. An integer of
+        any kind, at least 0.
         """
         self._engine.skip(integer("the samples to skip", samples, 0))
 
@@ -580,21 +580,21 @@ class Pruner:
     def awaits_figure(self) -> bool:
         """Whether the epoch that was observed whole, open or just ended, still lacks its validation figure.
 
-        For a run that goes on from a checkpoint that was saved between an epoch's last batch and :meth:`validated`:
-        call it before the next epoch begins, and the run is as if it had never stopped. :meth:`epochs` yields an epoch
-        that is open once more for that. False in a run without figures, or one that holds samples out.
+        For a run that continues from a checkpoint that was saved between an epoch's last batch and :meth:`validated`:
+        call that before the next epoch begins, and the run is as if it had never stopped. :meth:`epochs` yields the
+        open epoch once more for it. False in a run without figures, or one that holds samples out.
         """
         return self._engine.awaits_figure
 
     def rewindow(self, window: int) -> None:
-        """Let a new window of ``window`` epochs begin with the next epoch; the store records it."""
+        """Begin a new window of ``window`` epochs with the next epoch; the store records it."""
         self._engine.rewindow(window)
         self.commit()
 
     # -- for adapters
 
     def attach(self, adapter: Some) -> Some:
-        """Let an adapter take part in the run, and return it, or the one with its key that is attached already.
+        """Attach an adapter to the run, and return it, or the one with the same key that is attached already.
 
         Adapters are called in the order in which they were attached. If an epoch is open, the adapter's
         ``begin_epoch`` is called at once.
@@ -612,17 +612,17 @@ class Pruner:
         return attached
 
     def trains_on(self, prints: Prints, keys: Callable[[], Any] | None = None) -> None:
-        """Say how samples are read, so that a run that goes on notices other data. The first adapter's word holds.
+        """Record how to read samples, so that a resumed run notices other data. The first call counts.
 
         Parameters
         ----------
         prints : callable
-            Given at most 32 ids, of which two come twice, returns the fingerprint of each sample, or None where it is
+            Takes at most 32 ids, two of them twice, and returns the fingerprint of each sample, or None where it is
             unknown: see :func:`prunedata.run.identity.prints_by`. Called when the run is saved for the first time, and
-            when it goes on.
+            when it is resumed.
         keys : callable, optional
-            Returns the names that the source has for its samples, as ``keys=`` takes them, or None. Called if the run
-            was given no keys. Names that repeat are none.
+            Returns the source's own names of its samples, as for ``keys=``, or None. Called if the run has no keys.
+            Names that repeat are not used.
 
         Raises
         ------
@@ -641,7 +641,7 @@ class Pruner:
         return self._engine.group
 
     def join(self, group: Group) -> None:
-        """Let this process train the run together with others. If an epoch is open, it begins for the group at once."""
+        """Train the run together with other processes. If an epoch is open, it begins for the group at once."""
         if not isinstance(group, Group):
             raise PrunedataError(f"Expected a subclass of prunedata.run.group.Group. Got {type(group).__name__}.")
         self._engine.join(group)
@@ -652,17 +652,17 @@ class Pruner:
         return tuple(self._engine.adapters)
 
     def standing(self) -> dict[str, Any]:
-        """What has to be the same in all processes that train together: arguments, position, checksums of the counts.
+        """Return what must be equal in all processes that train together: arguments, position, checksums of the counts.
 
-        Plain values, to be compared before the first epoch.
+        Plain values, for adapters to compare before the first epoch.
         """
         return standing(self._engine)
 
     def share_batches(self, shared: Shared | None) -> None:
-        """Say how the processes that train together share the open epoch's batches; None if each has its own.
+        """Set how the processes that train together share the open epoch's batches; None if each has its own.
 
-        On every process, when a loader begins its pass. A loss is then held against the mean of its whole batch, which
-        is known when the epoch ends. Where an adapter doesn't call this, each process has batches of its own.
+        Call it on every process when a loader begins its pass. A loss is then compared with the mean of its global
+        batch, which is known when the epoch ends. By default each process has batches of its own.
 
         Raises
         ------
@@ -673,7 +673,7 @@ class Pruner:
 
     @property
     def charge(self) -> Overhead:
-        """A context manager: what is done within counts as overhead. Nested ones count once."""
+        """A context manager: the time within counts as overhead. Nested ones count once."""
         return self._engine.meter.overhead
 
     def __repr__(self) -> str:
@@ -681,9 +681,9 @@ class Pruner:
         return f"Pruner({self.samples:,} samples, {done:,} of {epochs:,} epochs done, {self.policy!r})"
 
     def take_over(self) -> None:
-        """Let the calling thread be the one that trains: it may record, save and end epochs from now on.
+        """Make the calling thread the one that trains: it may record, save and end epochs from now on.
 
-        For what several threads share. Let one lock keep them from calling the pruner at the same time.
+        For runs that several threads share. Use a lock, so that only one calls the pruner at a time.
         """
         self._engine.take_over()
 
@@ -708,13 +708,13 @@ class Pruner:
         return self._engine.checkpoint()
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]] | Iterator[dict[str, Any]]) -> None:
-        """Go on from where :meth:`state_dict` stood. Raises :class:`PrunedataError` if it is of another run.
+        """Continue from where :meth:`state_dict` was called. Raises :class:`PrunedataError` if it is of another run.
 
         Parameters
         ----------
         state : dict, or list, tuple or iterator of dict
             Of a run that several processes train together: the states of all of them, in any order. Any number of
-            processes can go on from these, each of which loads them all.
+            processes can continue from these, each of which loads them all.
         """
         if isinstance(state, list | tuple | Iterator):
             restore(self._engine, joined(map(unpacked, state)))
@@ -722,14 +722,14 @@ class Pruner:
             restore(self._engine, unpacked(state))
 
     def _look_at_figures(self) -> None:
-        """Warn once if all figures say that the network gets worse from the first epoch on."""
+        """Warn once if the figures fall from the first epoch on."""
         if not self._told_of_falling and self._engine.only_falls:
             self._told_of_falling = True
             warn_of_falling()
 
     def _warn_finished(self) -> None:
         warn(
-            f"Expected epochs left to train. Got a run whose {self.schedule.epochs} epochs are all done: to go on, "
-            "give its schedule more epochs, with resume=True; to train anew, name another store.",
+            f"This run has finished its {self.schedule.epochs} epochs. To continue, pass more epochs and resume=True; "
+            "to train anew, name another store.",
             FinishedWarning,
         )

@@ -1,4 +1,4 @@
-"""When a run prunes and how much, as it stands: by its schedule, or by what it was advised."""
+"""When a run prunes and how much: by its schedule, or by advice."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["Pruning"]
 
 
 class Pruning:
-    """When a run prunes and how much; with ``auto``, as it was advised once its validation figure had turned.
+    """When a run prunes and how much; with ``auto`` by advice, once there is some.
 
     Parameters
     ----------
     samples : int
     schedule : Schedule
-        As it was given.
+        The argument of the run.
     prune : int
         Samples that a pruned epoch leaves out; with ``auto`` the most.
     batch_size : int or None
         Round the kept samples up to whole batches.
     auto : bool
-        Prune nothing before advice has come, and then as advised.
+        Prune nothing before there is advice, and then follow it.
     leave_out : "delivery", "weight" or "nothing"
-        How pruned epochs leave samples out; with "nothing" they do not, and it is known what would have been.
+        How pruned epochs leave samples out; with "nothing" they only count what they would leave out.
     labels : ndarray of unsigned int, shape (samples,), optional
         The number of each sample's label: losses are then compared with those of the same label.
     """
@@ -66,15 +66,15 @@ class Pruning:
         self.holds_out = False
         """Whether samples are held out."""
         self._drawn: Mask | None = None
-        """Those that the seed says."""
+        """The held-out samples that the seed draws."""
         self._moved = False
-        """Whether these are others than the seed says, as the run has followed its rows."""
+        """Whether other samples are held out than the seed draws, as the run has followed its rows."""
         if not (leave_out == "nothing" or auto):
             self._warn_if_idle()
 
     @property
     def by_weight(self) -> bool:
-        """Whether pruned epochs deliver all samples, and those that are left out with the weight 0."""
+        """Whether pruned epochs deliver all samples, those that are left out with the weight 0."""
         return self.leave_out == "weight"
 
     @property
@@ -104,20 +104,19 @@ class Pruning:
         return self._numbers[Role.LEFT_OUT]
 
     def restore(self, without: Mask | None, held_out: Mask | None) -> None:
-        """Take the roles of a state that is gone on with, see :meth:`roles_with`."""
+        """Take the roles of a restored state, see :meth:`roles_with`."""
         self._assign(self.roles_with(without, held_out))
         self._moved = held_out is not None and self.holds_out
 
     def exclude(self, more: Mask | None) -> None:
-        """Leave samples out of every epoch that is not open yet, beside those that are left out already."""
+        """Leave more samples out of every epoch that has not begun."""
         if more is not None and more.any():
             self._assign(self._changed(self.roles, more, Role.LEFT_OUT))
 
     def roles_with(self, without: Mask | None, held_out: Mask | None) -> Roles:
-        """The roles of a state that leaves samples out for good, beside those that are left out already.
+        """Return the roles with the samples of a state that are left out for good, or held out.
 
-        It also says which are held out, if its rows have moved; otherwise they are those that the seed has drawn.
-        Raises if too few would be trained on.
+        ``held_out`` is None unless its rows have moved: then the seed draws them. Raises if too few samples remain.
         """
         roles = self.roles
         if self._drawn is not None and (held_out is not None or self._moved):
@@ -127,12 +126,12 @@ class Pruning:
         return roles if without is None or not without.any() else self._changed(roles, without, Role.LEFT_OUT)
 
     def hold_out(self, which: Mask) -> None:
-        """Deliver some samples in every epoch, and never train on them: before the first epoch."""
+        """Hold samples out: deliver them in every epoch, and never train on them. Before the first epoch."""
         self._assign(self._changed(self.roles, which, Role.HELD_OUT))
         self._drawn, self.holds_out = which, True
 
     def _changed(self, roles: Roles, which: Mask, role: np.uint8) -> Roles:
-        """The roles with those of some samples changed."""
+        """Return the roles with those of some samples changed."""
         roles = np.where(which, role, roles)
         rest = int(np.count_nonzero(roles == Role.TRAINED))
         if rest <= self._prune:
@@ -150,7 +149,7 @@ class Pruning:
 
     @property
     def saved(self) -> Arrays:
-        """What is saved of it, by the names under which it is; who is held out only if the seed does not say it."""
+        """The arrays to save, by name; held-out samples only if the seed does not draw them."""
         saved = {"without": Role.LEFT_OUT} if self.num_without else {}
         saved |= {"held_out": Role.HELD_OUT} if self._moved else {}
         return {name: (self.roles == role).astype(np.uint8) for name, role in saved.items()}
@@ -176,14 +175,14 @@ class Pruning:
         return delivered - self.num_pruned if shortened else delivered
 
     def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
-        """What the finished epochs advise, and their arrays; with ``auto`` it leaves out no more than the run may."""
+        """Return advice by the finished epochs; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
         losses, labels = self._losses(history, arrays)
         return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
 
     def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> dict[str, float]:
-        """What the record of the last epoch keeps for advice: how far its losses fall apart in two groups."""
+        """Return what the record of the last epoch keeps for advice: how far its losses fall into two groups."""
         from prunedata.plan.doubts import APART, above_own, onset_from, two_groups  # noqa: PLC0415 (only "auto" looks)
 
         if len(history) < onset_from(self.given.epochs):
@@ -192,7 +191,7 @@ class Pruning:
         return {APART: two_groups(losses if labels is None else above_own(losses, labels)).apart}
 
     def compared(self, arrays: Arrays) -> Arrays:
-        """The arrays as the policy is shown them: with ``auto`` a loss is held against those of its own label."""
+        """Return the arrays for the policy: with ``auto`` each loss is compared with those of its own label."""
         if self._labels is None or not self.auto:
             return arrays
         from prunedata.plan.doubts import above_own  # noqa: PLC0415 (as above)
@@ -201,7 +200,7 @@ class Pruning:
         return arrays | {name: above_own(arrays[name], self._labels, self.among)}
 
     def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> tuple[Array, Array | None]:
-        """Recent losses of the samples that epochs may train on, and the numbers of their labels, if they are known."""
+        """Recent losses of the samples that epochs may train on, and the numbers of their labels if known."""
         from prunedata.findings.advice import losses_of  # noqa: PLC0415 (as above)
 
         among, losses, labels = self.among, losses_of(arrays, history), self._labels
@@ -210,7 +209,7 @@ class Pruning:
         return losses[among], None if labels is None else labels[among]
 
     def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
-        """Go on by this schedule, and this advice."""
+        """Continue by this schedule and this advice."""
         self.schedule, self.advice = schedule, advice
 
     def lengthens(self, stored: Schedule) -> bool:
@@ -230,9 +229,9 @@ class Pruning:
         return same and (one or given.window == stored.window)
 
     def lengthened(self, in_force: Schedule, stored: Schedule, begun: int) -> Schedule:
-        """The schedule in force of a stored run that has begun so many epochs, with the epochs of the given one."""
+        """Return the schedule in force of a stored run with the epochs of the given one, ``begun`` of them begun."""
         given, epochs = self.given, self.given.epochs
-        if in_force == stored:  # what has begun to prune goes on with that
+        if in_force == stored:  # a run that has begun to prune keeps its start
             return replace(given, start=stored.start) if stored.start < begun else given
         more: dict[str, Any] = {"epochs": epochs, "anneal": given.anneal}
         if isinstance(in_force.window, int):  # as advised: one window for the whole run

@@ -79,7 +79,7 @@ def test_version_and_exit_status_are_told():
     assert (done.returncode, done.stdout, done.stderr) == (0, f"prunedata {prunedata.__version__}\n", "")
     done = program("--help", COLUMNS="200")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Exit status: 0 when all went well" in done.stdout
+    assert "Exit status: 0 on success" in done.stdout
     assert "2 on an error" in done.stdout
 
 

@@ -165,7 +165,7 @@ def test_verbs_outside_an_epoch_say_where_they_belong():
             verb()
     with pytest.raises(NotInEpoch, match=r"Expected one of 4 epochs to begin. Got none: all are done"):
         pruner.begin_epoch()
-    with pytest.warns(FinishedWarning, match=r"whose 4 epochs are all done.*resume=True.*another store"):
+    with pytest.warns(FinishedWarning, match=r"finished its 4 epochs.*resume=True"):
         assert list(pruner.epochs()) == []
     assert pruner.visits.tolist() == [4] * 8  # a refused batch left nothing behind
 
