@@ -1,4 +1,4 @@
-"""Values as callers and files give them: turned plain, or refused with what was expected and what came."""
+"""Check values from callers and files: return them as plain Python values, or raise what was expected and what came."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prunedata.errors import PrunedataError
 
 __all__ = ["LARGEST", "integer", "printable", "real", "shown", "warn"]
 
-LARGEST = 2**53  # above it a float, and so JSON and the division by attenuation, skips integers
+LARGEST = 2**53  # above it a float, and so JSON, does not have every integer
 
 
 def integer(
@@ -49,12 +49,12 @@ def real(
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: on one line, cut where it is long or deep, without control characters."""
+    """Return a value as text for a message: on one line, cut where it is long or deep, without control characters."""
     return _short.repr(value)
 
 
 def printable(text: str) -> str:
-    """Return `text` on one line, with whatever a terminal may take for a command written as an escape."""
+    """Return `text` on one line, with all control characters as escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -62,7 +62,7 @@ def printable(text: str) -> str:
 
 class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
-        # Python refuses to write more than 4,300 digits.
+        # Python raises for integers of more than 4,300 digits.
         return "a number of thousands of digits" if x.bit_length() > 1 << 13 else super().repr_int(x, level)
 
 
@@ -72,7 +72,7 @@ _short.maxstring = _short.maxother = _short.maxlong = 120
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's that called into the library, however many calls of ours lie between."""
+    """Warn at the line of the user's code that called into the library."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "prunedata":
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""What can go wrong. Every error of the library is a :class:`PrunedataError`, which is a :class:`ValueError`."""
+"""The errors of the library. Each is a :class:`PrunedataError`, which is a :class:`ValueError`."""
 
 __all__ = [
     "DamagedStore",
@@ -27,19 +27,19 @@ class PrunedataError(ValueError):
 
 
 class ScheduleError(PrunedataError):
-    """A schedule, an amount to prune or a cost that makes no sense."""
+    """A schedule, a number of samples to prune or a cost is invalid."""
 
 
 class LossError(PrunedataError):
-    """Ids or losses that cannot be recorded: wrong shape, dtype or length, unknown ids, NaN or infinite losses."""
+    """Ids or losses cannot be recorded: wrong shape, dtype or length, unknown ids, NaN or infinite losses."""
 
 
 class NotInEpoch(PrunedataError, RuntimeError):
-    """A verb used outside the part of the run where it has a meaning, as ``observe`` before ``begin_epoch``."""
+    """A method was called outside the part of the run where it has a meaning, as ``observe`` before ``begin_epoch``."""
 
 
 class OtherData(PrunedataError):
-    """The data set is not the one that the run began with: other samples lie at its places."""
+    """The data set is not the one that the run began with: its places have other samples."""
 
 
 class SkippedSamples(PrunedataError):
@@ -47,35 +47,35 @@ class SkippedSamples(PrunedataError):
 
 
 class DealerDied(PrunedataError, ConnectionError):
-    """The process that deals a run's batches does not answer: it died, or its node or network did."""
+    """The process that deals a run's batches does not answer: it, its node or the network has failed."""
 
 
 class StoreError(PrunedataError):
-    """The store of a run cannot be used. Its kinds say why; nothing in the store was changed."""
+    """The store of a run cannot be used; the subclasses say why. Nothing in the store was changed."""
 
 
 class RunExists(StoreError, FileExistsError):
-    """The store already holds a run and ``resume=True`` was not given."""
+    """The store already has a run, and ``resume=True`` was not given."""
 
 
 class ForeignStore(StoreError):
-    """What lies at the store's address is not a run of prunedata, or is another run than the one described."""
+    """The place of the store has something else than a run of prunedata, or a run with other arguments."""
 
 
 class DamagedStore(StoreError):
-    """The store holds a run, but a part of it is missing or does not match its digest."""
+    """The store has a run, but a part of it is missing or does not match its digest."""
 
 
 class UnwritableStore(StoreError, OSError):
-    """The system refused to read or write the store, as where a disk is full; ``errno`` says why."""
+    """The system could not read or write the store, for example as a disk is full; ``errno`` says why."""
 
 
 class DeniedStore(UnwritableStore, PermissionError):
-    """The store may not be read or written by this user, as a folder that is read-only."""
+    """The store may not be read or written by this user, for example as its folder is read-only."""
 
 
 class UnreachableStore(UnwritableStore, ConnectionError):
-    """The service that keeps the store does not answer, or refuses; the run goes on in memory, and can commit again."""
+    """The service of the store does not answer, or refuses. The run continues in memory, and can commit again later."""
 
 
 class MissingPackage(StoreError, ImportError):
@@ -83,12 +83,12 @@ class MissingPackage(StoreError, ImportError):
 
 
 class NeverPrunesWarning(UserWarning):
-    """The run will not save anything: no epoch, or no sample, is ever pruned."""
+    """The run will save no time: it never prunes an epoch, or a sample."""
 
 
 class FinishedWarning(UserWarning):
-    """The run has no epoch left to train."""
+    """The run has finished all of its epochs."""
 
 
 class UnweighedWarning(UserWarning):
-    """Samples that are to count nothing were delivered, and nobody asked for the weights of an epoch's losses."""
+    """Samples with the weight 0 were delivered, and the loop did not apply the weights of the epoch's losses."""

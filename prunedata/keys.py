@@ -1,4 +1,4 @@
-"""Keys of samples: by these a row is known wherever it lies. Of each key 64 bits are kept, a hash of its text."""
+"""Keys identify the rows of a data set when their places change. A run keeps a hash of 64 bits of each key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prunedata.types import Ids, Keys
 __all__ = ["KeyPlaces", "hash_keys", "key_from", "key_text", "own_keys", "places_of"]
 
 DIGITS = 16
-"""Hexadecimal ones, with which a hash is written into a file."""
+"""Hexadecimal digits of a hash in a file."""
 
 
 def hash_keys(keys: Any) -> Keys:
@@ -23,12 +23,12 @@ def hash_keys(keys: Any) -> Keys:
     Parameters
     ----------
     keys : sequence or array of str, bytes or int
-        One a sample. A key is its text: ``7``, ``"7"`` and ``b"7"`` are one key.
+        One for each sample. A key is compared as text: ``7``, ``"7"`` and ``b"7"`` are the same key.
 
     Returns
     -------
     ndarray of uint64, shape (samples,)
-        BLAKE2b of each text in UTF-8, of 64 bits: in hexadecimal digits, what ``b2sum -l 64`` prints.
+        BLAKE2b of 64 bits of each text in UTF-8, which ``b2sum -l 64`` prints in hexadecimal digits.
 
     Raises
     ------
@@ -39,16 +39,16 @@ def hash_keys(keys: Any) -> Keys:
         raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
     texts = _texts(np.asarray(keys).tolist() if hasattr(keys, "__array__") else list(keys))
     digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
-    found = np.frombuffer(digests, dtype=">u8").astype(np.uint64)
-    ordered = np.sort(found)
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    if again.size:
-        _refuse_repeats(texts, found, np.unique(again))
-    return found
+    hashes = np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+    ordered = np.sort(hashes)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if repeated.size:
+        _refuse_repeats(texts, hashes, np.unique(repeated))
+    return hashes
 
 
 class KeyPlaces:
-    """Where the row of a key lies, for streams whose samples have names and no places.
+    """Looks up the id of a key, for streams whose samples have names and no places.
 
     Parameters
     ----------
@@ -60,19 +60,19 @@ class KeyPlaces:
         self._sorted = keys[self._order]
 
     def of(self, key: str | bytes) -> int | None:
-        """Return the id of a key's sample; None if it is none of the keys."""
-        found = np.frombuffer(blake2b(_text(0, key), digest_size=8).digest(), dtype=">u8").astype(np.uint64)[0]
-        at = int(np.searchsorted(self._sorted, found))
-        return int(self._order[at]) if at < self._sorted.size and self._sorted[at] == found else None
+        """Return the id of a key's sample; None if the key is unknown."""
+        value = np.frombuffer(blake2b(_text(0, key), digest_size=8).digest(), dtype=">u8").astype(np.uint64)[0]
+        at = int(np.searchsorted(self._sorted, value))
+        return int(self._order[at]) if at < self._sorted.size and self._sorted[at] == value else None
 
 
 def own_keys(keys: Any, samples: int) -> Keys | None:
-    """Return the hashes of the names that a source gives its samples; None if they are none, or not of one each."""
+    """Return the hashes of the names that a source has for its samples; None unless each has a name of its own."""
     try:
-        found = None if keys is None else hash_keys(keys)
+        hashes = None if keys is None else hash_keys(keys)
     except PrunedataError:
         return None
-    return found if found is None or found.size == samples else None
+    return hashes if hashes is None or hashes.size == samples else None
 
 
 def _texts(keys: Any) -> list[bytes]:
@@ -96,16 +96,16 @@ def _text(at: int, key: object) -> bytes:
     raise PrunedataError(f"Expected each key to be text, bytes or a whole number. Got {shown(key)} for sample {at}.")
 
 
-def _refuse_repeats(texts: list[bytes], found: Keys, again: Keys) -> None:
+def _refuse_repeats(texts: list[bytes], hashes: Keys, repeated: Keys) -> None:
     first: dict[int, int] = {}
     twice: list[tuple[int, int]] = []
-    alike: list[tuple[int, int]] = []
-    for at in np.flatnonzero(np.isin(found, again)).tolist():
-        before = first.setdefault(int(found[at]), at)
+    colliding: list[tuple[int, int]] = []
+    for at in np.flatnonzero(np.isin(hashes, repeated)).tolist():
+        before = first.setdefault(int(hashes[at]), at)
         if before != at:
-            (twice if texts[before] == texts[at] else alike).append((before, at))
-    pairs, got = (twice, "come twice") if twice else (alike, "differ and have the same hash of 64 bits")
-    some = "; ".join(f"{shown(_readable(texts[at]))} for samples {one} and {at}" for one, at in pairs[:3])
+            (twice if texts[before] == texts[at] else colliding).append((before, at))
+    pairs, got = (twice, "come twice") if twice else (colliding, "differ and have the same hash of 64 bits")
+    some = "; ".join(f"{shown(_readable(texts[at]))} for samples {before} and {at}" for before, at in pairs[:3])
     cure = "let each row be in the data once" if twice else "change one of each two"
     raise PrunedataError(
         f"Expected a key of its own for each sample. Got {len(pairs)} that {got} ({some}"
@@ -118,7 +118,7 @@ def _readable(text: bytes) -> str:
 
 
 def places_of(keys: Keys, among: Keys) -> Ids:
-    """Return the place of each key among others, shape as ``keys``; -1 for those that are not there."""
+    """Return the place of each key in ``among``, shape as ``keys``; -1 for keys that are not in it."""
     if not among.size:
         return np.full(keys.size, -1, dtype=np.int64)
     order = np.argsort(among, kind="stable")
@@ -128,11 +128,11 @@ def places_of(keys: Keys, among: Keys) -> Ids:
 
 
 def key_text(key: int) -> str:
-    """Return a hash as a file has it: 16 hexadecimal digits."""
+    """Write a hash as 16 hexadecimal digits."""
     return f"{key:0{DIGITS}x}"
 
 
 def key_from(text: str) -> int | None:
-    """Return the hash that :func:`key_text` has written; None of any other text."""
-    plain = len(text) == DIGITS and all(digit in "0123456789abcdef" for digit in text)
-    return int(text, 16) if plain else None
+    """Return the hash that :func:`key_text` wrote; None for any other text."""
+    is_hash = len(text) == DIGITS and all(digit in "0123456789abcdef" for digit in text)
+    return int(text, 16) if is_hash else None

@@ -1,4 +1,4 @@
-"""The options of a run, one line each: a Pruner checks them by it, a store records them, and pages show them."""
+"""The options of a run, one line each, by which a Pruner checks them, a store records them, and pages show them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["OPTIONS", "Option"]
 
 @dataclass(frozen=True)
 class Option:
-    """An argument of a :class:`prunedata.Pruner` that is one plain value.
+    """An argument of :class:`prunedata.Pruner` that is one plain value.
 
     Attributes
     ----------
@@ -21,8 +21,8 @@ class Option:
         Given the name and a value, returns the value as JSON has it, or raises :class:`PrunedataError`.
     default : None, int or str
     always : bool
-        Whether a store says it where it is the default, too. A run that was recorded before an option was known is
-        the same run without it.
+        Whether a store records the default, too. An option that came later must not be in the description of runs
+        that were recorded before.
     """
 
     name: str
@@ -39,10 +39,10 @@ def _at_least(low: int) -> Callable[[str, Any], int | None]:
     return lambda name, value: None if value is None else integer(name, value, low)
 
 
-def _one_of(*known: str) -> Callable[[str, Any], str]:
+def _one_of(*allowed: str) -> Callable[[str, Any], str]:
     def plain(name: str, value: Any) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise PrunedataError(f"Expected {name} to be {' or '.join(map(repr, known))}. Got {shown(value)}.")
+        if not isinstance(value, str) or value not in allowed:
+            raise PrunedataError(f"Expected {name} to be {' or '.join(map(repr, allowed))}. Got {shown(value)}.")
         return value
 
     return plain

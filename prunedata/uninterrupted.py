@@ -1,4 +1,4 @@
-"""A step that happens whole or not at all, though Ctrl-C or another thread comes in between."""
+"""Steps that happen whole or not at all, also if a signal or another thread comes in between."""
 
 import signal
 import threading
@@ -16,18 +16,18 @@ SIGNALS = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM")
     if hasattr(signal, name)
 )
-"""Those for which programs commonly have handlers: to stop, or to save a checkpoint."""
-# The module's own functions turn numbers into enums, which takes ten times as long as what they do.
+"""The signals for which programs commonly have handlers: to stop, or to save a checkpoint."""
+# The functions of the signal module convert numbers to enums, which takes ten times as long as the rest.
 _functions = import_module("_signal") if find_spec("_signal") else signal
 _handler_of: Callable[[int], Any] = _functions.getsignal
 _handle: Callable[[int, Handler], Any] = _functions.signal
 
 
 class Uninterrupted:
-    """A context manager: what is within is not interrupted by a signal's handler, and only one thread is within.
+    """A context manager that signal handlers cannot interrupt, and that only one thread at a time can enter.
 
     Signals that come meanwhile are handled at its end, in the order in which they came. Only handlers written in
-    Python are put off, and Python runs these in the main thread only; other threads wait for the lock.
+    Python are deferred, which Python runs in the main thread only; other threads wait for the lock.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Uninterrupted:
         self._owner: int | None = None
         self._depth = 0
         self._handlers: dict[int, Handler] = {}
-        self._came: list[tuple[int, FrameType | None]] = []
+        self._pending: list[tuple[int, FrameType | None]] = []
 
     def __enter__(self) -> None:
         me = threading.get_ident()
         if self._owner != me and me == threading.main_thread().ident:
-            self._put_off()
+            self._defer()
         self._lock.acquire()
         self._owner = me
         self._depth += 1
@@ -55,26 +55,26 @@ class Uninterrupted:
         self._owner = None
         self._lock.release()
         if threading.get_ident() == threading.main_thread().ident:
-            self._let_come()
+            self._handle_pending()
 
-    def _put_off(self) -> None:
-        self._came = []
+    def _defer(self) -> None:
+        self._pending = []
         for number in SIGNALS:
             handler = _handler_of(number)
-            if callable(handler) and handler != self._note:
-                self._handlers[number] = handler  # known before it is replaced
-                _handle(number, self._note)
+            if callable(handler) and handler != self._on_signal:
+                self._handlers[number] = handler  # stored before it is replaced
+                _handle(number, self._on_signal)
 
-    def _let_come(self) -> None:
+    def _handle_pending(self) -> None:
         for number, handler in self._handlers.items():
-            if _handler_of(number) == self._note:
+            if _handler_of(number) == self._on_signal:
                 _handle(number, handler)
-        came, self._came = self._came, []
-        for number, frame in came:
+        pending, self._pending = self._pending, []
+        for number, frame in pending:
             self._handlers[number](number, frame)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._owner == threading.get_ident():
-            self._came.append((number, frame))
+            self._pending.append((number, frame))
         else:  # just before the step, or just after it
             self._handlers[number](number, frame)

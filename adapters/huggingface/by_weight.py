@@ -112,7 +112,7 @@ class ByWeight(WeighingTrainer):
         self._held.clear()
         self._given = np.zeros(self.pruner.samples, dtype=np.bool_)
         self._said = Delivery(epoch.number, given=epoch.keep)
-        self._run.set_out("the trainer's", self._said)
+        self._run.add_delivery("the trainer's", self._said)
 
     def _leave_out(self, batch: Any) -> Part:
         part = super()._leave_out(batch)

@@ -18,7 +18,7 @@ from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.watched import WatchedTrainer
 from prunedata.adapters.torch.captured import Captured, capturing
 from prunedata.adapters.torch.losses import finite
-from prunedata.adapters.torch.ranks import everyones
+from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
@@ -57,7 +57,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     except Exception as error:
         failed = error
     if args.world_size > 1:  # either all processes watch or none
-        others = [rank for rank, (none,) in enumerate(everyones([failed is not None]).tolist()) if none]
+        others = [rank for rank, (none,) in enumerate(gather_numbers([failed is not None]).tolist()) if none]
         failed = failed or (PrunedataError(f"process {others[0]} cannot be watched") if others else None)
     if failed is not None:
         trainer.__class__, trainer.callback_handler.callbacks = kind, callbacks
@@ -172,7 +172,7 @@ class _WatchedFromOutside(ByWeight):
         """End the run's epoch, with what came of it."""
         stopped = self._stopped
         if self.args.world_size > 1:
-            stopped = bool(everyones([stopped]).any())
+            stopped = bool(gather_numbers([stopped]).any())
         if stopped:
             self._stop(PrunedataError("another process stopped"))
         elif self.pruner.is_open:

@@ -12,7 +12,7 @@ from prunedata.adapters.torch.captured import Captured, capturing
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.losses import finite
-from prunedata.adapters.torch.ranks import everyones
+from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.errors import PrunedataError
@@ -145,7 +145,7 @@ class _Fit:
         """The loader to train on, whose batches have ids; the given one if it cannot be watched."""
         if self._run is None and not self._stopped:
             self._guarded(lambda: self._join(loader))
-            if self._trainer.world_size > 1 and everyones([self._stopped]).any():
+            if self._trainer.world_size > 1 and gather_numbers([self._stopped]).any():
                 self._stop(PrunedataError("another process cannot be watched"))
         elif self._run is not None and len(getattr(loader, "dataset", ())) != self._run.pruner.samples:
             self._stop(PrunedataError("the loader is another in a later epoch"))
@@ -213,7 +213,7 @@ class _Fit:
         """End the epoch that is open, with what came of it; where one process failed, none goes on."""
         if self._number < 0:
             return
-        if self._trainer.world_size > 1 and everyones([self._stopped]).any():
+        if self._trainer.world_size > 1 and gather_numbers([self._stopped]).any():
             self._stop(PrunedataError("another process stopped"))
         if not self._stopped and self._run.pruner.is_open:
             if self._said.ended is None:

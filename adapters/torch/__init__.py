@@ -1,8 +1,8 @@
 """PyTorch: ``wrap(loader, pruner)`` returns the same loader over the kept samples.
 
-The sampler is replaced, in the main process, so that workers never see a mask. Each sample's id travels with its
-batch, from the sampler through the worker and the collate function, and is taken off at the last moment: whatever
-order workers answer in, a batch and its ids cannot part.
+It replaces the sampler, in the main process, so that workers need no mask. Each sample's id travels with its batch,
+from the sampler through the worker and the collate function, and is removed just before the batch is delivered: in
+whatever order workers answer, a batch keeps its ids.
 """
 
 try:
@@ -19,6 +19,6 @@ from prunedata.adapters.torch.watch import watch
 from prunedata.adapters.torch.wrap import wrap
 
 ELSEWHERE = (IterableDataset,)
-"""Classes of PyTorch's that the adapter for iterables wraps."""
+"""Classes of PyTorch's that ``prunedata.adapters.iterable`` wraps."""
 
 __all__ = ["ELSEWHERE", "TorchStream", "facts", "keys_in", "name_lost_ranks", "samples_in", "watch", "wrap"]

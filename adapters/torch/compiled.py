@@ -1,6 +1,6 @@
-"""What a step that ``torch.compile`` compiled calls, outside of what is compiled.
+"""``observe`` for a step that ``torch.compile`` compiles: it runs outside the compiled code.
 
-This is imported only while such a step is traced: the import takes a second, which other loops need not spend.
+This module is imported only while such a step is traced: its import takes a second.
 """
 
 from typing import Any

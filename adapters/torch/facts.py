@@ -1,4 +1,4 @@
-"""What a DataLoader is made of, as far as pruning it is concerned: for ``prunedata doctor``."""
+"""What decides how a DataLoader is pruned: for ``prunedata doctor``."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -20,27 +20,27 @@ TRIED = 7
 """Samples that are collated, to see whether a collate function keeps their order."""
 
 
-def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
+def samples_in(loader: Any, *_: Any, **__: Any) -> int | None:
     """Return how many samples a DataLoader's dataset has; None for a stream, and for anything but a DataLoader."""
-    if not isinstance(given, DataLoader) or isinstance(given.dataset, IterableDataset):
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         return None
-    return len(given.dataset) if hasattr(given.dataset, "__len__") else None
+    return len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
 
 
-def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
+def keys_in(loader: Any, *_: Any, **__: Any) -> list[str] | None:
     """Return the names that a DataLoader's dataset has for its samples; None if it has none."""
-    return names_in(given.dataset) if isinstance(given, DataLoader) else None
+    return names_in(loader.dataset) if isinstance(loader, DataLoader) else None
 
 
 def facts(loader: Any) -> Mapping[str, Any]:
-    """Tell by names what decides how a loader is pruned. Empty of anything else.
+    """Return what decides how a loader is pruned, by names; nothing for anything but a DataLoader.
 
-    They are sentences, numbers, or pairs of a state and a sentence.
+    The values are sentences, numbers, or pairs of a state and a sentence.
 
     Parameters
     ----------
     loader : DataLoader
-        As it would be given to ``wrap``.
+        As you would give it to ``wrap``.
     """
     if not isinstance(loader, DataLoader):
         return {}
@@ -50,7 +50,7 @@ def facts(loader: Any) -> Mapping[str, Any]:
     workers = loader.num_workers
     again = workers and not loader.persistent_workers
     found["workers"] = f"{workers}, started anew in each epoch unless persistent_workers=True" if again else workers
-    found["ids"] = "those that the stream's adapter gives" if stream else "the places of the samples in the dataset"
+    found["ids"] = "those of the stream's adapter" if stream else "the positions of the samples in the dataset"
     if samples is not None:
         found["order"] = _order(loader, samples)
         collate = _collating(loader)
@@ -66,53 +66,57 @@ def facts(loader: Any) -> Mapping[str, Any]:
 
 
 def _order(loader: DataLoader[Any], samples: int) -> str:
-    """What the order that the loader gets says of itself."""
+    """Describe the order that the loader gets."""
     try:
         order = order_for(loader, Pruner(samples, Schedule.steady(12), prune=0.25))
     except PrunedataError:
         return "none: see below"
-    told = (type(order).__doc__ or "").partition("\n")[0].replace("`", "").rstrip(".")
-    return f"{told[:1].lower()}{told[1:]}" if getattr(order, "shuffle", True) else "ascending ids, as nothing shuffles"
+    line = (type(order).__doc__ or "").partition("\n")[0].replace("`", "").rstrip(".")
+    return f"{line[:1].lower()}{line[1:]}" if getattr(order, "shuffle", True) else "ascending ids, as nothing shuffles"
 
 
 def _collating(loader: DataLoader[Any]) -> tuple[str, str] | None:
-    """Say whether the ids of samples stay with them: a state of ``doctor`` and a sentence, or None without batches.
+    """Return whether samples keep their ids: a state of ``doctor`` and a sentence; None for a loader without batches.
 
-    The same samples are collated in both directions. Where they keep their order, the second batch is the first one
-    backwards.
+    The same samples are collated forwards and backwards. If the collate function keeps their order, the second batch is
+    the first one reversed.
     """
     if loader.batch_sampler is None:
         return None
     try:
         samples = [loader.dataset[place] for place in range(min(TRIED, len(loader.dataset)))]  # type: ignore[arg-type]
-        batches = [loader.collate_fn(deepcopy(given)) for given in (samples, samples, samples[::-1])]
+        batches = [loader.collate_fn(deepcopy(each)) for each in (samples, samples, samples[::-1])]
     except Exception:
         return "note", "could not be tried"
-    if loader.collate_fn is default_collate:  # samples that are all alike would say nothing
+    if loader.collate_fn is default_collate:  # a trial with samples that are all alike would show nothing
         return "ok", "keeps the order of its samples: it is PyTorch's own"
-    return _told(*([*_columns(batch, len(samples))] for batch in batches))
+    return _compared(*([*_columns(batch, len(samples))] for batch in batches))
 
 
-def _told(batch: list[Any], again: list[Any], backwards: list[Any]) -> tuple[str, str]:
-    """What three batches say: two of the same samples, one of these backwards."""
+def _compared(batch: list[Any], again: list[Any], backwards: list[Any]) -> tuple[str, str]:
+    """Compare the columns of three batches: two of the same samples, and one of the same samples backwards."""
     way_on = 'give wrap() an id_key="id" and pass the ids on'
+    unknown = (
+        "note",
+        f"unknown whether it keeps the order of its samples; if it sorts, drops or replaces samples, {way_on}",
+    )
     if not len(batch) == len(again) == len(backwards):
-        return "note", f"could not be told; if it sorts, drops or replaces samples, {way_on}"
+        return unknown
     kept = moved = 0
-    for one, same, other in zip(batch, again, backwards, strict=True):
-        if not _alike(one, same) or _alike(one, one[::-1]):
-            continue  # it draws random numbers, or says nothing
-        kept += _alike(one, other[::-1])
-        moved += _alike(one, other)
+    for column, same, reverse in zip(batch, again, backwards, strict=True):
+        if not _alike(column, same) or _alike(column, column[::-1]):
+            continue  # it has random numbers, or is the same in both directions
+        kept += _alike(column, reverse[::-1])
+        moved += _alike(column, reverse)
     if moved and not kept:
-        return "note", f"sorts or chooses samples, so that losses would be booked on others: {way_on}"
+        return "note", f"sorts or chooses samples, so that losses would be recorded for other samples: {way_on}"
     if kept and not moved:
         return "ok", "keeps the order of its samples, as far as a few of them can show"
-    return "note", f"could not be told; if it sorts, drops or replaces samples, {way_on}"
+    return unknown
 
 
 def _columns(batch: Any, size: int) -> Iterator[Any]:
-    """Everything in a batch that has one entry for each sample, as arrays or lists."""
+    """Yield everything in a batch that has one entry for each sample, as arrays or lists."""
     if isinstance(batch, torch.Tensor):
         batch = batch.detach().float().cpu().numpy()
     if isinstance(batch, np.ndarray):
@@ -122,14 +126,14 @@ def _columns(batch: Any, size: int) -> Iterator[Any]:
         for value in batch.values():
             yield from _columns(value, size)
     elif isinstance(batch, (list, tuple)):
-        if len(batch) == size and all(isinstance(one, (str, bytes, int, float)) for one in batch):
+        if len(batch) == size and all(isinstance(each, (str, bytes, int, float)) for each in batch):
             yield list(batch)
         else:
             for value in batch:
                 yield from _columns(value, size)
 
 
-def _alike(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype != object and np.array_equal(one, other)
-    return bool(one == other)
+def _alike(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return first.dtype != object and np.array_equal(first, second)
+    return bool(first == second)

@@ -1,14 +1,16 @@
 """Ids that travel with their samples: through the dataset, the worker and the collate function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
+from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
-__all__ = ["Collate", "CollatePairs", "Indexed"]
+__all__ = ["CarryingCollate", "Collate", "CollatePairs", "Indexed"]
 
 
 class Indexed(Dataset[Any]):
@@ -24,51 +26,118 @@ class Indexed(Dataset[Any]):
         return np.atleast_1d(np.asarray(index, dtype=np.int64)), self.dataset[index]
 
     def __getitems__(self, indices: list[int]) -> tuple[SomeIds, Any]:
-        many = getattr(self.dataset, "__getitems__", None)
-        samples = many(indices) if many else [self.dataset[index] for index in indices]
+        get_all = getattr(self.dataset, "__getitems__", None)
+        samples = get_all(indices) if get_all else [self.dataset[index] for index in indices]
         return np.array(indices, dtype=np.int64), samples
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set the user's attributes where the user's code reads them."""
+        """Set all other attributes on the user's dataset, where the user's code reads them."""
         if name == "dataset":
             super().__setattr__(name, value)
         else:
             setattr(self.dataset, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "dataset" or name.startswith("__"):  # not there yet while it is unpickled
+        if name == "dataset" or name.startswith("__"):  # not set yet while it is unpickled
             raise AttributeError(name)
         return getattr(self.dataset, name)
 
 
 class Collate:
-    """The user's collate function, around which the ids pass."""
+    """Collates samples by the user's function, and passes their ids on."""
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self.collate = collate
 
     def __call__(self, fetched: tuple[SomeIds, Any]) -> tuple[SomeIds, Any]:
-        """Collate the samples."""
+        """Return the ids, and the collated samples."""
         ids, samples = fetched
         return ids, self.collate(samples)
 
 
 class CollatePairs:
-    """The user's collate function for a pruned stream, whose items are pairs of an id, or of ids, and a sample.
+    """Collates the items of a pruned stream by the user's function: pairs of an id, or of ids, and a sample.
 
-    With ``carries`` it is one that takes the ids with the samples.
+    With ``ids_in_samples`` the function is a :class:`CarryingCollate`, which takes the ids, too.
     """
 
-    def __init__(self, collate: Callable[[Any], Any], batched: bool, *, carries: bool = False) -> None:
-        self.collate, self.batched, self.carries = collate, batched, carries
+    def __init__(self, collate: Callable[[Any], Any], batched: bool, *, ids_in_samples: bool = False) -> None:
+        self.collate, self.batched, self.ids_in_samples = collate, batched, ids_in_samples
 
     def __call__(self, fetched: Any) -> tuple[SomeIds, Any]:
-        """Collate the samples, and their ids into an array of shape (n,)."""
+        """Return the ids as an array of shape (n,), and the collated samples."""
         if self.batched:
-            ids, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
+            numbers, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
         else:
-            ids, samples = fetched
-        numbers = np.atleast_1d(np.asarray(ids, dtype=np.int64))
-        if self.carries:
-            return self.collate((numbers, samples))  # type: ignore[no-any-return]
-        return numbers, self.collate(samples)
+            numbers, samples = fetched
+        ids = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
+        if self.ids_in_samples:
+            return self.collate((ids, samples))  # type: ignore[no-any-return]
+        return ids, self.collate(samples)
+
+
+class CarryingCollate:
+    """Collates samples by the user's function with their ids in them, and takes the ids out of the batch again.
+
+    A mapping gets its id at ``key``, unless the dataset has put one there; a tuple or list as its last field. Any other
+    sample becomes a pair.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any], key: str, samples: int) -> None:
+        self.collate, self.key, self.samples = collate, key, samples
+
+    def __call__(self, fetched: tuple[SomeIds, Any]) -> tuple[SomeIds, Any]:
+        """Return the ids that came with the batch, and the batch without them."""
+        requested, samples = fetched
+        if not isinstance(samples, (list, tuple)) or len(samples) != len(requested):
+            raise PrunedataError(
+                f"Expected a list of {len(requested)} samples from the dataset, for id_key={self.key!r}. Got "
+                f"{type(samples).__name__}: let __getitems__ return a sample for each index."
+            )
+        carrying = [self._with_id(sample, number) for sample, number in zip(samples, requested.tolist(), strict=True)]
+        first = next((sample for sample in samples if sample is not None), None)
+        ids, batch = self._split(self.collate(carrying), first)
+        return self._checked(ids, requested), batch
+
+    def _with_id(self, sample: Any, number: int) -> Any:
+        if sample is None:
+            return None  # the collate function drops it
+        if isinstance(sample, Mapping):
+            return sample if self.key in sample else {**sample, self.key: number}
+        if isinstance(sample, list):
+            return [*sample, number]
+        return (*sample, number) if isinstance(sample, tuple) else (sample, number)
+
+    def _split(self, batch: Any, sample: Any) -> tuple[Any, Any]:
+        """Return the ids of a batch, and the batch without them. ``sample`` is one of the batch's, without its id."""
+        if isinstance(batch, Mapping) and self.key in batch:
+            ids = batch[self.key]
+            if type(batch) is dict:
+                return ids, {name: value for name, value in batch.items() if name != self.key}
+            del batch[self.key]  # type: ignore[attr-defined]  # of another class, which it keeps
+            return ids, batch
+        if isinstance(batch, (list, tuple)) and len(batch) > 1 and not isinstance(sample, Mapping):
+            fields, ids = batch[:-1], batch[-1]
+            if not isinstance(sample, (list, tuple)):
+                return ids, fields[0] if len(fields) == 1 else fields
+            kind: Any = type(sample)
+            return ids, kind(*fields) if len(fields) == len(getattr(kind, "_fields", ())) else fields
+        raise PrunedataError(
+            f"Expected the collate function to pass the ids on: as {self.key!r} of a batch that is a mapping, as the "
+            f"last field of any other. Got a {type(batch).__name__} without them."
+        )
+
+    def _checked(self, value: Any, requested: SomeIds) -> SomeIds:
+        """Return the ids of a batch as an array, if they can be those of some requested samples."""
+        try:
+            ids = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
+        except ValueError:  # of several lengths
+            ids = np.zeros(0)
+        right = ids.ndim == 1 and ids.dtype.kind in "iu" and 0 < ids.size <= requested.size
+        if not (right and ids.min() >= 0 and ids.max() < self.samples and np.isin(ids, requested).any()):
+            raise PrunedataError(
+                f"Expected the ids of the batch, at most {requested.size} of 0 to {self.samples - 1}, from the collate "
+                f"function. Got {value!r}: let it pass on what each sample has as {self.key!r} or as its last field; "
+                "or give id_key another name, if the dataset has a field of this one."
+            )
+        return ids.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which ranks are gone, when the group that trains together has failed."""
+"""Find out which ranks are lost when the process group has failed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +13,17 @@ from prunedata.errors import PrunedataError
 __all__ = ["name_lost_ranks"]
 
 SIGNS = ("gloo", "nccl", "connection closed", "connection reset")
-"""What errors of a group say. PyTorch has no class of its own for those of gloo."""
+"""Words in the errors of a process group. PyTorch has no class of its own for those of gloo."""
 _calls = count()
 
 
 @contextmanager
 def name_lost_ranks(seconds: float = 10) -> Iterator[None]:
-    """Name the ranks that no longer answer, should ``torch.distributed`` fail within it.
+    """Name the ranks that no longer answer, if ``torch.distributed`` fails within the context.
 
     Put it around the loop over ``pruner.epochs()``, on every rank. A rank that is killed shows at the others as a lost
-    connection, and one that hangs as the group's timeout: neither says which rank it was. So those that are left call
-    the roll, through the store by which they met.
+    connection, and one that hangs as the group's timeout: neither error names the rank. So the ranks that are left
+    call the roll, through the store by which they met.
 
     Parameters
     ----------
@@ -35,14 +35,13 @@ def name_lost_ranks(seconds: float = 10) -> Iterator[None]:
     PrunedataError
         If ranks don't answer, naming them. An error of the group that all ranks survived is passed on as it is.
     """
-    call = next(_calls)  # so many on every rank, as all run one program
+    call = next(_calls)  # the same number on every rank, as all run one program
     try:
         yield
     except RuntimeError as error:
-        told = str(error).lower()
-        if isinstance(error, PrunedataError) or not (
-            isinstance(error, dist.DistError) or any(s in told for s in SIGNS)
-        ):
+        message = str(error).lower()
+        of_group = isinstance(error, dist.DistError) or any(sign in message for sign in SIGNS)
+        if isinstance(error, PrunedataError) or not of_group:
             raise
         lost = _absent(call, seconds)
         if not lost:
@@ -50,18 +49,18 @@ def name_lost_ranks(seconds: float = 10) -> Iterator[None]:
         names, ranks = ", ".join(map(str, lost)), dist.get_world_size()
         raise PrunedataError(
             f"Expected all {ranks} ranks to train. Got no answer from rank {names} within {seconds:g} s after the "
-            "group had failed: look there for what happened, and go on from the last checkpoint, with any number of "
+            "group had failed: look there for the cause, and resume from the last checkpoint, with any number of "
             "ranks."
         ) from error
 
 
 def _absent(call: int, seconds: float) -> list[int]:
-    """Answer the roll call; return the ranks that don't."""
+    """Answer the roll call, and return the ranks that don't answer."""
     own, lost = dist.get_rank(), []
     try:
         store = distributed_c10d._get_default_store()
         store.set(f"prunedata/{call}/{own}", "here")
-    except RuntimeError:  # where rank 0 holds the store it goes with that rank
+    except RuntimeError:  # rank 0 holds the store, and is lost
         return [0]
     for rank in range(dist.get_world_size()):
         try:

@@ -1,4 +1,4 @@
-"""The mean of a batch's losses that is trained on: by weights, and over what counts."""
+"""The mean of a batch's losses to train on, by the samples' weights."""
 
 import math
 
@@ -13,50 +13,50 @@ from prunedata.types import SomeIds, Weights
 __all__ = ["check_weights", "mean_of"]
 
 ALIKE = 1024
-"""Samples up to which a mean by the user's weights is PyTorch's, bit for bit: it takes the square of them in memory."""
+"""Largest batch whose mean by the user's weights is PyTorch's, bit for bit: it takes a square matrix of its size."""
 
 
 def mean_of(
     epoch: Epoch | None,
     ids: SomeIds,
     losses: torch.Tensor,
-    counting: float | None,
+    trained: float | None,
     scale: float | None = None,
     own: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the mean of a batch's losses by their weights; the epoch learns if the loop goes back from it.
+    """Return the mean of a batch's losses by their weights. Its backward pass notes that the weights were applied.
 
     Parameters
     ----------
     epoch : Epoch or None
     ids : ndarray of int, shape (n,)
     losses : Tensor, shape (n,)
-    counting : float or None
-        Where samples are left out by weight: over how many the mean is. None where none are.
+    trained : float or None
+        If samples are left out by weight: the number of samples that the mean is over.
     scale : float or None
-        What to multiply the mean by otherwise.
+        Otherwise a factor for the mean.
     own : Tensor, shape (n,), or None
         The user's own weights, as of classes.
     """
     weights = None if epoch is None else epoch.weights
     weight = None if weights is None else _moved(weights[np.asarray(ids)], losses.device)
-    if counting is not None:
+    if trained is not None:
         here = len(ids) if own is None or epoch is None else epoch.counting(ids)
-        scale = here / (counting or math.inf)
+        scale = here / (trained or math.inf)
     try:
-        mean = _weighed(losses, weight, scale, own, some_out=counting is not None)
+        mean = _weighed(losses, weight, scale, own, some_out=trained is not None)
     except RuntimeError:  # of a dtype that has no mean: an integer, or float8
-        mean = _weighed(losses.float(), weight, scale, own, some_out=counting is not None)
-    # Only gradients show that this is what the loop trains on. Once is enough.
+        mean = _weighed(losses.float(), weight, scale, own, some_out=trained is not None)
+    # Only a backward pass shows that the loop trains on this mean. Once an epoch is enough.
     if epoch is not None and not epoch.is_applied and mean.requires_grad:
         mean.register_hook(lambda _: epoch.apply_weights())
     return mean
 
 
 def _moved(weights: Weights, device: torch.device) -> torch.Tensor:
-    """Weights on the device of the losses. A copy from memory that is not pinned would make the host wait."""
-    here = torch.from_numpy(weights)
-    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)
+    """Copy weights to a device, from pinned memory: from other memory the host would wait for it."""
+    tensor = torch.from_numpy(weights)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _weighed(
@@ -67,16 +67,16 @@ def _weighed(
     *,
     some_out: bool = False,
 ) -> torch.Tensor:
-    """Return the mean of weighed losses, times ``scale``; ``some_out`` says that some are left out by weight."""
+    """Return the mean of weighted losses, times ``scale``. ``some_out`` if samples are left out by weight."""
     if weight is not None:
         losses = losses * weight
-    if some_out and weight is not None:  # whatever it is: a loss that overflowed, times 0, would be NaN
+    if some_out and weight is not None:  # an infinite loss times 0 would be NaN
         losses = losses.masked_fill(weight == 0, 0)
     if own is not None:
         return _by_own(losses, own if weight is None else own.masked_fill(weight == 0, 0), scale)
     if scale is None:
         return losses.mean()
-    # Not their sum, and in float32 at least: the largest float16 is 65,504.
+    # The mean in at least float32, and no sum: the largest float16 is 65,504.
     return losses.mean(dtype=torch.promote_types(losses.dtype, torch.float32)) * scale
 
 
@@ -85,7 +85,7 @@ def _by_own(losses: torch.Tensor, own: torch.Tensor, scale: float | None) -> tor
     some = own.sum() > 0
     losses, own = torch.where(some, losses, losses * 0), torch.where(some, own, torch.ones_like(own))
     if scale is None and len(losses) <= ALIKE:
-        # PyTorch's own kernel, of a matrix with the losses in its diagonal: each sample is a class with a weight.
+        # PyTorch's own kernel, with each sample as a class of its own that has the sample's weight.
         matrix = (-losses).expand(len(losses), len(losses))
         return nll_loss(matrix, torch.arange(len(losses), device=losses.device), weight=own.to(losses.dtype))
     wide = torch.promote_types(losses.dtype, torch.float32)
@@ -94,7 +94,7 @@ def _by_own(losses: torch.Tensor, own: torch.Tensor, scale: float | None) -> tor
 
 
 def check_weights(weights: object, losses: torch.Tensor) -> None:
-    """Raise :class:`LossError` if weights are no tensor with one number for each loss, beside it."""
+    """Raise :class:`LossError` unless weights are a Tensor of one number for each loss, on the device of the losses."""
     if not isinstance(weights, torch.Tensor) or weights.shape != losses.shape or weights.device != losses.device:
         got = tuple(weights.shape) if isinstance(weights, torch.Tensor) else type(weights).__name__
         on = f" on {weights.device}" if isinstance(weights, torch.Tensor) else ""

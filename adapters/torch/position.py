@@ -1,4 +1,4 @@
-"""Where a loader stands, as its state has it: checked before anything is done by it."""
+"""The saved position of a loader, checked before it is used."""
 
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
@@ -8,14 +8,14 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_position", "going_on", "is_of_as_many_ranks"]
+__all__ = ["check_position", "has_as_many_ranks", "resume_at"]
 
 NUMBERS = {"epoch": (0, None), "delivered": (0, None), "seed": (0, 0), "ranks": (1, 1)}
-"""The least of each number, and what stands for one that is not there; None where it has to be."""
+"""For each number in the state: the least value, and the value if it is missing; None where it must be there."""
 
 
 def check_position(state: object) -> None:
-    """Raise :class:`PrunedataError` unless it is what a loader's ``state_dict()`` returned."""
+    """Raise :class:`PrunedataError` unless a state is what a loader's ``state_dict()`` returned."""
     if not isinstance(state, Mapping):
         raise _refused(f"a {type(state).__name__}")
     for name, (least, absent) in NUMBERS.items():
@@ -26,26 +26,29 @@ def check_position(state: object) -> None:
         raise _refused(f"loader={shown(state.get('loader'))}")
 
 
-def is_of_as_many_ranks(state: Mapping[str, Any], now: int, pruner: Pruner) -> bool:
-    """Whether a position is one in this rank's share, and not of an epoch that others had shared."""
+def has_as_many_ranks(state: Mapping[str, Any], world: int, pruner: Pruner) -> bool:
+    """Return whether a position was saved with ``world`` ranks, so that it is one in this rank's share.
+
+    Raises :class:`PrunedataError` if it was not, and the samples that remain are unknown without it.
+    """
     ranks = state.get("ranks", 1)
-    if ranks != now and not pruner.policy.needs_losses:
+    if ranks != world and not pruner.policy.needs_losses:
         raise PrunedataError(
-            f"Expected {ranks} ranks to go on within epoch {state['epoch']}. Got {now}, with a policy that needs "
-            "no losses, so that nobody knows which samples were trained on: go on with as many ranks, or from a "
-            "checkpoint between two epochs; or call observe() for every batch, and load no state of the loader."
+            f"Expected {ranks} ranks to resume within epoch {state['epoch']}. Got {world}, with a policy that needs "
+            "no losses, so that the run does not know which samples were trained on: resume with as many ranks, or "
+            "from a checkpoint between two epochs; or call observe() for every batch, and load no state of the loader."
         )
-    return bool(ranks == now)
+    return bool(ranks == world)
 
 
-def going_on(begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+def resume_at(begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
     """Begin at the position that was loaded; raise :class:`PrunedataError` if the loader cannot read it."""
     try:
         return begin()
     except PrunedataError:
         raise
     except Exception as error:
-        raise _refused(f"one that the loader cannot go on from ({error})") from error
+        raise _refused(f"one that the loader cannot resume from ({error})") from error
 
 
 def _refused(got: str) -> PrunedataError:

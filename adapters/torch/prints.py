@@ -1,4 +1,4 @@
-"""By what samples are known: fingerprints, read where the user's loader reads them; and names that a dataset has."""
+"""Fingerprints of a dataset's samples, read as the user's loader reads them; and the names that it has for them."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from prunedata.run.identity import Prints, print_of, prints_by
 __all__ = ["names_in", "prints_in"]
 
 LONGEST = 60.0
-"""Seconds that a worker may take for a sample. Of one that takes longer nothing is known."""
+"""Seconds that a worker may take for a sample. If it takes longer, there is no fingerprint."""
 
 
 class _Printed(Indexed):
@@ -26,45 +26,36 @@ class _Printed(Indexed):
 
 
 def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | None = None) -> Prints:
-    """Return what gives the fingerprints of a map-style dataset's samples.
+    """Return a function that computes the fingerprints of a map-style dataset's samples.
 
-    With workers a worker reads them, as the user's do. A file that a dataset opens when it is first read must not be
-    opened in this process: workers that are forked later would share its position.
+    If the user's loader has workers, a worker reads the samples. A file that a dataset opens when it is first read
+    must not be opened in this process: workers that are forked later would share its position.
 
     Parameters
     ----------
     dataset : Dataset
     workers : int
-        Of the user's loader.
+        Number of workers of the user's loader.
     loader : DataLoader, optional
-        The user's, for how its workers are started.
+        The user's loader, which says how its workers are started.
     """
     if not workers:
         return prints_by(dataset.__getitem__, drawing_alike)
 
     def prints(ids: Sequence[int]) -> list[str | None]:
-        started = {} if loader is None else {
-            "multiprocessing_context": loader.multiprocessing_context, "worker_init_fn": loader.worker_init_fn,
-        }  # fmt: skip
-        # Of its own generator: that of the user's loader must draw what it would have drawn.
-        own = torch.Generator()
-        return list(
-            DataLoader(
-                _Printed(dataset),
-                sampler=ids,
-                batch_size=None,
-                num_workers=1,
-                generator=own,
-                timeout=LONGEST,
-                **started,
-            )
-        )
+        # With a generator of its own, so that the user's loader draws what it would have drawn.
+        options: dict[str, Any] = {"num_workers": 1, "timeout": LONGEST, "generator": torch.Generator()}
+        if loader is not None:
+            options |= {
+                "multiprocessing_context": loader.multiprocessing_context, "worker_init_fn": loader.worker_init_fn,
+            }  # fmt: skip
+        return list(DataLoader(_Printed(dataset), sampler=ids, batch_size=None, **options))
 
     return prints
 
 
 def names_in(dataset: Any) -> list[str] | None:
-    """Return the names that a dataset has for its samples, so that it need not be read: files, below its root.
+    """Return the names that a dataset has for its samples, without reading them: files, relative to its root.
 
     Parameters
     ----------
@@ -74,7 +65,7 @@ def names_in(dataset: Any) -> list[str] | None:
     Returns
     -------
     list of str, or None
-        In the order of the dataset. None of any other.
+        In the order of the dataset. None for any other dataset.
     """
     if isinstance(dataset, Subset):
         names = names_in(dataset.dataset)
@@ -82,7 +73,7 @@ def names_in(dataset: Any) -> list[str] | None:
     samples, root = getattr(dataset, "samples", None), getattr(dataset, "root", None)
     if not isinstance(samples, list) or len(samples) != len(dataset):
         return None
-    if not all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in samples):
+    if not all(isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in samples):
         return None
-    before = os.path.join(root, "") if isinstance(root, str) else ""  # a folder may move
-    return [one[0].removeprefix(before) for one in samples]
+    prefix = os.path.join(root, "") if isinstance(root, str) else ""  # the folder may move
+    return [file.removeprefix(prefix) for file, _ in samples]

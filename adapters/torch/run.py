@@ -1,4 +1,4 @@
-"""PyTorch's part in a run: one adapter, which all loaders that were wrapped for the run share."""
+"""PyTorch's adapter for a run: one object, which all loaders that were wrapped for the run share."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +9,9 @@ import numpy as np
 import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import Block, Recorder
-from prunedata.adapters.torch.ranks import Ranks, everyones
+from prunedata.adapters.torch.ranks import Ranks, gather_numbers
 from prunedata.adapters.torch.seeds import WorkerSeeds
-from prunedata.adapters.torch.trainers import trainer_that_iterates
+from prunedata.adapters.torch.trainers import missing_adapter
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared, SharedSteps
 from prunedata.errors import LossError, PrunedataError
@@ -23,27 +23,27 @@ __all__ = ["TorchRun"]
 
 
 class TorchRun(Adapter):
-    """Holds the losses that are on a device, and says what the loaders that were iterated have delivered.
+    """Holds the losses that are on a device, and reports what the loaders delivered.
 
     Attributes
     ----------
     recorder : Recorder
-    weighed : Epoch or None
-        The one that was begun or gone on with last, if its samples have weights or some are left out by weight.
+    weighted_epoch : Epoch or None
+        The open epoch, if its samples have weights or some are left out by weight.
     is_shared : bool
-        Whether several processes train that epoch, so that an order has to be asked for its part of every batch.
+        Whether several processes train the open epoch, so that an order selects which samples of a batch to record.
     delivery : Delivery or None
-        Of the loader that began last.
+        The report of the loader that began last.
     place : tuple of int
         This process's rank and the number of processes, if a trainer deals an epoch to them that no DistributedSampler
         deals; (0, 1) otherwise.
-    positioned : object or None
-        The order of the loader whose position says what came of the open epoch: it began the epoch, and no other
-        loader has begun since. None if no position says it.
+    positioned_order : object or None
+        The order of the loader whose position tells what was delivered of the open epoch: that loader began the epoch,
+        and no other one has begun since. None if no position tells it.
     leader : callable or None
         Set by the adapter of a trainer that owns the loop over the epochs, while it trains. A loader calls it before
-        its first batch: it begins the epoch, if that is not done. Without it, loaders refuse to be iterated by a
-        trainer that is known to freeze their length.
+        its first batch, to begin the epoch if it has not begun. Without it, loaders refuse to be iterated by a trainer
+        that is known to freeze their length.
     """
 
     key = "torch"
@@ -51,47 +51,63 @@ class TorchRun(Adapter):
 
     def __init__(self, pruner: Pruner) -> None:
         self._pruner, self.recorder = pruner, Recorder(pruner)
-        self.weighed: Epoch | None = None
+        self.weighted_epoch: Epoch | None = None
         self.is_shared = False
         self.place = (0, 1)
-        self.positioned: object | None = None
+        self.positioned_order: object | None = None
         self.leader: Callable[[], None] | None = None
         self._begun: int | None = None
         self.steps = SharedSteps()
         """Which samples of streams this rank gets in which step."""
         self.settings: list[str] = []
-        """How our own orders cut and share an epoch, in words: the same on all ranks."""
+        """How the orders cut and share an epoch, in words: they must be the same on all ranks."""
         self.joins_batches = False
-        """Whether a trainer observes several batches as one, which then are not the loader's: each rank has its own."""
+        """Whether a trainer observes several batches as one: then each rank has batches of its own."""
         self.streams = False
         """Whether a loader reads a stream."""
         self.seeds: WeakSet[WorkerSeeds] = WeakSet()
-        """Of all loaders. Accelerate iterates a loader of its own, and with it takes no more than the generator."""
-        self._said: dict[object, Delivery] = {}
-        """What the loaders say that have begun, by what adds up; a newer one takes the place of the older."""
-        self.learner: object | None = None
-        """Of the loaders that each deliver all that an epoch keeps, the order of the one that is trained on."""
-        self._told_kept = False
-        """Whether it was said that a second pass delivers no more than the kept samples."""
-        self.begins = 0
-        """How often an epoch was begun or gone on with: a loader's pass is of one of these."""
+        """Those of all loaders. Accelerate iterates a loader of its own, which only shares the generator."""
+        self._deliveries: dict[object, Delivery] = {}
+        """The reports of the loaders that have begun. Those under different keys add up."""
+        self.trained_order: object | None = None
+        """Of the orders that each deliver all that an epoch keeps, the one whose losses are observed."""
+        self._warned = False
+        """Whether the warning of a second pass was shown."""
+        self.starts = 0
+        """How often an epoch was begun or resumed: each pass over a loader belongs to one of these."""
 
     @staticmethod
     def group_size() -> int:
-        """How many processes train together."""
+        """Return how many processes train together."""
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+    def group_place(self) -> tuple[int, int]:
+        """Return the rank of this process, and the number of processes."""
+        return (dist.get_rank(), dist.get_world_size()) if self.group_size() > 1 else (0, 1)
+
+    @staticmethod
+    def gather(number: int) -> list[int]:
+        """Return the number of each process, by rank."""
+        return [int(each) for (each,) in gather_numbers([number])]
+
+    @staticmethod
+    def broadcast(rank: int, value: Any) -> Any:
+        """Return the value of one rank, in all processes."""
+        box = [value]
+        dist.broadcast_object_list(box, src=rank)
+        return box[0]
 
     @property
     def deliveries(self) -> Sequence[Delivery]:
-        """What each loader says that has begun since the epoch was begun or gone on with."""
-        return tuple(self._said.values())
+        """The report of each loader that has begun since the epoch was begun or resumed."""
+        return tuple(self._deliveries.values())
 
-    def set_out(self, key: object, delivery: Delivery) -> None:
-        """A loader begins. Its delivery takes the place of an earlier one with the same key, and adds to others."""
-        self.delivery = self._said[key] = delivery
+    def add_delivery(self, key: object, delivery: Delivery) -> None:
+        """Add the report of a loader that begins, in the place of an earlier one with the same key."""
+        self.delivery = self._deliveries[key] = delivery
 
-    def learn_from(self, order: object, earlier: int) -> None:
-        """Let a loader be the one that is trained on, unless samples would be observed twice in the epoch.
+    def train_on(self, order: object, earlier: int) -> None:
+        """Note which loader is trained on; raise if samples would be observed twice in the epoch.
 
         ``earlier`` is how many of its batches were observed before this pass over it.
         """
@@ -99,21 +115,21 @@ class TorchRun(Adapter):
         if earlier:
             raise LossError(
                 f"Expected one pass over the loader in epoch {number}. Got a second one after {earlier} batches of the "
-                "first had been observed, which would count twice: to go on where a loop was left, begin the epoch "
-                "again, by begin_epoch() or pruner.epochs(), and the loader delivers what remains."
+                "first had been observed, which would count twice: to resume an epoch after a break, begin it again, "
+                "by begin_epoch() or pruner.epochs(), and the loader delivers what remains."
             )
-        if self.learner is not None:
+        if self.trained_order is not None:
             raise LossError(
                 f"Expected the losses of one loader in epoch {number}, of those that deliver all samples. Got those of "
                 "a second one, which would count twice: train on one of them in an epoch; or call begin_epoch() "
                 "between them, and the second delivers what remains."
             )
-        self.learner = order
+        self.trained_order = order
 
-    def tell_kept(self, epoch: Epoch) -> None:
-        """Warn once, of a second pass over a loader in one epoch, that it delivers no more than the first."""
-        if epoch.kept < self._pruner.samples and self.leader is None and not self._told_kept:
-            self._told_kept = True
+    def warn_of_second_pass(self, epoch: Epoch) -> None:
+        """Warn once that a second pass over a loader in one epoch delivers no more than the kept samples."""
+        if epoch.kept < self._pruner.samples and self.leader is None and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"Expected one pass over the loader in epoch {epoch.number}. Got a second one, which delivers the "
                 f"{epoch.kept} kept samples of {self._pruner.samples} once more: for a figure of all of them, as the "
@@ -122,34 +138,18 @@ class TorchRun(Adapter):
                 stacklevel=2,
             )
 
-    def cut_by(self, setting: str) -> None:
-        """Say how an order or a stream cuts and shares an epoch."""
+    def add_setting(self, setting: str) -> None:
+        """Add how an order cuts and shares an epoch."""
         if setting not in self.settings:  # a loader may be wrapped anew in every epoch
             self.settings.append(setting)
 
     def share(self, shared: Shared | None) -> None:
-        """Say how the ranks share the batches of the loader that begins, before any loss of it is observed."""
+        """Set how the ranks share the batches of the loader that begins, before any of its losses is observed."""
         if self.group_size() > 1:
             self._pruner.share_batches(None if self.joins_batches else shared)
 
-    def group_place(self) -> tuple[int, int]:
-        """Which process this is, and of how many."""
-        return (dist.get_rank(), dist.get_world_size()) if self.group_size() > 1 else (0, 1)
-
-    @staticmethod
-    def of_all(number: int) -> list[int]:
-        """The number that each process gives."""
-        return [int(one) for (one,) in everyones([number])]
-
-    @staticmethod
-    def from_rank(rank: int, given: Any) -> Any:
-        """What one process gives, in all of them."""
-        box = [given]
-        dist.broadcast_object_list(box, src=rank)
-        return box[0]
-
     def join(self) -> None:
-        """Merge with the other processes from now on, if there are any."""
+        """Merge epochs with the other processes from now on, if there are any."""
         pruner = self._pruner
         self.is_shared = self.group_size() > 1
         if not self.is_shared:
@@ -159,30 +159,30 @@ class TorchRun(Adapter):
         if self._begun == pruner.next_epoch and isinstance(pruner.group, Ranks):
             pruner.group.compare_loaders()  # wrapped within an epoch, which has begun without this loader
 
-    def check_loop(self) -> None:
-        """Raise outside of an epoch, unless a trainer asks: its adapter begins the epoch, or its loop is refused."""
-        if self.leader is None and trainer_that_iterates() is None:
+    def check_in_epoch(self) -> None:
+        """Raise outside of an epoch, unless a trainer iterates: it begins the epoch, or is refused, later."""
+        if self.leader is None and missing_adapter() is None:
             _ = self._pruner.current
 
-    def lead(self) -> None:
-        """Let the trainer's adapter, if one leads, begin the epoch whose first batch is asked for.
+    def let_trainer_begin(self) -> None:
+        """Let a trainer's adapter, if one leads, begin the epoch before its first batch.
 
-        Raises :class:`PrunedataError` if a trainer asks whose adapter does not lead. This early nothing has gone wrong
-        yet; earlier, when a trainer makes its iterators, Lightning would hide the error behind one of its own.
+        Raises :class:`PrunedataError` if a trainer iterates whose adapter is missing. Nothing has gone wrong at this
+        point yet. If the error came when a trainer makes its iterators, Lightning would hide it behind one of its own.
         """
         if self.leader is not None:
             self.leader()
             return
-        told = trainer_that_iterates()
-        if told is not None:
-            raise PrunedataError(told)
+        message = missing_adapter()
+        if message is not None:
+            raise PrunedataError(message)
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """Forget what was delivered: the loader begins anew."""
-        self.join()  # the processes may have met after the loader was wrapped
-        self.weighed = epoch if epoch.is_weighed else None
-        self.begins += 1
-        self._begun, self.delivery, self._said, self.learner = epoch.number, None, {}, None
+        """Forget what was delivered: the loaders begin anew."""
+        self.join()  # the process group may have been made after the loader was wrapped
+        self.weighted_epoch = epoch if epoch.is_weighed else None
+        self.starts += 1
+        self._begun, self.delivery, self._deliveries, self.trained_order = epoch.number, None, {}, None
         for each in self.seeds:
             each.begin(epoch)
 
@@ -191,23 +191,24 @@ class TorchRun(Adapter):
         return self.recorder.held_back()
 
     def forget(self) -> None:
-        """Drop them."""
+        """Drop the losses that are on a device."""
         self.recorder.forget()
-        self._begun, self.delivery, self._said = None, None, {}
-        self.positioned = None
+        self._begun, self.delivery, self._deliveries = None, None, {}
+        self.positioned_order = None
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
-        """Raise if no pruned loader was iterated, and what was observed shows that another one was."""
+        """Raise if no pruned loader was iterated though losses came, or if ranks read the same part of a stream."""
         if self.delivery is None and self._begun == epoch.number:
             check_iterated(epoch, tally, "loader")
+        if not self.streams or self.delivery is None:
+            return  # without a loader's report accelerate has dealt the stream, and repeated some of it at the end
         group = self._pruner.group
-        counted = tally.observed if not epoch.zero_weights else int(tally.visits[epoch.trained].sum(dtype=np.int64))
-        twice = group.observed - counted if isinstance(group, Ranks) else 0
-        # Without a loader's delivery somebody else has dealt the stream, as accelerate, who repeats some at the end.
-        if self.streams and self.delivery is not None and twice > 0:
+        trained = tally.observed if not epoch.zero_weights else int(tally.visits[epoch.trained].sum(dtype=np.int64))
+        repeated = group.observed - trained if isinstance(group, Ranks) else 0
+        if repeated > 0:
             raise LossError(
-                f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {twice} samples that "
-                "came on several ranks: split them, by nodesplitter=webdataset.split_by_node, by "
+                f"Expected each rank to read a share of the stream in epoch {epoch.number}. Got {repeated} samples "
+                "that came on several ranks: split them, by nodesplitter=webdataset.split_by_node, by "
                 "datasets.distributed.split_dataset_by_node, or in __iter__; or let wrap(..., deal=True) deal the "
                 "kept ones."
             )

@@ -1,4 +1,4 @@
-"""A pruned stream as PyTorch's IterableDataset."""
+"""A pruned stream that is an IterableDataset of PyTorch's."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -14,8 +14,9 @@ __all__ = ["TorchStream"]
 class TorchStream(Stream, IterableDataset[Any]):
     """A ``prunedata.adapters.iterable.Stream`` that a DataLoader accepts.
 
-    The raw iterable splits its samples between workers, and ranks unless it is dealt. One that has places, as a list,
-    is split between workers here; each rank goes through all of it, as the kept samples are dealt to the ranks.
+    The raw iterable has to split its samples between workers, and between ranks unless wrap() deals them. A list, an
+    array or a map-style dataset is split between workers here; each rank iterates all of it, and the kept samples are
+    dealt to the ranks.
     """
 
     def _reader(self) -> int:
@@ -23,7 +24,7 @@ class TorchStream(Stream, IterableDataset[Any]):
         return 0 if worker is None else worker.id
 
     def _has_places(self) -> bool:
-        """Whether it is a list, an array or a map-style dataset, which knows nothing of ranks and workers."""
+        """Return whether the raw samples are a list, an array or a map-style dataset, which splits nothing itself."""
         raw = self.raw
         return hasattr(raw, "__getitem__") and hasattr(raw, "__len__") and not isinstance(raw, IterableDataset)
 

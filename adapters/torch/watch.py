@@ -84,7 +84,7 @@ class WatchedBatches:
         epoch = self._pruner.current
         delivery = Delivery(epoch.number, given=epoch.keep)
         given = np.zeros(self._pruner.samples, dtype=np.bool_)
-        self._run.set_out(self, delivery)
+        self._run.add_delivery(self, delivery)
         self._pending.clear()
         for batch in self.batches:
             ids = self._ids_of(batch)

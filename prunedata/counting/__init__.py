@@ -1,1 +1,1 @@
-"""What losses are counted into: arrays with a number for each sample, and what becomes of these over processes."""
+"""Losses of single samples, counted: buffers, hits, arrays with a number for each sample, and merges over processes."""

@@ -1,4 +1,4 @@
-"""Batches of ids and losses: turned plain, and checked."""
+"""Batches of ids and losses: converted to arrays, and checked."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 NO_NUMBER, NOTHING = -1, -2
-"""Among guesses: of a visit with a logit that is NaN, and of one without logits."""
+"""In the place of a guess: for a visit with a logit that is NaN, and for one without logits."""
 
 
 class Batches(NamedTuple):
@@ -40,7 +40,7 @@ class Batches(NamedTuple):
     means : ndarray of float64, shape (batches,)
         The mean loss of each batch.
     guesses : ndarray of int32, shape (visits,), or None
-        What each visit says by its logits, see :func:`prunedata.counting.guess.two_likeliest`. None without logits.
+        The guess of each visit, see :func:`prunedata.counting.guess.two_likeliest`. None without logits.
     """
 
     ids: Ids
@@ -50,11 +50,11 @@ class Batches(NamedTuple):
     guesses: Guesses | None = None
 
     def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
-        """Algorithm 1, line 5, shape (visits,), with the means as they are: see ``find_hits`` for rounding."""
+        """Return which visits are hits (Algorithm 1, line 5), shape (visits,), without the care of ``find_hits``."""
         return np.asarray(self.losses > np.repeat(hit_limits(self.means, tolerance), self.sizes))
 
     def of(self, which: npt.NDArray[np.bool_]) -> "Batches":
-        """Those of these visits, shape (visits,), with the means of what is left; without batches that are empty."""
+        """Return the visits in a mask of shape (visits,), with the means over these; empty batches are dropped."""
         sizes = np.add.reduceat(which, np.cumsum(self.sizes) - self.sizes, dtype=np.int64)
         losses, sizes = self.losses[which], sizes[sizes > 0]
         means = batch_means(losses.astype(np.float64), sizes) if sizes.size else np.zeros(0)
@@ -62,21 +62,21 @@ class Batches(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was taken out of a buffer. The arrays are valid until the next batch is put in."""
+    """The contents of a buffer. The arrays are valid until the next batch is put in."""
 
     good: Batches | None
-    """What can be recorded, if anything."""
+    """The batches that can be recorded, if any."""
     complaint: str
-    """What is wrong with the other batches; empty if there are none."""
+    """The error message for the other batches; empty if there are none."""
 
 
 def bad_batches(batches: Batches, samples: int) -> npt.NDArray[np.bool_]:
-    """Which batches cannot be recorded, shape (batches,). A mean is finite exactly if all losses are."""
+    """Return which batches cannot be recorded, shape (batches,). A mean is finite exactly if all losses are."""
     ids, _, sizes, means, guesses = batches
     bad = ~np.isfinite(means)
     if guesses is not None:
         bad |= np.logical_or.reduceat(guesses == NO_NUMBER, np.cumsum(sizes) - sizes)
-    # One pass finds ids that are too large and, as huge unsigned numbers, those that are negative.
+    # One pass finds ids that are too large, and negative ones, which are huge as unsigned numbers.
     if int(ids.view(np.uint64).max()) >= samples:
         bad |= np.logical_or.reduceat(_unknown(ids, samples), np.cumsum(sizes) - sizes)
     return bad
@@ -87,38 +87,37 @@ def _unknown(ids: Ids, samples: int) -> npt.NDArray[np.bool_]:
 
 
 def complaint(batches: Batches, first: int, samples: int) -> str:
-    """What is wrong with bad batches, of which the first is number ``first`` of its epoch."""
+    """Return the error message for bad batches, of which the first is number ``first`` of its epoch."""
     ids, losses, sizes, means, guesses = batches
     batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
     unknown, wild = _unknown(ids, samples), ~np.isfinite(losses)
-    # Losses may be finite, but their sum not.
+    # A sum of finite losses may be infinite.
     overflown = np.repeat(~np.isfinite(means) & (np.add.reduceat(wild, np.cumsum(sizes) - sizes) == 0), sizes)
-    told = []
+    messages = []
     if unknown.any():
-        told.append(
+        messages.append(
             f"Expected ids from 0 to {samples - 1}. "
             f"Got {_few(ids[unknown])} in {_batches(batch[unknown])} of this epoch."
         )
     if wild.any():
-        told.append(
+        messages.append(
             f"Expected finite losses. Got {_few(losses[wild])} for the samples {_few(ids[wild])} in "
-            f"{_batches(batch[wild])} of this epoch. A mean with such a loss finds no hits, "
-            "so leave the batch out, and say so by pruner.skip(n), or lower the learning rate."
+            f"{_batches(batch[wild])} of this epoch. The mean of such a batch finds no hits: leave the batch out, and "
+            "call pruner.skip(n) for it, or lower the learning rate."
         )
     if overflown.any():
-        told.append(
+        messages.append(
             f"Expected losses whose sum is finite. Got a sum too large for float64 in {_batches(batch[overflown])} "
-            f"of this epoch, from losses as {_few(losses[overflown])}: leave the batch out, and say so by "
-            "pruner.skip(n)."
+            f"of this epoch, from losses as {_few(losses[overflown])}: leave the batch out, and call pruner.skip(n) "
+            "for it."
         )
-    lacking = None if guesses is None else guesses == NO_NUMBER
-    if lacking is not None and lacking.any():
-        told.append(
+    if guesses is not None and (lacking := guesses == NO_NUMBER).any():
+        messages.append(
             f"Expected logits that are numbers. Got NaN for the samples {_few(ids[lacking])} in "
-            f"{_batches(batch[lacking])} of this epoch: leave the batch out, and say so by pruner.skip(n), or observe "
-            "its losses without logits."
+            f"{_batches(batch[lacking])} of this epoch: leave the batch out, and call pruner.skip(n) for it, or "
+            "observe its losses without logits."
         )
-    return " ".join(told)
+    return " ".join(messages)
 
 
 def _batches(numbers: npt.NDArray[np.intp]) -> str:
@@ -138,9 +137,9 @@ def plain_ids(ids: Any) -> Ids:
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        names = ": an id is the place of a sample, and its name one of Pruner(keys=...)" * (array.dtype.kind in "US")
+        hint = ": an id is the place of a sample; its name belongs in Pruner(keys=...)" * (array.dtype.kind in "US")
         raise LossError(
-            f"Expected ids of shape (n,) and an integer dtype. Got shape {array.shape}, {array.dtype}{names}."
+            f"Expected ids of shape (n,) and an integer dtype. Got shape {array.shape}, {array.dtype}{hint}."
         )
     if array.dtype == np.uint64 and (most := int(array.max())) >= 1 << 63:
         raise LossError(f"Expected ids from 0 to one less than the samples. Got {most}.")
@@ -148,20 +147,20 @@ def plain_ids(ids: Any) -> Ids:
 
 
 def shape_hint(shape: Sequence[int]) -> str:
-    """What to do about losses of a wrong shape, in brackets."""
+    """Return what to do about losses of a wrong shape, in brackets."""
     if len(shape) < 2:
         return " (reduction='none')"
     if tuple(shape[1:]) == (1,):
         return " (losses.squeeze(1))"
-    # What has no label has the loss 0, as void pixels: a mean over all would be the lower the more of them there are.
+    # Void pixels have the loss 0: they would lower a mean over all pixels.
     return (
-        " (the mean over what has a label of it, as its pixels or tokens: "
+        " (the mean over the pixels or tokens of a sample that have a label: "
         "losses.flatten(1).sum(1) / (labels != ignore_index).flatten(1).sum(1).clamp(min=1))"
     )
 
 
 def plain_losses(losses: Any) -> Recorded:
-    """Return losses of shape (n,) as float32 if they are that, and all else as float64, or raise LossError."""
+    """Return losses of shape (n,) as float32 if they are float32, otherwise as float64, or raise LossError."""
     if isinstance(losses, np.ma.MaskedArray):
         raise LossError("Expected a loss for each id. Got a masked array: leave the masked samples and their ids out.")
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
@@ -179,10 +178,10 @@ def plain_losses(losses: Any) -> Recorded:
 
 
 def rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:
-    """Yield where each id stands for the first time in a buffer, for the second time, and so on.
+    """Yield the places where each id comes for the first time in a buffer, for the second time, and so on.
 
-    So a policy sees each sample's visits in their order, one at a time, wherever a buffer was full. Where every sample
-    of the buffer was visited once in the whole epoch, which is the rule, there is one round.
+    So a policy gets each sample's visits in their order, one at a time, however they were divided between buffers. If
+    every sample of the buffer was visited once in the whole epoch, which is usual, there is one round.
     """
     if (visits[ids] == 1).all():
         yield slice(None)
@@ -194,5 +193,5 @@ def rounds(ids: Ids, visits: Counts) -> Iterator[slice | Ids]:
         return
     starts = np.flatnonzero(new)
     nth = np.arange(ids.size) - np.repeat(starts, np.diff(np.append(starts, ids.size)))
-    for turn in range(int(nth.max()) + 1):
-        yield order[nth == turn]
+    for number in range(int(nth.max()) + 1):
+        yield order[nth == number]

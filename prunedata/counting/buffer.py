@@ -1,7 +1,7 @@
-"""Losses wait in a buffer until there are enough of them to be worked on at once.
+"""A buffer that collects losses until there are enough to process them together.
 
-They come in batch by batch, and adding a batch is two copies into preallocated memory. What waits is taken out as
-:class:`Batches`: checked, and with the means of its batches.
+To add a batch takes two copies into preallocated memory. The contents are taken out as :class:`Batches`: checked, and
+with the means of the batches.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from prunedata.types import Guesses, Ids, Means, Recorded, Sizes
 __all__ = ["LossBuffer"]
 
 CAPACITY = 1 << 16
-"""Losses a buffer holds: enough to spread the cost of a call, few enough to stay in a cache."""
+"""Losses in a buffer: enough to spread the cost of a call, few enough to stay in a processor's cache."""
 
 
 class LossBuffer:
-    """Losses waiting to be worked on.
+    """A buffer of losses that wait to be processed.
 
     Parameters
     ----------
@@ -39,37 +39,37 @@ class LossBuffer:
         self._ends = np.zeros(CAPACITY + 1, dtype=np.int64)
         self._ids_view, self._ends_view = self._ids.data, self._ends.data
         self._guesses: Guesses | None = None
-        """What visits say by their logits, once some came with any."""
+        """The guesses of the visits, once some came with logits."""
         self._use(self._narrow)
         self.clear()
 
     def clear(self) -> None:
-        """Begin an epoch, or end one: forget what waits, and let :meth:`add` take nothing before :meth:`put`.
+        """Drop all losses, as an epoch begins or ends, and let :meth:`add` refuse the next batch.
 
-        So the first batch of an epoch is checked at once, as loops err from the start.
+        So :meth:`put` checks the first batch of an epoch at once: most errors in loops show there.
         """
         self._empty()
         self.batches = self._room = 0
 
     def _empty(self) -> None:
-        """Fill from the front again. Batch number n lies from ``ends[n]`` to ``ends[n + 1]``."""
+        """Fill from the front again. Batch number n is from ``ends[n]`` to ``ends[n + 1]``."""
         self._fill = 0  # where the next batch begins
-        self._added = self._taken = 0  # batches in the buffer
+        self._added = self._taken = 0  # batches that were put in, and taken out
         if self._guesses is not None:
             self._guesses.fill(NOTHING)
 
     def add(self, ids: Any, losses: Any) -> bool:
-        """Take one batch, if it is plain arrays and there is room; else return False, and let :meth:`put` take it.
+        """Add one batch, if it is plain arrays and there is room; otherwise return False: then call :meth:`put`.
 
         Parameters
         ----------
         ids : array of int64, shape (n,)
         losses : array of float, shape (n,)
         """
-        # This runs once a batch for the whole run. A memoryview copies in a third of the time of an array, and by
-        # itself rejects what is not of its own dtype, shape and length; put() converts that or says what is wrong
-        # with it. The line before `return True` puts the batch there, and as it calls nothing, no signal comes in
-        # its middle. A signal handler that calls take() before that line sees the buffer without this batch.
+        # This runs for every batch of the run. A memoryview copies in a third of the time of an array, and raises for
+        # another dtype, shape or length; put() converts such a batch or says what is wrong with it. The line before
+        # `return True` adds the batch. It calls nothing, so no signal handler runs in its middle, and one that calls
+        # take() before that line sees the buffer without this batch.
         fill = self._fill
         try:
             end = fill + len(ids)
@@ -83,9 +83,10 @@ class LossBuffer:
         return False
 
     def put(self, ids: Any, losses: Any, sizes: Any = None, guesses: Any = None) -> Iterator[Taken]:
-        """Take what :meth:`add` did not, and yield what is to be recorded, each before the next is asked for.
+        """Add what :meth:`add` refused, and yield what is to be recorded; record each before taking the next.
 
-        Yields what waited if there is no room; and batches that cannot wait, as they are several, too large, or bad.
+        Yields the contents of the buffer if there is no room, and batches that cannot go into it, as they are several,
+        too large, or bad.
 
         Parameters
         ----------
@@ -94,12 +95,12 @@ class LossBuffer:
         sizes : array of int, shape (batches,), optional
             Samples in each of several batches.
         guesses : array of int32, shape (n,), optional
-            What each says by its logits, see :func:`prunedata.counting.guess.two_likeliest`.
+            The guess of each sample, see :func:`prunedata.counting.guess.two_likeliest`.
 
         Raises
         ------
         LossError
-            If it is no batch.
+            If the arrays are no batch.
         """
         arrays = sizes is None and isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
         ids, losses = plain_ids(ids), plain_losses(losses)
@@ -117,15 +118,15 @@ class LossBuffer:
         first = self._room == 0
         one = sizes is None and ids.size <= CAPACITY
         waits = one and ((arrays and not first) or self._is_good(ids, losses, guesses))
-        # The first batch of an epoch says how wide the losses are; should wider ones come, so is the buffer from then.
+        # The first batch of an epoch decides on float32 or float64; float64 losses switch the buffer to float64.
         narrow = losses.dtype == np.float32 and (first or self._losses is self._narrow)
-        kept = self._narrow if narrow else self._wide
-        if not waits or self._losses is not kept or self._fill + ids.size > CAPACITY:
+        array = self._narrow if narrow else self._wide
+        if not waits or self._losses is not array or self._fill + ids.size > CAPACITY:
             taken = self.take()
             if taken is not None:
                 yield taken
             self._empty()
-        self._use(kept)
+        self._use(array)
         self._room = CAPACITY
         if not waits:
             yield self._checked(ids, losses, several, guesses)
@@ -142,14 +143,14 @@ class LossBuffer:
         self._losses, self._losses_view = losses, losses.data
 
     def take(self) -> Taken | None:
-        """Take out everything that waits; None if nothing does.
+        """Take out the contents; None if the buffer is empty.
 
         Batches with ids out of range, or with losses that are not finite, are left out, and the complaint names them.
         """
         if self._taken == self._added:
             return None
         ends = self._ends[self._taken : self._added + 1]
-        self._taken = self._added  # and nothing else: a signal's handler may have come in the middle of add()
+        self._taken = self._added  # and nothing else: this may run in a signal handler, in the middle of add()
         first, last = int(ends[0]), int(ends[-1])
         if first == last:
             return None
@@ -163,13 +164,15 @@ class LossBuffer:
         if not bad.any():
             return Taken(batches, "")
         good = np.repeat(~bad, sizes)
-        said = None if guesses is None else guesses[good]
-        rest = Batches(ids[good], losses[good], sizes[~bad], batches.means[~bad], said) if good.any() else None
-        return Taken(rest, complaint(batches, first, self.samples))
+        if not good.any():
+            return Taken(None, complaint(batches, first, self.samples))
+        good_guesses = None if guesses is None else guesses[good]
+        recordable = Batches(ids[good], losses[good], sizes[~bad], batches.means[~bad], good_guesses)
+        return Taken(recordable, complaint(batches, first, self.samples))
 
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
-        # A ufunc that casts does so part by part, and a batch's sum would depend on where it is cut: so all at once,
-        # into memory that is kept. New memory for every buffer would cost the system more than the sums cost us.
+        # A ufunc casts part by part, so that a batch's sum would depend on where the parts end. So cast all at once,
+        # into memory that is reused: new memory for every buffer would take longer than the sums.
         if losses.base is self._wide:
             wide = np.asarray(losses, dtype=np.float64)  # itself
         else:

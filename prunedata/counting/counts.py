@@ -9,27 +9,27 @@ import numpy.typing as npt
 from prunedata.errors import LossError
 from prunedata.types import Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
-__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "hit_limits", "saturating_add", "smallest_unsigned"]
+__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "hit_limits", "saturating_add"]
 
 CHUNK = 1 << 15
-"""Counts added at once: few enough that what is between costs no new memory of the system."""
+"""Counts added at once: few enough that temporaries reuse memory."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype("<u4")
 _FOUR = np.ascontiguousarray(_BITS[:, 0::2] | _BITS[:, 1::2] << 16).view("V16").ravel()
-"""What a tally holds of four samples, by a byte with two bits of each: whether it was observed, and whether hit."""
+"""The numbers of four samples in a tally, by a byte with two bits for each: whether it was observed, and hit."""
 _OBSERVED = np.uint8(0b10101010)
-"""The first bit of each."""
+"""The first bit of each of the four samples."""
 
 
 def batch_means(losses: Losses, sizes: Sizes) -> Means:
-    """Mean loss of each batch, shape (batches,): float64, of float64 losses; the same wherever a buffer was full."""
+    """Return the mean loss of each batch, shape (batches,), of float64 losses. It does not depend on the buffers."""
     return np.asarray(np.add.reduceat(losses, np.cumsum(sizes) - sizes) / sizes)
 
 
 def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0.0) -> npt.NDArray[np.bool_]:
-    """Algorithm 1, line 5: True where a loss lies above its batch's mean by the tolerance.
+    """Return which losses are above their batch's mean by the tolerance (Algorithm 1, line 5).
 
-    Where a loss lies so near that rounding decides, the mean is that of a plain loop, which adds the losses in
-    order, in float64.
+    Where a loss is so near to the limit that rounding decides, the mean is that of a plain loop, which adds the losses
+    in order, in float64.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0
     """
     with np.errstate(all="ignore"):
         limits = hit_limits(means, tolerance)
-        # More than any two orders of adding can differ by: twice (n - 1) * 2**-53 * (mean of the absolute losses).
+        # More than two orders of adding can differ by, which is twice (n - 1) * 2**-53 * (mean of the absolute losses).
         slack = (1 + tolerance) * 2.0**-50 * sizes * (np.abs(means) + 2 * max(0.0, -float(losses.min())))
         low, high = _rounded_down(limits - slack, losses.dtype), _rounded_down(limits + slack, losses.dtype)
     hits = _above(losses, sizes, high)
-    # No float32 lies between most such limits. For float64 it takes a second look.
+    # There is no float32 between most such limits. For float64 compare the hits as well.
     if (low == high).all() or (hits == _above(losses, sizes, low)).all():
         return hits
     batch = np.repeat(np.arange(len(sizes)), sizes)
@@ -58,12 +58,12 @@ def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0
 
 
 def hit_limits(means: Means, tolerance: float) -> Means:
-    """What a loss must lie above to be a hit, by the mean of its batch (Algorithm 1, line 5)."""
+    """Return the limit above which a loss is a hit, by the mean of its batch (Algorithm 1, line 5)."""
     return means + tolerance * np.abs(means)
 
 
 def _rounded_down(limits: Means, dtype: np.dtype[Any]) -> npt.NDArray[np.floating[Any]]:
-    """The largest values of the dtype that are not above the limits: exactly the same losses lie above them."""
+    """Return the largest values of the dtype that are not above the limits: exactly the same losses exceed them."""
     rounded = limits.astype(dtype)
     np.nextafter(rounded, dtype.type(-np.inf), out=rounded, where=rounded > limits)
     return rounded
@@ -81,9 +81,10 @@ def _above(losses: Recorded, sizes: Sizes, limits: npt.NDArray[np.floating[Any]]
 
 
 class Tally:
-    """How often each sample was observed and hit in the running epoch.
+    """How often each sample was observed and hit in the open epoch.
 
-    One uint32 a sample, hits in its upper half and visits in its lower, so that a buffer costs one scatter.
+    It is one uint32 a sample, with the hits in the upper half and the visits in the lower, so that a buffer is added by
+    one scatter.
     """
 
     LIMIT = (1 << 16) - 1
@@ -94,8 +95,8 @@ class Tally:
         self._steps = np.empty(0, dtype=np.uint32)
 
     def add(self, ids: Ids, hits: npt.NDArray[np.bool_]) -> None:
-        """Count one visit, and perhaps one hit, for each id; an id that repeats counts each time."""
-        if ids.size > self._steps.size:  # it is kept: new memory for every buffer would cost the system more
+        """Add one visit, and one hit where ``hits`` is True, for each id; an id that repeats counts each time."""
+        if ids.size > self._steps.size:  # it is reused: new memory for every buffer would take longer
             self._steps = np.empty(ids.size, dtype=np.uint32)
         steps = self._steps[: ids.size]
         np.multiply(hits, np.uint32(1 << 16), out=steps)
@@ -104,7 +105,7 @@ class Tally:
         self.observed += ids.size
 
     def hit(self, ids: Ids) -> None:
-        """Count one hit for each of these ids, whose visits were counted before."""
+        """Add one hit for each of these ids, whose visits were added before."""
         self.packed[ids] += np.uint32(1 << 16)
 
     @property
@@ -123,26 +124,26 @@ class Tally:
         return bool(int(np.bitwise_or.reduce(self.packed)) & self.LIMIT > 1)
 
     def copy(self) -> "Tally":
-        """Another tally with the same counts."""
+        """Return a copy of the tally."""
         other = Tally(self.packed.size)
         other.packed[:] = self.packed
         other.observed = self.observed
         return other
 
     def bits(self) -> npt.NDArray[np.uint8]:
-        """Two bits a sample, four samples in a byte: whether it was observed, and whether it was hit."""
+        """Return two bits a sample, four samples in a byte: whether it was observed, and whether it was hit."""
         return np.packbits(self.packed.view("<u2") != 0)
 
-    def take(self, bits: npt.NDArray[np.uint8]) -> None:
-        """Hold what these bits say, and nothing else: each sample that was observed counts once."""
+    def set_bits(self, bits: npt.NDArray[np.uint8]) -> None:
+        """Replace the tally by what :meth:`bits` returned: one visit, and at most one hit, for each observed sample."""
         fours, rest = divmod(self.packed.size, 4)
-        # By a table, four samples at once. "clip": what numpy checks otherwise, it checks on a copy.
+        # By a table, four samples at once. With "clip" numpy makes no copy to check the indices.
         _FOUR.take(bits[:fours], out=self.packed[: 4 * fours].view(_FOUR.dtype), mode="clip")
         self.packed[4 * fours :] = _FOUR[bits[fours : fours + 1]].view(self.packed.dtype)[:rest]
         self.observed = int(np.count_nonzero(np.unpackbits(bits & _OBSERVED).view(np.bool_)))
 
     def add_up(self, packed: npt.NDArray[np.uint32], observed: int) -> None:
-        """Add the visits and hits of another tally, so many in all."""
+        """Add the visits and hits of another tally, which has ``observed`` visits in all."""
         self.packed += packed
         self.observed += observed
 
@@ -162,7 +163,7 @@ def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArra
 
 @dataclass(frozen=True, eq=False)
 class SampleCounts:
-    """What a run knows of each sample after its finished epochs. Every change gives a new one.
+    """The counts of each sample after the finished epochs of a run. Every change returns a new object.
 
     Attributes
     ----------
@@ -178,15 +179,15 @@ class SampleCounts:
 
     @classmethod
     def empty(cls, samples: int, longest_window: int, epochs: int) -> "SampleCounts":
-        """No visit yet, in the smallest dtypes that hold one visit in each epoch."""
+        """Return counts without a visit, in the smallest dtypes that hold one visit in each epoch."""
         count, total = smallest_unsigned(min(longest_window, epochs)), smallest_unsigned(epochs)
         return cls(np.zeros(samples, count), np.zeros(samples, total), np.zeros(samples, total))
 
     def after(self, tally: Tally, *, reset: bool) -> "SampleCounts":
-        """What is known when the epoch of ``tally`` has finished (Algorithm 1, lines 1-3 and 6).
+        """Return the counts after the epoch of ``tally`` (Algorithm 1, lines 1-3 and 6).
 
-        ``reset`` says that a window begins with this epoch. The counts before it are emptied no earlier than
-        here, so that what was selected by them can be selected again when the epoch is resumed.
+        ``reset`` if a window begins with this epoch. The counts of the window before are dropped no earlier than here,
+        so that a resumed epoch can select by them again.
         """
         counts = np.zeros_like(self.counts) if reset else self.counts.copy()
         saturating_add(counts, tally.hits)
@@ -199,10 +200,10 @@ class SampleCounts:
         return SampleCounts(counts, hits, visits)
 
     def widened(self, longest_window: int) -> "SampleCounts":
-        """The same, with room in the counts for a longer window."""
+        """Return the same counts, with room for a longer window."""
         kind = np.promote_types(self.counts.dtype, smallest_unsigned(longest_window))
         return replace(self, counts=self.counts.astype(kind))
 
     def arrays(self) -> Arrays:
-        """The three arrays by name, as a store keeps them."""
+        """Return the three arrays by name, as a store keeps them."""
         return {"counts": self.counts, "hits": self.hits, "visits": self.visits}

@@ -1,8 +1,7 @@
-"""How far the losses of each sample lay above those of their batches, in the mean of its visits.
+"""The mean excess of each sample: how far its losses were above the means of their batches, on average.
 
-Suspects are ranked by it, and what is left out once a validation figure has turned. Of a label that is wrong the loss
-stays above those of its batches, until the network has learnt it by heart: so a run whose figure turns adds nothing to
-it from there on (docs/evidence/turn.md).
+It ranks suspects. The loss of a wrong label stays above the mean of its batch until the network has memorized the
+label: so nothing is added from the memorization onset on (docs/evidence/turn.md).
 """
 
 import numpy as np
@@ -15,18 +14,18 @@ from prunedata.types import Arrays, Counts, Recorded
 __all__ = ["SUMS", "Excess"]
 
 LARGEST = 1e30
-"""What a loss counts for at most: as many as an epoch may have of one sample add up within float32."""
+"""Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""
 SUMS = frozenset({MEAN_EXCESS})
-"""Arrays that in an open epoch have sums of this epoch: over processes they add up where every visit counts."""
+"""Arrays that in an open epoch have sums over the epoch: those of several processes add up."""
 
 
 class Excess:
-    """Watches the mean excess of each sample: float32, by the name ``mean_excess``.
+    """Updates the mean excess of each sample, the array ``mean_excess``: float32, shape (samples,).
 
     Attributes
     ----------
     is_on : bool
-        Whether losses add to it; false from the turn of the validation figure on.
+        Whether losses are added to it; False from the memorization onset on.
     """
 
     def __init__(self) -> None:
@@ -34,23 +33,20 @@ class Excess:
         self._room: Recorded = np.empty(0, dtype=np.float32)
 
     def arrays(self, samples: int) -> Arrays:
-        """The means before the first epoch. They are not kept here, where they would outlive it."""
+        """Return the means before the first epoch."""
         return {MEAN_EXCESS: np.zeros(samples, dtype=np.float32)}
 
     def begin(self, finished: Arrays) -> Arrays:
-        """The sums of an epoch that begins."""
+        """Return the sums of an epoch that begins."""
         return {MEAN_EXCESS: np.zeros_like(finished[MEAN_EXCESS])}
 
     def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
-        """Add to an epoch's sums how far losses lie above the means of their batches, in place.
-
-        One visit after the other, in float32.
-        """
+        """Add the excess of each loss to the epoch's sums, in place: one visit after the other, in float32."""
         if not self.is_on:
             return
         losses, sizes = batches.losses, batches.sizes
         if losses.size > self._room.size or losses.dtype != self._room.dtype:
-            self._room = np.empty_like(losses)  # it is kept: new memory would cost as much as the sums
+            self._room = np.empty_like(losses)  # it is reused: new memory would take as long as the sums
         room, means = self._room[: losses.size], batches.means.astype(losses.dtype)
         size, last = int(sizes[0]), len(sizes) - 1
         if (sizes[:last] == size).all():  # all batches but the last are of one size: as many rows
@@ -63,14 +59,14 @@ class Excess:
         np.add.at(arrays[MEAN_EXCESS], batches.ids, room.astype(np.float32, copy=False))
 
     def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """The means after an epoch, from those before it and its sums, which are overwritten.
+        """Return the means after an epoch, from those before it and the epoch's sums, which are overwritten.
 
-        ``visits`` of the run so far, those of this epoch included, and ``visited`` in it, shape (samples,).
+        ``visits`` are those of the run so far, this epoch included; ``visited`` those of this epoch, shape (samples,).
         """
         if not self.is_on:
             return {}
         mean, sums = finished[MEAN_EXCESS], arrays[MEAN_EXCESS]
-        for first in range(0, mean.size, CHUNK):  # in place: between would be as much memory again
+        for first in range(0, mean.size, CHUNK):  # in chunks and in place: temporaries would double the memory
             part = slice(first, first + CHUNK)
             number = np.maximum(visits[part], 1).astype(np.float32)
             sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number

@@ -1,9 +1,9 @@
-"""The class that the network takes each sample for, other than its own label: by its logits, epoch after epoch.
+"""The guess of each sample: the class that the network takes it for, other than its label, by recent epochs.
 
-Each visit votes for the most likely class but the label. A sample keeps one class and how strongly it is held: a vote
-for it makes it stronger, another weaker, and at nothing the other takes its place. So recent epochs decide, and a
-network that learns a wrong label by heart, whose second choice says little, needs many epochs to overrule what it said
-before (docs/evidence/late.md). That is 2 bytes a sample, or 4 where there are many classes.
+Each visit votes for the most likely class other than the label. A sample keeps one class and its strength: a vote for
+that class adds to the strength, a vote for another takes from it, and at 0 the other class replaces it. So recent
+epochs decide; but a network that memorizes a wrong label, whose second choice means little, needs many epochs to
+overrule its earlier guess (docs/evidence/late.md). That takes 2 bytes a sample, or 4 where there are many classes.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,17 +19,18 @@ from prunedata.types import Array, Arrays, Counts, Floats, Guesses
 __all__ = ["MOST_CLASSES", "Guess", "classes_in", "two_likeliest", "wanted_guess"]
 
 MOST_CLASSES = PAIR = 1 << 15
-"""The most likely class times this, plus the second, is what a visit says: int32."""
+"""A visit's guess is one int32: the most likely class times this, plus the second most likely one."""
 STRONGEST = 15
+"""Largest strength of a guess."""
 
 
 def two_likeliest(logits: Any) -> tuple[Guesses, int]:
-    """Return what visits say by their logits, shape (n,), and of how many classes.
+    """Return the two most likely classes of each sample as one number, int32 of shape (n,), and the number of classes.
 
     Parameters
     ----------
     logits : array of float, shape (n, classes), or (n,)
-        Or probabilities. Of two classes one number may do, above 0 for class 1.
+        Or probabilities. With two classes one number is enough, above 0 for class 1.
 
     Raises
     ------
@@ -50,13 +51,13 @@ def two_likeliest(logits: Any) -> tuple[Guesses, int]:
     first = array.argmax(1)
     rest = array.copy()
     rest[np.arange(len(array)), first] = -np.inf
-    said = (first * PAIR + rest.argmax(1)).astype(np.int32)
-    said[np.isnan(array).any(1)] = NO_NUMBER
-    return said, classes
+    guesses = (first * PAIR + rest.argmax(1)).astype(np.int32)
+    guesses[np.isnan(array).any(1)] = NO_NUMBER
+    return guesses, classes
 
 
 def classes_in(shape: tuple[int, ...], *, is_floating: bool, dtype: object) -> int:
-    """Return how many classes logits of a shape are of, or raise :class:`LossError`."""
+    """Return the number of classes of logits by their shape, or raise :class:`LossError`."""
     classes = 2 if len(shape) == 1 else shape[-1]
     if len(shape) not in (1, 2) or not 2 <= classes <= MOST_CLASSES or not is_floating:
         hint = " (logits.squeeze(1))" if len(shape) == 2 and shape[1] == 1 else ""
@@ -69,40 +70,40 @@ def classes_in(shape: tuple[int, ...], *, is_floating: bool, dtype: object) -> i
 
 
 def wanted_guess(arrays: Mapping[str, Array], name: str) -> dict[str, np.dtype[Any]]:
-    """The dtype that a state must have of guesses by this name, by its arrays; empty if it has none."""
+    """Return the dtype that the guesses of this name must have in a state; empty if it has none."""
     found = arrays.get(name)
     return {} if found is None else {name: np.dtype(np.uint32 if found.dtype.itemsize == 4 else np.uint16)}
 
 
 class Guess:
-    """Watches what the network takes each sample for. Nothing is kept before the first logits.
+    """Updates the guess of each sample, the array ``guess``, which is made when the first logits come.
 
     Parameters
     ----------
     classes : int, optional
-        How many there are, if it is known before.
+        The number of classes, if it is known before.
     labels : tuple of ndarray, optional
-        Of each sample the number of its label, shape (samples,), and by that number its place in the logits, -1 for
+        The number of each sample's label, shape (samples,), and the place of each such number in the logits, -1 for
         none.
 
     Attributes
     ----------
     classes : int
-        Of the logits that came; 0 if none did.
+        The number of classes of the logits that came; 0 before.
     """
 
     def __init__(self, classes: int | None = None, labels: tuple[Array, Array] | None = None) -> None:
-        self._wanted, self._labels = classes, labels
+        self._expected, self._labels = classes, labels
         self.classes = 0
 
     def check(self, classes: int) -> None:
-        """Raise :class:`LossError` if logits of so many classes are not those of this run."""
+        """Raise :class:`LossError` if the run does not have this number of classes."""
         if classes == self.classes:
             return
-        wanted = self.classes or self._wanted or classes
-        if classes != wanted:
+        expected = self.classes or self._expected or classes
+        if classes != expected:
             raise LossError(
-                f"Expected logits of {wanted:,} classes, as the run has them. Got {classes:,}: give what one head "
+                f"Expected logits of {expected:,} classes, as the run has them. Got {classes:,}: give what one head "
                 "returns, and labels as places in it, where not every class has a label."
             )
         places = None if self._labels is None else self._labels[1]
@@ -115,42 +116,41 @@ class Guess:
         self.classes = classes
 
     def begin(self, finished: Arrays) -> Arrays:
-        """A copy of them, as an epoch begins."""
+        """Return a copy of the guesses, if there are any, as an epoch begins."""
         return {GUESS: finished[GUESS].copy()} if GUESS in finished else {}
 
     def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
-        """Let visits vote, in place. ``visits`` as :meth:`SampleArrays.add` has it."""
+        """Let visits vote, in place. ``visits`` are as for :meth:`SampleArrays.add`."""
         if batches.guesses is None:
             return
-        self._open(arrays, visits.size, wide=self.classes > NARROW)
+        self._make(arrays, visits.size, wide=self.classes > NARROW)
         kept = arrays[GUESS]
         span = span_of(kept.dtype)
-        for now in rounds(batches.ids, visits):
-            said, ids = batches.guesses[now], batches.ids[now]
-            first, second = np.divmod(said, PAIR)
+        for places in rounds(batches.ids, visits):
+            guesses, ids = batches.guesses[places], batches.ids[places]
+            first, second = np.divmod(guesses, PAIR)
             label = np.int32(-1) if self._labels is None else self._labels[1][self._labels[0][ids]]
             vote = np.where(first == label, second, first)
-            votes = (said >= 0) & (vote != label)
+            votes = (guesses >= 0) & (vote != label)
             ids, vote = ids[votes], vote[votes]
-            held, strength = np.divmod(kept[ids].astype(np.int64), span)[::-1]
+            strength, held = np.divmod(kept[ids].astype(np.int64), span)
             same = (held == vote) & (strength > 0)
             strength = np.where(same, np.minimum(strength + 1, STRONGEST), strength - 1)
-            taken = strength <= 0
-            kept[ids] = np.where(taken, span + vote, strength * span + held)
+            kept[ids] = np.where(strength <= 0, span + vote, strength * span + held)
 
     @staticmethod
-    def _open(arrays: Arrays, samples: int, *, wide: bool) -> None:
-        """Let an epoch have the array."""
+    def _make(arrays: Arrays, samples: int, *, wide: bool) -> None:
+        """Add the array to those of an epoch, unless it is there."""
         if GUESS not in arrays:
             arrays[GUESS] = np.zeros(samples, np.uint32 if wide else np.uint16)
 
     def level(self, arrays: Arrays, samples: int, add_up: Callable[[Floats], Floats]) -> None:
-        """Let all processes have the array, as one of them has: called in each, before they merge.
+        """Make the array in all processes if one of them has it. Called in each, before they merge.
 
         Raises
         ------
         LossError
-            In each of them, if their logits are not of as many classes.
+            In each of them, if their logits have different numbers of classes.
         """
         own = self.classes
         wide = own > NARROW or (GUESS in arrays and arrays[GUESS].dtype.itemsize == 4)
@@ -161,8 +161,8 @@ class Guess:
                 "the mean of all: give what one head returns on each rank."
             )
         self.classes = int(total / known) if known else 0
-        self._open(arrays, samples, wide=any_wide > 0)
+        self._make(arrays, samples, wide=any_wide > 0)
 
     def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """It is as the epoch left it."""
+        """Return the guesses as the epoch left them."""
         return {GUESS: arrays[GUESS]} if GUESS in arrays else {}

@@ -1,4 +1,4 @@
-"""What several processes observed of an epoch, joined: every sample that one of them saw counts once."""
+"""Join what several processes observed in an epoch, or the states that they saved."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -25,26 +25,26 @@ def join(
 ) -> None:
     """Join an epoch's tally and the policies' arrays with those of other processes, in place.
 
-    If each has seen every sample once at most, one that several have seen, as it pads a share, counts once, and is hit
-    if one of them hit it. If one has seen a sample more often, as samplers may repeat some, every visit and every hit
-    of all counts, as in one process. Of what policies keep of a sample the largest holds; sums of losses add up where
-    visits do.
+    If no process observed a sample more than once, a sample that several observed, as it pads a share, counts once,
+    and is hit if it was in one of them. If one process observed a sample more often, as samplers may repeat some, all
+    visits and hits of all processes count, as in one process. For the arrays of policies the largest value is kept;
+    sums of losses add up where visits do.
 
     Parameters
     ----------
     tally : Tally
     arrays : dict of ndarray, shape (samples,)
     merge : callable
-        Given the tally, lets it hold what all processes have counted.
+        Merges the tally with those of the other processes, in place.
     largest : callable
         Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
         all processes. Called as often and with the same dtypes in each of them.
     total : callable, optional
-        As `largest`, and returns sums. Given if every visit of all counts.
+        As `largest`, and returns sums. Given if all visits of all processes count.
     """
     seen = tally.packed != 0 if arrays else np.empty(0)
     merge(tally)
-    for name, array in sorted(arrays.items()):  # in one order, wherever they come from
+    for name, array in sorted(arrays.items()):  # in the same order in every process
         if total is not None and name in SUMS:
             array[:] = total(array)
             continue
@@ -52,16 +52,16 @@ def join(
 
 
 def _of_seen(array: Array, seen: Array) -> Array:
-    """What a process keeps of the samples that it saw, and the least value for others."""
+    """Return the values of the samples that a process observed, and the least value for the others."""
     if array.dtype.kind == "f":
         return np.where(seen, array, array.dtype.type(-np.inf))
     return np.where(seen, array.astype(np.int64), np.iinfo(np.int64).min)
 
 
 def joined(states: Iterable[RunState]) -> RunState:
-    """Return what the processes of a run have saved, one state each, as the state of one process.
+    """Join the states that the processes of a run have saved, one each, to one state.
 
-    Any number of processes can go on from it. States are taken one by one, so that an iterator over many needs the
+    Any number of processes can resume from it. States are read one by one, so that an iterator over many needs the
     memory of two.
 
     Raises
@@ -85,8 +85,8 @@ def joined(states: Iterable[RunState]) -> RunState:
         if state.open:
             tally = _tally(state)
             bits, repeats = tally.bits() if first else bits | tally.bits(), repeats or tally.repeats
-            sums = {name: sums.get(name, 0) + state.arrays[name] for name in (OPEN + one for one in SUMS)}
-            joined = joined if first else _with(joined, state)
+            sums = {name: sums.get(name, 0) + state.arrays[name] for name in (OPEN + array for array in SUMS)}
+            joined = joined if first else _merged(joined, state)
     if joined is None:
         raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
     if joined.open and sorted(ranks) != list(range(joined.processes)):
@@ -100,15 +100,15 @@ def joined(states: Iterable[RunState]) -> RunState:
     if repeats:
         tally.check()
     else:
-        tally.take(bits)
-        sums = {}  # who was seen by several counts once
+        tally.set_bits(bits)
+        sums = {}  # a sample that several processes observed counts once
     joined = replace(joined, observed=tally.observed, arrays=joined.arrays | sums | {"tally": tally.packed})
-    # Each loader knows what the loaders of all processes leave out, and each loop only what it skips itself.
+    # left_out is that of all processes' loaders in every state; the rest of skipped is each process's own.
     return replace(joined, rank=0, processes=1, left_out=0, skipped=joined.left_out + sum(skipped))
 
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
-    """Raise unless two states are of one run, at one place of it."""
+    """Raise unless two states are of one run, saved at one moment."""
     fields = ("run", "schedule", "epoch", "open", "processes", "shared")
     differ = [name for name in fields if getattr(first, name) != getattr(state, name)]
     changing = {"tally"} | {name for name in first.arrays if name.startswith(OPEN)} if first.open else set()
@@ -125,14 +125,14 @@ def _check_alike(first: RunState, state: RunState, place: int) -> None:
         )
 
 
-def _same(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None or one.dtype != other.dtype:
+def _same(first: Array | None, second: Array | None) -> bool:
+    if first is None or second is None or first.dtype != second.dtype:
         return False
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")  # NaN is a sample that was never observed
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")  # NaN is a sample that was never observed
 
 
-def _with(joined: RunState, state: RunState) -> RunState:
-    """What two of the processes know together, with the visits of both."""
+def _merged(joined: RunState, state: RunState) -> RunState:
+    """Add the state of one more process, with all of its visits."""
     ours, theirs = _tally(joined), _tally(state)
     names = sorted(name for name in joined.arrays.keys() | state.arrays.keys() if name.startswith(OPEN))
     arrays = {name: _or_zeros(joined, state, name).copy() for name in names}
@@ -140,7 +140,7 @@ def _with(joined: RunState, state: RunState) -> RunState:
     join(
         ours,
         arrays,
-        lambda one: one.add_up(theirs.packed, theirs.observed),
+        lambda tally: tally.add_up(theirs.packed, theirs.observed),
         lambda values: np.maximum(values, next(others)),
     )
     meter = {
@@ -152,8 +152,8 @@ def _with(joined: RunState, state: RunState) -> RunState:
     for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen"):
         if name in joined.meter or name in state.meter:
             meter[name] = joined.meter.get(name, 0) + state.meter.get(name, 0)
-    told = [one.meter["lower_is_better"] for one in (joined, state) if "lower_is_better" in one.meter]
-    meter |= {"lower_is_better": any(told)} if told else {}
+    lower = [each.meter["lower_is_better"] for each in (joined, state) if "lower_is_better" in each.meter]
+    meter |= {"lower_is_better": any(lower)} if lower else {}
     return replace(
         joined,
         complete=joined.complete and state.complete,
@@ -166,7 +166,7 @@ def _with(joined: RunState, state: RunState) -> RunState:
 
 
 def _or_zeros(state: RunState, other: RunState, name: str) -> Array:
-    """An array of a state; zeros if only the other has it, as guesses where no logits came."""
+    """Return an array of a state; zeros if only the other state has it, as guesses where no logits came."""
     return state.arrays[name] if name in state.arrays else np.zeros_like(other.arrays[name])
 
 

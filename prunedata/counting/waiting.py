@@ -1,4 +1,4 @@
-"""Losses that wait for the mean of their global batch, of which each process has seen a part."""
+"""Losses that wait for the mean of their global batch, of which each process has observed a part."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -13,11 +13,11 @@ from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded
 __all__ = ["Ordered", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
 
 LOSSES, STEPS = "open-waiting", "open-waiting-step"
-"""Under these names losses that wait are saved, and the steps that they are of."""
+"""Names of the saved arrays: the losses that wait, and the steps that they belong to."""
 
 
 class Ordered(Protocol):
-    """What is needed of an epoch: which samples it keeps, and in which order."""
+    """The part of an epoch that is needed here: which samples it keeps, and in which order."""
 
     @property
     def keep(self) -> Mask:
@@ -25,18 +25,18 @@ class Ordered(Protocol):
 
     @property
     def trained(self) -> Mask:
-        """True for those of them that are trained on, shape (samples,)."""
+        """True for the samples that are trained on, shape (samples,)."""
 
     @property
     def zero_weights(self) -> bool:
-        """Whether there may be others."""
+        """Whether some kept samples may have the weight 0."""
 
     def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
         """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
 
 
 class Processes(Protocol):
-    """What is needed of the processes that train together."""
+    """The part of a group of processes that is needed here."""
 
     processes: int
     rank: int
@@ -56,7 +56,7 @@ class SharedBatches:
     shuffle : bool
         Whether the order is random, as ``Epoch.order`` has it.
     rest : bool
-        Whether the batches are cut from what had remained when the epoch was gone on with, and not from all of it.
+        Whether the batches are cut from what remained when the epoch was resumed, and not from all of it.
     """
 
     size: int
@@ -64,10 +64,10 @@ class SharedBatches:
     rest: bool = False
 
     def begin(self, samples: int) -> None:
-        """An epoch begins: nothing to forget."""
+        """Do nothing, as an epoch begins."""
 
     def knows(self, ids: Ids) -> bool:
-        """Whether it is known which global batches these samples are of."""
+        """Return whether the global batches of these samples are known, which is always so."""
         return True
 
     def cut(self, epoch: Ordered, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
@@ -82,7 +82,7 @@ class SharedBatches:
             numbers.append((own + place) // self.size)
             place += piece.size
         batches = -(-place // self.size)
-        others = np.flatnonzero(waits & ~epoch.keep)  # pruned, but observed all the same: a batch of their own
+        others = np.flatnonzero(waits & ~epoch.keep)  # samples observed though left out make a batch of their own
         return (
             np.concatenate([*ids, others]),
             np.concatenate([*numbers, np.full(others.size, batches)]),
@@ -90,7 +90,7 @@ class SharedBatches:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As a saved run has it."""
+        """Return the attributes, as a saved run has them."""
         return asdict(self)
 
 
@@ -100,9 +100,9 @@ class SharedSteps:
     Attributes
     ----------
     steps : ndarray of int32, shape (samples,)
-        In which step of the epoch this process got a sample, -1 for none. Empty unless losses wait for it.
+        The step of the epoch in which this process got each sample, -1 for none. Empty unless losses wait.
     taken : int
-        Steps so far, of all processes alike.
+        Number of steps so far, the same in all processes.
     """
 
     def __init__(self) -> None:
@@ -110,17 +110,17 @@ class SharedSteps:
         self.taken = 0
 
     def begin(self, samples: int) -> None:
-        """An epoch begins: forget the steps of the last."""
+        """Drop the steps of the last epoch, as an epoch begins."""
         self.steps, self.taken = np.full(samples, -1, dtype=np.int32), 0
 
     def take(self, ids: Any) -> None:
-        """All processes take a step, in which this one has these samples, or none."""
+        """Count a step of all processes, in which this one has the samples ``ids``, or none."""
         if self.steps.size:
             self.steps[ids] = self.taken
             self.taken += 1
 
     def knows(self, ids: Ids) -> bool:
-        """Whether these samples came in steps that all processes took."""
+        """Return whether these samples came in steps that all processes took."""
         return bool((self.steps[ids] >= 0).all())
 
     def cut(self, epoch: Ordered, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
@@ -130,7 +130,7 @@ class SharedSteps:
         return ids, self.steps[ids].astype(np.int64), self.taken
 
     def to_dict(self) -> dict[str, Any]:
-        """As a saved run has it, beside an array of the steps."""
+        """Return that there are steps, as a saved run has it beside the array of the steps."""
         return {"steps": True}
 
 
@@ -138,20 +138,20 @@ Shared = SharedBatches | SharedSteps
 
 
 def in_words(shared: Shared | None) -> str:
-    """How a loader shares batches, to be told."""
+    """Return how a loader shares batches, for messages."""
     if shared is None:
         return "batches of each process's own"
     return "steps of a stream" if isinstance(shared, SharedSteps) else f"batches of {shared.size} samples of all"
 
 
 class WaitingLosses:
-    """A loss for each sample that a process observed in the open epoch.
+    """The losses that a process observed in the open epoch, one for each sample.
 
     Parameters
     ----------
     shared : SharedBatches or SharedSteps
     losses : ndarray of float64, shape (samples,)
-        Minus infinity where none waits.
+        Minus infinity for samples without one.
     """
 
     def __init__(self, shared: Shared, losses: Losses) -> None:
@@ -159,13 +159,13 @@ class WaitingLosses:
 
     @classmethod
     def none(cls, shared: Shared, samples: int) -> "WaitingLosses":
-        """None wait yet."""
+        """Return the object for an epoch that begins: no loss waits."""
         shared.begin(samples)
         return cls(shared, np.full(samples, -np.inf))
 
     @classmethod
     def restored(cls, shared: dict[str, Any], arrays: Arrays) -> "WaitingLosses":
-        """Those that were saved; ``shared`` is what ``to_dict`` gave."""
+        """Return the saved losses; ``shared`` is what ``to_dict`` returned."""
         if "steps" not in shared:
             return cls(SharedBatches(**shared), arrays[LOSSES].copy())
         steps = SharedSteps()
@@ -174,16 +174,16 @@ class WaitingLosses:
 
     @staticmethod
     def wanted(shared: dict[str, Any]) -> dict[str, np.dtype]:
-        """The dtypes of the arrays that belong to what ``to_dict`` gave."""
+        """Return the dtypes of the arrays that belong to what ``to_dict`` returned."""
         return {LOSSES: np.dtype(np.float64)} | ({STEPS: np.dtype(np.int32)} if "steps" in shared else {})
 
     @property
     def arrays(self) -> Arrays:
-        """All that is saved, by the names under which it is; not copies."""
+        """The arrays to save, by name; not copies."""
         return {LOSSES: self.losses} | ({STEPS: self.shared.steps} if isinstance(self.shared, SharedSteps) else {})
 
     def add(self, ids: Ids, losses: Recorded) -> bool:
-        """Let losses wait; return False if nobody can say for which means."""
+        """Add losses that wait; return False if their global batches are unknown."""
         known = self.shared.knows(ids)
         if known:
             self.losses[ids] = losses
@@ -195,7 +195,7 @@ class WaitingLosses:
         return self.losses > -np.inf
 
     def level(self, processes: Processes) -> None:
-        """Count as many steps as the process that had a sample in the latest one, as each sums up all of them."""
+        """Set the number of steps to that of all processes, as each sums up all steps."""
         if isinstance(self.shared, SharedSteps):
             taken = np.zeros(processes.processes)
             taken[processes.rank] = max(self.shared.taken, int(self.shared.steps.max(initial=-1)) + 1)
@@ -208,32 +208,33 @@ class WaitingLosses:
         add_up: Callable[[Floats], Floats] | None = None,
         epoch_sums: tuple[float, float] = (0.0, 0.0),
     ) -> tuple[Batches, Means]:
-        """Return what waits, with the means of the global batches; and what to hold their losses against.
+        """Return the losses that wait, with the means of their global batches; and what to compare the losses with.
 
-        That is the same mean, but of a batch of one sample, above which no loss lies, that of the epoch so far.
+        That is the same mean, except for a batch of one sample, whose loss is never above it: for such a batch it is
+        the mean of the epoch so far.
 
         Parameters
         ----------
         epoch : Epoch
             The open one.
         settled : ndarray of bool, shape (samples,)
-            Which samples any process had observed when the epoch last went on.
+            Which samples any process had observed when the epoch was last resumed.
         add_up : callable, optional
-            Adds up an array over all processes, element by element. Without it what waits is that of all.
+            Adds up an array over all processes, element by element. Without it the losses that wait are those of all.
         epoch_sums : tuple of float
-            The sum of this process's losses in the epoch, those that wait included, and how many there are.
+            The sum of this process's losses in the epoch, those that wait included, and their number.
         """
         which, number, batches = self.shared.cut(epoch, self.waits, settled)
-        if epoch.zero_weights:  # only now: batches are cut from all that was delivered
+        if epoch.zero_weights:  # only after the cut: batches consist of all that was delivered
             trained = epoch.trained[which]
             which, number = which[trained], number[trained]
         losses = self.losses[which]
-        if add_up is None:  # no need to count as others do
+        if add_up is None:  # without other processes, number the batches anew
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums
         sums = np.bincount(number, weights=losses, minlength=batches)
         sizes = np.bincount(number, minlength=batches)
         total, of = add_up(np.stack([np.append(sums, epoch_sums[0]), np.append(sizes, epoch_sums[1])]))
-        before = max(0.0, of[-1] - of[:-1].sum())  # what was settled or did not wait
+        before = max(0.0, of[-1] - of[:-1].sum())  # losses that were settled before, or did not wait
         totals = total[:-1].cumsum() + (total[-1] - total[:-1].sum() if before > 0 else 0.0)
         here = np.flatnonzero(sizes)
         means = total[here] / of[here]

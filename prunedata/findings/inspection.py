@@ -80,7 +80,7 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
     wanted = count_top(top, state.samples)
     if not state.arrays:
         return []
-    counts, hits, visits = (state.counted(name) for name in COUNTING)
+    counts, hits, visits = (state.counts_of(name) for name in COUNTING)
     pruned = times_pruned(state)
     most = np.lexsort((-hits.astype(np.int64), -pruned))[:wanted]
     arrays = {"pruned": pruned, "hits": hits, "visits": visits, "count": counts}
@@ -103,7 +103,7 @@ def _check_advice(state: RunState, location: StoreLike) -> None:
 
 
 def _of_searched(state: RunState, name: str) -> Array:
-    counted = state.counted(name)
+    counted = state.counts_of(name)
     return counted if num_searched(state) == state.samples else counted[searched(state)]
 
 

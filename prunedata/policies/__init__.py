@@ -1,4 +1,4 @@
-"""Which samples a pruned epoch leaves out: the policies of the library, and what one of your own needs."""
+"""Policies, which decide what a pruned epoch leaves out: those of the library, and the protocol for your own."""
 
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher
 from prunedata.policies.rules import (

@@ -1,9 +1,9 @@
-"""How far successive pruned epochs leave out the same samples.
+"""Measure how far successive pruned epochs leave out the same samples.
 
 A run keeps no masks of its past epochs. The record of the last pruned epoch has a *sketch* of what it left out: one bit
 for each of at most 4,096 samples, always the same ones. When the next pruned epoch ends, both sketches are compared,
-and the older one is dropped. So the number is the same in a run that was stopped and resumed, and up to 4,096 samples
-it is exact. Of a million samples, a fifth pruned, its standard error is below 2 points.
+and the older one is dropped. So a run that was stopped and resumed gets the same number. Up to 4,096 samples it is
+exact; with a million samples, of which a fifth are pruned, its standard error is below 2 percentage points.
 """
 
 from base64 import b64decode, b64encode
@@ -19,14 +19,14 @@ from prunedata.types import Ids, Mask
 __all__ = ["SKETCHED", "agreement", "drawn", "note_left_out", "sketch"]
 
 SKETCHED = 4096
-"""Samples in a sketch, at most: 684 characters."""
+"""Most samples in a sketch, which then has 684 characters."""
 GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 over the golden ratio: of each stretch of ids another is drawn, in no step with classes or shards."""
+"""2**64 over the golden ratio: multiples of it draw from each stretch of ids without a period."""
 
 
 @lru_cache(maxsize=8)
 def drawn(samples: int) -> Ids:
-    """The ids that a sketch looks at, shape (n,): all of them, or one of each of 4,096 stretches. Don't change it."""
+    """Return the ids in a sketch, shape (n,): all, or one of each of 4,096 stretches. Don't change the array."""
     if samples <= SKETCHED:
         return np.arange(samples)
     edges = np.arange(SKETCHED + 1) * samples // SKETCHED
@@ -35,15 +35,15 @@ def drawn(samples: int) -> Ids:
 
 
 def sketch(keep: Mask) -> str:
-    """Which of the drawn samples a mask of shape (samples,) leaves out, as text that JSON can hold."""
+    """Encode which of the drawn samples a mask of shape (samples,) leaves out, as text that JSON can hold."""
     return b64encode(np.packbits(~keep[drawn(keep.size)]).tobytes()).decode("ascii")
 
 
 def agreement(before: str, now: str) -> float | None:
-    """Share of the samples left out now that were left out before too, 0 to 1; None if the sketches don't tell."""
+    """Return the share of the samples left out now that were left out before, too, 0 to 1; None if it is unknown."""
     try:
         first, second = (np.frombuffer(b64decode(text, validate=True), dtype=np.uint8) for text in (before, now))
-    except (Error, TypeError, ValueError):  # of a store that something else has written
+    except (Error, TypeError, ValueError):  # in a store that something else has written
         return None
     out = _ones(second) if first.size == second.size else 0
     return _ones(first & second) / out if out else None
@@ -54,9 +54,9 @@ def _ones(bits: npt.NDArray[np.uint8]) -> int:
 
 
 def note_left_out(keep: Mask, history: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the record of a pruned epoch says of its mask: ``agreement``, where there is one, and ``sketch``.
+    """Return the fields ``agreement``, if there is one, and ``sketch`` for the record of a pruned epoch.
 
-    The sketch of the pruned epoch before is taken out of `history`: only the last is of use.
+    The sketch of the pruned epoch before is removed from `history`, as only the last one is used.
     """
     now = sketch(keep)
     before = next((record.pop("sketch") for record in reversed(history) if "sketch" in record), None)

@@ -1,7 +1,7 @@
-"""What a policy is: it turns what is known of each sample into a score; the highest are pruned.
+"""The protocol of policies. A policy gives each sample a score; a pruned epoch leaves out the highest ones.
 
-The run keeps, for every policy, the counts of Algorithm 1 and each sample's hits and visits of the whole run.
-A policy is a small frozen dataclass in a file of its own or beside its kin; adding one touches no other.
+For every policy the run keeps the counts of Algorithm 1, and each sample's hits and visits of the whole run. A policy
+is a small frozen dataclass, which can be added without a change to others.
 """
 
 import math
@@ -20,7 +20,7 @@ __all__ = ["Known", "Policy", "Watcher", "Weigher", "describe"]
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a run knows when an epoch is about to be pruned: all finished epochs. Not to be changed.
+    """The arrays of all finished epochs, from which a policy computes its scores. Don't change them.
 
     Attributes
     ----------
@@ -29,8 +29,8 @@ class Known:
     hits, visits : ndarray of unsigned int, shape (samples,)
         Hits, and times observed, in the whole run.
     arrays : mapping of str to ndarray, shape (samples,)
-        ``mean_excess``, which every run keeps: how far a sample's losses lay above those of their batches, in the
-        mean of its visits. And the policy's own arrays if it is a :class:`Watcher`, by name.
+        ``mean_excess``, which every run keeps: how far a sample's losses were above the means of their batches, on
+        average. And the policy's own arrays by name, if it is a :class:`Watcher`.
     num_pruned : int
         How many samples will be pruned (PruningNum).
     """
@@ -43,7 +43,7 @@ class Known:
 
 
 class Policy(Protocol):
-    """What a run asks of a policy. It may be a :class:`Watcher` and a :class:`Weigher` too."""
+    """The attributes and methods of a policy. It may be a :class:`Watcher` and a :class:`Weigher`, too."""
 
     @property
     def tolerance(self) -> float:
@@ -62,30 +62,30 @@ class Watcher(Protocol):
     """A policy that keeps arrays of its own, one number for each sample. They are saved and restored with the run."""
 
     def arrays(self, samples: int) -> dict[str, Array]:
-        """The arrays as a run begins, by name: shape (samples,), an integer or floating dtype of up to 64 bits."""
+        """Return the arrays as a run begins, by name: shape (samples,), integers or floats of up to 64 bits."""
 
     def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
-        """Take over some losses, by changing the arrays in place.
+        """Update the arrays by some losses, in place.
 
-        Each sample's visits come in their order, and one at a time: ``ids``, ``losses``, and ``means``, the mean loss
-        of each one's batch, all of shape (n,), name a sample once in a call. They are checked, and valid during the
-        call only. How the visits of different samples are divided between calls has no meaning.
+        ``ids``, ``losses``, and ``means``, the mean loss of each sample's batch, have the shape (n,). They are checked,
+        and valid during the call only. A sample comes at most once in a call, and its visits come in their order. How
+        the visits of different samples are divided between calls has no meaning.
         """
 
 
 @runtime_checkable
 class Weigher(Protocol):
-    """A policy that says how much the loss of each sample counts in a pruned epoch."""
+    """A policy that gives the losses of a pruned epoch weights."""
 
     def weights(self, keep: Mask, known: Known) -> Array:
-        """The factor of each sample's loss, shape (samples,). ``keep`` is the epoch's; ``known`` is as in scores.
+        """Return the weight of each sample's loss, shape (samples,); those of pruned samples are ignored.
 
-        Those of pruned samples don't matter: the run makes them 0.
+        ``keep`` is the epoch's mask; ``known`` is the same as for ``scores``.
         """
 
 
 def describe(policy: Policy) -> dict[str, Any]:
-    """The policy's name and parameters, as the store records them: plain values, equal to what JSON gives back.
+    """Return the policy's name and parameters, as the store records them: plain values, which JSON returns unchanged.
 
     Raises
     ------
@@ -97,24 +97,26 @@ def describe(policy: Policy) -> dict[str, Any]:
         name = policy.__name__
         raise PrunedataError(f"Expected a policy such as DroppingCount(). Got the class {name}: call it, {name}().")
     if not is_dataclass(policy) or not policy.__dataclass_params__.frozen:
-        raise PrunedataError(_why_not(policy))
+        raise PrunedataError(_not_a_dataclass(policy))
     if not callable(getattr(policy, "scores", None)):
         raise PrunedataError(f"Expected {name}.scores(known), which scores each sample. Got none: see Policy.")
     real(f"{name}.tolerance", getattr(policy, "tolerance", None), 0.0)
     needs_losses = getattr(policy, "needs_losses", None)
     if not isinstance(needs_losses, bool | np.bool_):
         raise PrunedataError(f"Expected {name}.needs_losses to be True or False. Got {needs_losses!r}.")
-    halves = [part for part in ("arrays", "update") if callable(getattr(policy, part, None))]
-    if len(halves) == 1:
-        raise PrunedataError(f"Expected {name}.arrays and {name}.update, both or neither. Got {halves[0]} only.")
-    kept = {one.name: _plain(f"{name}.{one.name}", getattr(policy, one.name)) for one in fields(policy)}
-    if "name" in kept:
-        raise PrunedataError(f"Expected fields of {name} with other names than 'name', which is that of the policy.")
-    return {"name": name} | kept
+    methods = [method for method in ("arrays", "update") if callable(getattr(policy, method, None))]
+    if len(methods) == 1:
+        raise PrunedataError(f"Expected {name}.arrays and {name}.update, both or neither. Got {methods[0]} only.")
+    parameters = {each.name: _plain(f"{name}.{each.name}", getattr(policy, each.name)) for each in fields(policy)}
+    if "name" in parameters:
+        raise PrunedataError(
+            f"Expected fields of {name} with other names than 'name', which a store has for the name of the policy."
+        )
+    return {"name": name} | parameters
 
 
-def _why_not(policy: object) -> str:
-    """The message for what is no frozen dataclass."""
+def _not_a_dataclass(policy: object) -> str:
+    """Return the error message for an object that is no frozen dataclass."""
     if not hasattr(policy, "scores"):
         return f"Expected a policy such as DroppingCount() or Random(). Got {policy!r}."
     lack = "isn't frozen" if is_dataclass(policy) else "is not a dataclass"
@@ -123,7 +125,7 @@ def _why_not(policy: object) -> str:
 
 
 def _plain(name: str, value: object) -> Any:
-    """A parameter as JSON gives it back, or an error that says what can be stored."""
+    """Return a parameter as JSON returns it, or raise if it cannot be stored."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
@@ -134,5 +136,5 @@ def _plain(name: str, value: object) -> Any:
         return {key: _plain(name, each) for key, each in value.items()}
     raise PrunedataError(
         f"Expected {name} to be None, a bool, a finite number, a string, or a list, tuple or dict (with strings as "
-        f"keys) of these: a store keeps no others. Got {value!r}. Numbers for each sample belong in arrays()."
+        f"keys) of these, as a store can keep. Got {value!r}. Numbers for each sample belong in arrays()."
     )

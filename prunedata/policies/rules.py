@@ -1,4 +1,4 @@
-"""The policies that the library brings: which samples pruned epochs leave out, and the arrays that they keep for it."""
+"""The policies of the library, and the arrays that they keep."""
 
 import math
 from abc import ABC, abstractmethod
@@ -35,36 +35,36 @@ __all__ = [
 
 
 def hit_rate(known: Known) -> npt.NDArray[np.uint16]:
-    """Hits over visits of the whole run in steps of 1/65535, shape (samples,); 0 for samples never seen."""
+    """Return hits over visits of the whole run in steps of 1/65535, shape (samples,); 0 for unobserved samples."""
     scaled = known.hits.astype(np.uint64) * np.uint64(65535)
     return (scaled // np.maximum(known.visits, 1)).astype(np.uint16)
 
 
-def check_by(by: str, *known: str) -> None:
-    """Raise :class:`PrunedataError` if `by` is none of `known`."""
-    if by not in known:
-        some = ", ".join(map(repr, known[:-1]))
-        raise PrunedataError(f"Expected by={some} or {known[-1]!r}. Got {by!r}.")
+def check_by(by: str, *allowed: str) -> None:
+    """Raise :class:`PrunedataError` if `by` is none of the allowed values."""
+    if by not in allowed:
+        others = ", ".join(map(repr, allowed[:-1]))
+        raise PrunedataError(f"Expected by={others} or {allowed[-1]!r}. Got {by!r}.")
 
 
 LARGEST = float(np.finfo(np.float32).max)
 
 
 class LastLoss:
-    """Keeps the loss that each sample had last: float32, NaN before its first."""
+    """Keeps the last loss of each sample: float32, NaN before the first."""
 
     def arrays(self, samples: int) -> dict[str, Array]:
-        """``loss``, the last loss of each sample."""
+        """Return ``loss``, the last loss of each sample."""
         return {"loss": np.full(samples, np.nan, dtype=np.float32)}
 
     def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
-        """Overwrite the losses; of a sample that is named several times the last one holds."""
+        """Overwrite the losses of the samples."""
         arrays["loss"][ids] = np.clip(losses, -LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)
 class MovingAverage(ABC):
-    """Prune the samples with the highest average of what a loss says.
+    """Prune the samples with the highest moving average of a measure of their losses.
 
     Parameters
     ----------
@@ -76,36 +76,36 @@ class MovingAverage(ABC):
     tolerance = 0.0
     needs_losses = True
     array: ClassVar[str]
-    """Name of the averages: float32, 0 before the first visit."""
+    """Name of the array of averages: float32, 0 before the first visit."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay", real("decay", self.decay, 0.0))
         if self.decay >= 1:
-            raise PrunedataError(f"Expected decay to be below 1. Got {self.decay}: no loss would ever count.")
+            raise PrunedataError(f"Expected decay to be below 1. Got {self.decay}, with which no loss would count.")
 
     @abstractmethod
-    def said(self, losses: Losses, means: Losses) -> Losses:
-        """What losses say, by themselves and the means of their batches: float64, shape (n,), within float32."""
+    def measure(self, losses: Losses, means: Losses) -> Losses:
+        """Return the measure of losses with these batch means: float64, shape (n,), in the range of float32."""
 
     def arrays(self, samples: int) -> dict[str, Array]:
-        """The averages."""
+        """Return the array of averages."""
         return {self.array: np.zeros(samples, dtype=np.float32)}
 
     def update(self, arrays: dict[str, Array], ids: Ids, losses: Losses, means: Losses) -> None:
-        """Move each sample's average by its loss."""
+        """Update each sample's average by its loss."""
         average = arrays[self.array]
-        average[ids] = self.decay * average[ids].astype(np.float64) + (1 - self.decay) * self.said(losses, means)
+        average[ids] = self.decay * average[ids].astype(np.float64) + (1 - self.decay) * self.measure(losses, means)
 
     def scores(self, known: Known) -> Array:
-        """The averages."""
+        """Return the averages."""
         return known.arrays[self.array]
 
 
 @dataclass(frozen=True)
 class DroppingCount:
-    """The paper's rule (Algorithms 1 and 2): prune the samples that were most often above their batch's mean.
+    """Prune the samples that were most often above their batch's mean: the paper's rule (Algorithms 1 and 2).
 
-    It needs batches of at least two samples: a loss never lies above its own mean.
+    It needs batches of at least two samples, as a single loss is never above its own mean.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class DroppingCount:
         A loss is a hit if it is above ``mean + tolerance * abs(mean)`` of its batch. At least 0.
     by : {"window", "run"}
         ``"window"``, the paper: sort by the hits of the current window. ``"run"``: sort by hits over visits of
-        the whole run, which stays sharp just after a window has begun.
+        the whole run, which also ranks the samples just after a window has begun.
     """
 
     tolerance: float = 0.0
@@ -125,23 +125,23 @@ class DroppingCount:
         check_by(self.by, "window", "run")
 
     def scores(self, known: Known) -> Array:
-        """The counts, or hits over visits in steps of 1/65535, which tells all fractions of up to 255 visits apart."""
+        """Return the counts; or hits over visits in steps of 1/65535, distinct for all fractions up to 255 visits."""
         return known.counts if self.by == "window" else hit_rate(known)
 
 
 @dataclass(frozen=True)
 class EasyPruning(LastLoss):
-    """Prune the easiest samples: those with the lowest losses, or with the fewest hits. The mirror of DroppingCount.
+    """Prune the easiest samples, with the lowest losses or the fewest hits: the opposite of DroppingCount.
 
-    A sample that is pruned is not observed, and stays as easy as it was last seen. So the same samples are pruned
-    until an epoch on all samples has seen them again: leave one in every block.
+    A pruned sample is not observed, and so stays as easy as it was. The same samples are pruned until an epoch on all
+    samples has observed them again: leave one such epoch in every block.
 
     Parameters
     ----------
     by : {"loss", "window", "run"}
         ``"loss"``: sort by each sample's last loss. ``"window"``, ``"run"``: by its hits, as DroppingCount.
     tolerance : float
-        Of a hit, as DroppingCount's.
+        The tolerance of a hit, as for DroppingCount.
     """
 
     by: str = "loss"
@@ -153,35 +153,35 @@ class EasyPruning(LastLoss):
         check_by(self.by, "loss", "window", "run")
 
     def arrays(self, samples: int) -> dict[str, Array]:
-        """``loss``, the last loss of each sample; none where hits decide."""
+        """Return ``loss``, the last loss of each sample; nothing if samples are sorted by hits."""
         return super().arrays(samples) if self.by == "loss" else {}
 
     def scores(self, known: Known) -> Array:
-        """The losses, or hits, upside down. Samples never seen come last."""
+        """Return the negative losses, or the hits reversed. Unobserved samples come last."""
         if self.by == "loss":
             losses = known.arrays["loss"]
             return np.where(np.isnan(losses), np.float32(-np.inf), -losses)
         hard = known.counts if self.by == "window" else hit_rate(known)
-        top = int(hard.max()) + 1  # so that a sample seen and always hit comes before those never seen
+        top = int(hard.max()) + 1  # so that a sample that was always hit comes before unobserved ones
         dtype = smallest_unsigned(top)
         return np.where(known.visits > 0, np.subtract(top, hard, dtype=dtype), dtype.type(0))
 
 
 @dataclass(frozen=True)
 class LossRanked(LastLoss):
-    """InfoBatch's rule (Qin et al., ICLR 2024): prune at random among low losses, and let those kept count for all.
+    """Prune at random among low losses, and weight the kept ones up: InfoBatch's rule (Qin et al., ICLR 2024).
 
     The group to prune from are the samples whose last loss is below the mean of all last losses. Exactly as many
-    as the run prunes are drawn from it, anew in every pruned epoch. The ``k`` that stay of a group of ``m`` get the
-    weight ``m / k``, all others 1: so the expected gradient is that of all samples, and the weights of the kept
+    as the run prunes are drawn from it, anew in every pruned epoch. The ``k`` samples that are kept of a group of ``m``
+    get the weight ``m / k``, all others 1: so the expected gradient is that of all samples, and the weights of the kept
     samples add up to the number of samples.
 
     Parameters
     ----------
     ratio : float
-        At most this fraction of the group is pruned, which bounds the weights by ``1 / (1 - ratio)``. If it would
-        be more, the samples with the next lowest losses join the group (with those that tie). Only where the
-        group is all samples may the fraction be passed. Strictly between 0 and 1.
+        At most this fraction of the group is pruned, so that no weight is above ``1 / (1 - ratio)``. If more would be
+        pruned, the samples with the next lowest losses join the group, together with those of equal loss. Only if all
+        samples are in the group, the fraction may be larger. Strictly between 0 and 1.
     """
 
     ratio: float = 0.5
@@ -194,11 +194,11 @@ class LossRanked(LastLoss):
             raise PrunedataError(f"Expected ratio to be below 1. Got {self.ratio}: some of the group must stay.")
 
     def scores(self, known: Known) -> Array:
-        """1 for the group, 0 for the others: the selection's hash draws from the group."""
+        """Return 1 for the group and 0 for the others, so that samples are drawn from the group."""
         return self._group(known).view(np.uint8)
 
     def weights(self, keep: Mask, known: Known) -> Array:
-        """Float32: ``m / k`` for the kept samples of the group, 1 for the other kept ones, 0 for pruned ones."""
+        """Return ``m / k`` for the kept samples of the group, 1 for the other kept ones, 0 for pruned ones: float32."""
         group = self._group(known)
         kept = group & keep
         weights = keep.astype(np.float32)
@@ -210,7 +210,7 @@ class LossRanked(LastLoss):
         seen = ~np.isnan(losses)
         if not seen.any():
             return np.ones(losses.size, dtype=np.bool_)
-        # Those never seen come last: nothing says that they are easy.
+        # Unobserved samples come last, as nothing shows that they are easy.
         losses = np.where(seen, losses, np.float32(np.inf))
         low = losses < losses[seen].mean(dtype=np.float64)
         least = math.ceil(min(known.num_pruned / self.ratio, losses.size))
@@ -221,12 +221,12 @@ class LossRanked(LastLoss):
 
 @dataclass(frozen=True)
 class RunningLoss(MovingAverage):
-    """Prune the samples whose losses stay above those of their batches: an exponential moving average of the excess.
+    """Prune the samples whose losses stay above the means of their batches, by a moving average of the excess.
 
-    Each visit moves a sample's ``excess`` towards its loss less its batch's mean. DroppingCount asks in how many visits
-    a loss was above the mean; this asks by how much and forgets what is long past, so it finds labels that are wrong
-    at random earlier and with fewer visits. An excess, unlike a loss, doesn't age while its sample is pruned and the
-    losses of all the others fall.
+    Each visit moves a sample's ``excess`` towards its loss minus its batch's mean. DroppingCount counts the visits in
+    which a loss was above the mean; this measures by how much, with more weight on recent visits, and so finds labels
+    that are wrong at random earlier and with fewer visits. An excess, unlike a loss, stays comparable while its sample
+    is pruned and the losses of all others fall.
 
     Parameters
     ----------
@@ -236,20 +236,20 @@ class RunningLoss(MovingAverage):
 
     array: ClassVar[str] = "excess"
 
-    def said(self, losses: Losses, means: Losses) -> Losses:
-        """How far they lie above the means."""
+    def measure(self, losses: Losses, means: Losses) -> Losses:
+        """Return how far the losses are above the means."""
         excess = np.clip(losses, -LARGEST, LARGEST) - np.clip(means, -LARGEST, LARGEST)
         return np.clip(excess, -LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)
 class BoundedLoss(MovingAverage):
-    """Prune the samples whose labels the network believes least: an exponential moving average of ``1 - exp(-loss)``.
+    """Prune the samples with the least likely labels, by a moving average of ``1 - exp(-loss)``.
 
-    Of a cross-entropy ``exp(-loss)`` is the label's probability. So each visit moves a sample's ``doubt`` towards what
-    that probability lacks of 1, and no loss counts for more than 1, however high it is. It is not held against the
-    batch's mean. While samples are learnt their doubt falls, and that of pruned ones stays. Losses must be
-    cross-entropies, or others of which 0 is the least; one below 0 counts as 0.
+    For a cross-entropy ``exp(-loss)`` is the probability of the label. So each visit moves a sample's ``doubt`` towards
+    1 minus that probability, and no loss counts for more than 1, however high it is. The batch's mean has no part in
+    it. The doubt of samples falls while they are learnt; that of pruned ones stays. Losses must be cross-entropies, or
+    others that are never below 0; one below 0 counts as 0.
 
     Parameters
     ----------
@@ -259,21 +259,21 @@ class BoundedLoss(MovingAverage):
 
     array: ClassVar[str] = "doubt"
 
-    def said(self, losses: Losses, means: Losses) -> Losses:
-        """How little they say that the labels are believed, 0 to 1."""
+    def measure(self, losses: Losses, means: Losses) -> Losses:
+        """Return 1 minus the probabilities of the labels, 0 to 1."""
         return -np.expm1(-np.maximum(losses, 0.0))
 
 
 MEAN_EXCESS = "mean_excess"
-"""The array of the means over all finished epochs, float32; of the open epoch it has sums."""
+"""Name of the array of mean excesses over all finished epochs, float32; in an open epoch it has sums."""
 
 
 @dataclass(frozen=True)
 class RecentLoss(MovingAverage):
-    """Prune the samples whose recent losses are the highest, in an exponential moving average of the losses themselves.
+    """Prune the samples with the highest recent losses, by a moving average of the losses themselves.
 
-    ``policy="auto"`` leaves out by it. Late in a run it ranks wrong labels better than the mean of all epochs does: on
-    the recorded losses of a deep network with an AUC of 0.942 beside 0.910. The average of a sample that is left out
+    ``policy="auto"`` uses it. Late in a run it ranks wrong labels better than the mean of all epochs does: on the
+    recorded losses of a deep network with an AUC of 0.942, against 0.910. The average of a sample that is left out
     stays as it was, however far the losses of the others fall.
 
     Parameters
@@ -285,27 +285,27 @@ class RecentLoss(MovingAverage):
     decay: float = 0.75
     array: ClassVar[str] = "recent"
 
-    def said(self, losses: Losses, means: Losses) -> Losses:
-        """The losses themselves."""
+    def measure(self, losses: Losses, means: Losses) -> Losses:
+        """Return the losses themselves."""
         return np.clip(losses, -LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)
 class Random:
-    """The control that the paper lacks: prune as many samples, chosen at random anew in every pruned epoch."""
+    """Prune samples drawn at random, anew in every pruned epoch: the control that the paper lacks."""
 
     tolerance = 0.0
     needs_losses = False
 
     def scores(self, known: Known) -> Array:
-        """All alike: the selection's hash decides."""
+        """Return equal scores, so that samples are drawn at random."""
         return np.broadcast_to(np.uint8(0), known.counts.shape)
 
 
 class High:
     """Counts the visits of each sample with a loss above ``ln(classes)``.
 
-    The array ``high``, shape (samples,), uint16 in runs of up to 65,535 epochs, saturates.
+    The array ``high`` has the shape (samples,) and is uint16 in runs of up to 65,535 epochs. It saturates.
     """
 
     def __init__(self, classes: int, epochs: int) -> None:
@@ -313,11 +313,11 @@ class High:
         self._dtype = np.promote_types(np.uint16, smallest_unsigned(epochs))
 
     def arrays(self, samples: int) -> dict[str, Array]:
-        """``high``."""
+        """Return the array ``high``."""
         return {"high": np.zeros(samples, self._dtype)}
 
     def update(self, arrays: Arrays, ids: Ids, losses: Losses, means: Losses) -> None:
-        """Count some visits, each sample named once."""
+        """Add the visits with high losses."""
         high, which = arrays["high"], ids[losses > self.limit]
         high[which] = np.minimum(high[which], np.iinfo(high.dtype).max - 1) + 1
 
@@ -334,7 +334,7 @@ def from_description(described: object) -> Policy:
     Raises
     ------
     PrunedataError
-        If it is none of the library's own, or its parameters make no sense.
+        If it is no policy of the library, or its parameters are invalid.
     """
     name = described.get("name") if isinstance(described, Mapping) else None
     if not isinstance(described, Mapping) or not isinstance(name, str) or name not in BUILT_IN:
@@ -342,5 +342,5 @@ def from_description(described: object) -> Policy:
     parameters: dict[str, Any] = {key: value for key, value in described.items() if key != "name"}
     try:
         return BUILT_IN[name](**parameters)
-    except TypeError as error:  # as for a parameter of another version
+    except TypeError as error:  # such as a parameter of another version
         raise PrunedataError(f"Expected the parameters of {name}. Got {shown(parameters)}: {error}.") from error

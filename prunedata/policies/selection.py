@@ -1,10 +1,10 @@
-"""KeepList as a mask (Algorithm 2, line 7): which samples an epoch trains on.
+"""Select the samples that an epoch trains on, by their scores: KeepList as a mask (Algorithm 2, line 7).
 
-The highest scores are pruned, exactly as many as asked. Equal scores are ordered by a hash of (sample, seed,
-epoch): by index, every tie would drop the same samples in every epoch.
+The highest scores are pruned, exactly as many as requested. Equal scores are ordered by a hash of (sample, seed,
+epoch): ordered by index, ties would drop the same samples in every epoch.
 
-Histograms find the score at which pruning stops; one pass hashes the samples tied there. Everything works in chunks,
-so that beside the mask itself a billion samples need a few megabytes.
+Histograms find the cut-off score; one pass hashes the samples that have it. Everything works in chunks, so that beside
+the mask itself a billion samples need a few megabytes.
 """
 
 import math
@@ -36,10 +36,10 @@ def keep_mask(counts: npt.ArrayLike, num_pruned: int, *, seed: int, epoch: int) 
     counts : array, shape (samples,)
         DroppingCount of each sample, or any other score, of an integer or floating dtype. Higher is pruned first.
     num_pruned : int
-        PruningNum, from 0 to ``samples``. Exactly so many samples are pruned.
+        PruningNum, from 0 to ``samples``. Exactly this number of samples is pruned.
     seed, epoch : int
-        With the sample's index they decide between equal counts: fairly over seeds, differently in every epoch,
-        and always alike for the same three.
+        Together with the sample's index they decide between equal counts: fairly over seeds, differently in every
+        epoch, and reproducibly.
 
     Returns
     -------
@@ -64,12 +64,12 @@ def keep_mask(counts: npt.ArrayLike, num_pruned: int, *, seed: int, epoch: int) 
 
 
 def draw_holdout(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Draw a share of the samples, rounded up, by the seed alone: a mask of shape (samples,), True for those drawn."""
+    """Draw a share of the samples, rounded up, by the seed alone. Return a mask of shape (samples,)."""
     return ~keep_mask(np.zeros(samples, np.uint8), count_holdout(samples, share), seed=seed, epoch=-1)
 
 
 def count_holdout(samples: int, share: float) -> int:
-    """How many samples :func:`draw_holdout` draws."""
+    """Return the number of samples that :func:`draw_holdout` draws."""
     return min(samples - 1, math.ceil(samples * Fraction(str(share))))
 
 
@@ -82,7 +82,7 @@ def _checked_scores(counts: npt.ArrayLike) -> npt.NDArray[Any]:
     if scores.dtype.kind == "f" and any(np.isnan(scores[part]).any() for part in _chunks(scores.size)):
         raise PrunedataError(
             f"Expected scores without NaN. Got {int(np.isnan(scores).sum())} NaN: "
-            "give samples that were never observed a number, too, such as -np.inf to prune them last."
+            "give unobserved samples a number, too, such as -np.inf to prune them last."
         )
     return scores
 
@@ -93,7 +93,7 @@ def _chunks(samples: int) -> Iterator[slice]:
 
 
 def _threshold(scores: npt.NDArray[Any], pruned: int) -> tuple[Any, int, int]:
-    """The ``pruned``-th highest score, how many samples lie above it and how many at it."""
+    """Return the ``pruned``-th highest score, and how many samples are above it and at it."""
     if scores.dtype in (np.bool_, np.uint8, np.uint16):
         histogram = np.zeros(1 << (8 * scores.dtype.itemsize), dtype=np.int64)
         for part in _chunks(scores.size):
@@ -111,11 +111,11 @@ def _threshold(scores: npt.NDArray[Any], pruned: int) -> tuple[Any, int, int]:
 def _prune_ties(
     keep: npt.NDArray[np.bool_], scores: npt.NDArray[Any], threshold: Any, need: int, ties: int, stream: int
 ) -> None:
-    """Write ``keep``: False above the threshold and, of the ``ties`` samples at it, for the ``need`` of lowest hash.
+    """Fill ``keep``: False above the threshold and, of the ``ties`` samples at it, for the ``need`` of lowest hash.
 
-    Hashes are uniform, so the ``need``-th lowest lies in a narrow band around ``need / ties``: what is below the
-    band is pruned at sight, and only what is within it has to be sorted. Should chance put it outside, the
-    band is widened to everything.
+    Hashes are uniform, so the ``need``-th lowest is almost surely in a narrow band around ``need / ties``. Samples
+    below the band are pruned without sorting, and only those in it are sorted. If the cut-off is outside the band, all
+    are sorted.
     """
     margin = 16 + 8 * int((need * (ties - need) / ties) ** 0.5)
     for low, high in ((max(0, need - margin), min(ties, need + margin)), (0, ties)):
@@ -139,7 +139,7 @@ def _prune_ties(
 
 
 def _stream(seed: int, epoch: int) -> int:
-    """Where the splitmix64 sequence of this seed and epoch starts."""
+    """Return the start of the splitmix64 sequence of this seed and epoch."""
     return _mix_int(_mix_int(seed) + epoch * _GOLDEN)
 
 
@@ -151,7 +151,7 @@ def _mix_int(value: int) -> int:
 
 
 def _hashes(first: int, offsets: npt.NDArray[np.intp], stream: int) -> npt.NDArray[np.uint64]:
-    """splitmix64 of the samples ``first + offsets``, a bijection for each stream: no two samples share a hash."""
+    """Return splitmix64 of the samples ``first + offsets``. It is a bijection: no two samples have the same hash."""
     base = np.uint64((stream + first * _GOLDEN) & _WORD)
     value = (_OFFSETS if offsets.size == CHUNK else _OFFSETS[offsets]) + base
     scratch = np.empty_like(value)

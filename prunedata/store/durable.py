@@ -1,4 +1,4 @@
-"""A run's zarr store, which on the local disk holds what it was given even after a power cut."""
+"""A run's zarr store, which on the local disk keeps what was written even after a power cut."""
 
 import asyncio
 import contextlib
@@ -31,15 +31,15 @@ __all__ = [
 
 T = TypeVar("T")
 PARTIAL = ".partial"
-"""How the name of a file ends while it is written."""
+"""Ending of a file's name while it is written."""
 
 
 class DurableStore(LocalStore):
     """A local store whose writes have reached the disk when they return.
 
     zarr replaces a file in one step but leaves it to the system when its bytes are written, so that after a power
-    cut a new name can stand for an empty file. A chunk is of a slot that no commit refers to. It may be torn, and is
-    written over where that can be done: it saves the disk a new name and new blocks, which take it longer than bytes.
+    cut a new name can belong to an empty file. Chunks are in a slot that no commit refers to: they may be torn, and are
+    overwritten in place where possible, as new names and blocks take the disk longer than bytes.
     """
 
     async def _open(self, **options: Any) -> None:
@@ -48,7 +48,7 @@ class DurableStore(LocalStore):
         await super()._open(**options)
 
     def make_folder(self) -> None:
-        """Make the folder of the store, if it isn't there."""
+        """Make the folder of the store, if it does not exist."""
         _make_folder(self.root)
 
     def check_writable(self) -> None:
@@ -57,13 +57,13 @@ class DurableStore(LocalStore):
         files = [file for folder in folders if folder.name == "c" for file in folder.iterdir()]
         for path in (*folders, *files):
             may = os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-            if not may and path.exists():  # a writer may have put it in another's place meanwhile
+            if not may and path.exists():  # a writer may have replaced it meanwhile
                 raise PermissionError(errno.EACCES, "read-only for this user", str(path))
 
     def sync_names(self) -> None:
-        """See safe the names of the folder, of all above it, and of what is in it.
+        """Sync the folder of the store, all folders above it, and its slots.
 
-        Who made one may have been killed before that, and what is there already is not made again.
+        An earlier process may have died before syncing a folder that it made, so sync every level.
         """
         for folder in self.root.parents:
             with contextlib.suppress(PermissionError):
@@ -76,30 +76,30 @@ class DurableStore(LocalStore):
         return [folder for folder in (self.root, *slots) if folder.is_dir() and _is_own(self.root, folder)]
 
     def sweep(self) -> None:
-        """Remove what writers left that were killed while they wrote a file. Only for who holds the lock."""
+        """Remove the partial files of writers that were killed. Call it only while holding the lock."""
         for folder in self._own_folders():
-            for left in folder.glob(f"*{PARTIAL}"):
-                left.unlink(missing_ok=True)
+            for partial in folder.glob(f"*{PARTIAL}"):
+                partial.unlink(missing_ok=True)
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write one file, see it safe on the disk, then put it in the place of the old one."""
+        """Write one file, sync it, then replace the old one."""
         await asyncio.to_thread(self.set_sync, key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """As :meth:`set`, for callers outside an event loop."""
+        """Write one file as :meth:`set` does, outside of an event loop."""
         self._check_writable()
         if not isinstance(value, Buffer):
             raise TypeError(f"Expected a zarr Buffer to write. Got {type(value).__name__}.")
         (_overwrite_durably if "/c/" in key else _replace_durably)(self.root / key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write one file if it is not there."""
+        """Write one file if it does not exist."""
         if not await self.exists(key):
             await self.set(key, value)
 
 
-class _Here(ThreadPoolExecutor):
-    """Does at once what it is given."""
+class _Immediate(ThreadPoolExecutor):
+    """Runs each function at once, in the calling thread."""
 
     def submit(self, do: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         done: Future[T] = Future()
@@ -111,11 +111,11 @@ class _Here(ThreadPoolExecutor):
 
 
 def finish(store: Store, work: Coroutine[Any, Any, T]) -> T:
-    """Do what zarr does on its event loop. In atexit no threads can be started any more: there do it here."""
+    """Run a coroutine on zarr's event loop; in atexit, where no thread can be started any more, in this thread."""
     if threading.main_thread().is_alive() or not isinstance(store, LocalStore | MemoryStore):
         return sync(work)
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(_Here())
+    loop.set_default_executor(_Immediate())
     try:
         return loop.run_until_complete(work)
     finally:
@@ -123,7 +123,7 @@ def finish(store: Store, work: Coroutine[Any, Any, T]) -> T:
 
 
 def list_names(store: Store) -> list[str]:
-    """What lies in a store at its root, as it stands now, sorted."""
+    """Return the names at the root of a store, sorted."""
     if isinstance(store, DurableStore):
         return sorted(os.listdir(store.root)) if store.root.is_dir() else []
 
@@ -131,20 +131,20 @@ def list_names(store: Store) -> list[str]:
         return [name async for name in store.list_dir("")]
 
     if isinstance(store, FsspecStore):
-        store.fs.invalidate_cache()  # it lists what it saw when it looked last
-    # No name at all is how object stores mark an empty folder.
+        store.fs.invalidate_cache()
+    # Object stores mark an empty folder by an empty name.
     return sorted(filter(None, sync(names())))
 
 
 def read_bytes(store: Store, key: str, most: int) -> bytes | None:
-    """What a store holds under a key, or None.
+    """Return the bytes of a key, or None if the store does not have it.
 
     Raises
     ------
     DamagedStore
-        If it holds more than ``most`` bytes, or no plain file.
+        If there are more than ``most`` bytes, or it is no plain file.
     """
-    # The way through zarr's thread takes longer than the file.
+    # A local file is read without zarr, whose thread takes longer than the file.
     raw = _read_file(store.root / key, most) if isinstance(store, DurableStore) else sync(_get(store, key, most))
     if raw is not None and len(raw) > most:
         raise DamagedStore(f"Expected at most {most:,} bytes in {key}. Got more.")
@@ -152,7 +152,7 @@ def read_bytes(store: Store, key: str, most: int) -> bytes | None:
 
 
 def check_own_folder(store: Store, name: str) -> None:
-    """Raise :class:`StoreError` if a folder of a local store is a link: a run writes nowhere but in its own place."""
+    """Raise :class:`StoreError` if a folder of a local store is a link: a run only writes to its own folders."""
     if isinstance(store, DurableStore):
         for folder in (store.root / name, store.root / name / "c"):
             if not _is_own(store.root, folder):
@@ -163,7 +163,7 @@ def check_own_folder(store: Store, name: str) -> None:
 
 
 def write_bytes(store: Store, key: str, value: bytes) -> None:
-    """Write what a store holds under a key, as durably as the store can, and in one step."""
+    """Write the bytes of a key, in one step and as durably as the store can."""
     buffer = default_buffer_prototype().buffer.from_bytes(value)
     if isinstance(store, DurableStore):
         store.set_sync(key, buffer)
@@ -172,14 +172,14 @@ def write_bytes(store: Store, key: str, value: bytes) -> None:
 
 
 def is_missing(store: Store, key: str) -> bool:
-    """Whether a local file that was written is gone. Other stores are not asked, as each question takes a request."""
+    """Return whether a local file is missing. For other stores return False, as it would take a request."""
     return isinstance(store, DurableStore) and not (store.root / key).is_file()
 
 
 async def _get(store: Store, key: str, most: int) -> bytes | None:
-    place = await StorePath.open(store, key)  # opens the store, if nobody has
-    found = await place.get(default_buffer_prototype(), byte_range=RangeByteRequest(0, most + 1))
-    return None if found is None else found.to_bytes()
+    place = await StorePath.open(store, key)  # opens the store, if it is not open
+    buffer = await place.get(default_buffer_prototype(), byte_range=RangeByteRequest(0, most + 1))
+    return None if buffer is None else buffer.to_bytes()
 
 
 def _read_file(path: Path, most: int) -> bytes | None:
@@ -188,7 +188,7 @@ def _read_file(path: Path, most: int) -> bytes | None:
         if stat.S_ISDIR(status.st_mode):
             return None
         if not stat.S_ISREG(status.st_mode):  # a pipe would wait, and a device may never end
-            raise DamagedStore(f"Expected a file. Got {path}, which is none.")
+            raise DamagedStore(f"Expected a file. Got {path}, which is a device or a pipe.")
         with path.open("rb") as file:
             return file.read(min(status.st_size, most) + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -196,13 +196,13 @@ def _read_file(path: Path, most: int) -> bytes | None:
 
 
 def _is_own(root: Path, folder: Path) -> bool:
-    """Whether no part of the way from the root to a folder is a link."""
+    """Return whether no part of the path from the root to a folder is a link."""
     return not any(part.is_symlink() for part in (folder, *folder.parents) if root in part.parents)
 
 
 def _overwrite_durably(path: Path, value: Buffer) -> None:
     status = path.lstat() if path.exists() else None
-    # Not through a link, nor in a file with a second name, which may be the copy that a user has made of the run.
+    # Not through a link, nor in a file with a second name, which may be a copy of the run that a user has made.
     own = status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     if status is None or not own or status.st_size != len(value):
         _replace_durably(path, value)
@@ -214,12 +214,12 @@ def _overwrite_durably(path: Path, value: Buffer) -> None:
 
 
 _sync_bytes = getattr(os, "fdatasync", os.fsync)
-"""See the bytes of a file of unchanged length safe on the disk; when it was changed may be lost."""
+"""Sync the bytes of a file of unchanged length; the time of its change may be lost."""
 
 
 def _replace_durably(path: Path, value: Buffer) -> None:
     _make_folder(path.parent)
-    # A name of its own for each write: no other writer, not even one that should not be, tears this one's bytes.
+    # A name of its own for each write, so that another writer, which should not exist, cannot tear this file.
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
     try:
         with part.open("xb") as file:
@@ -234,7 +234,7 @@ def _replace_durably(path: Path, value: Buffer) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder, and see its name safe on the disk: a file can be no safer than the folder that it is in."""
+    """Make a folder, and sync its name: a file is only durable if its folder is."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)

@@ -1,4 +1,4 @@
-"""What a user names as a run's place, a path, a URL or a zarr store, and the zarr store that it stands for."""
+"""Open the place that a user names for a run: a path, a URL or a zarr store."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from prunedata.checks import printable, shown
 from prunedata.errors import DamagedStore, ForeignStore, MissingPackage, StoreError
-from prunedata.store.durable import DurableStore, list_names
+from prunedata.store.durable import PARTIAL, DurableStore, list_names
 
 __all__ = ["StoreLike", "open_location", "refuse_leftovers"]
 
@@ -21,7 +21,7 @@ def open_location(location: StoreLike, *, read_only: bool) -> Store:
     Raises
     ------
     StoreError
-        If it is none of these, a file, of an unknown kind, or read-only though it is to be written.
+        If it is none of these, a file, of an unknown kind, or read-only although ``read_only`` is False.
     """
     if isinstance(location, Store):
         _check_store(location, read_only=read_only)
@@ -47,8 +47,8 @@ def _check_store(store: Store, *, read_only: bool) -> None:
         raise StoreError(f"Expected a store that can be written. Got {store}, which is read-only.")
     if not (read_only or store.supports_deletes):
         raise StoreError(
-            f"Expected a store in which a value can be replaced. Got {type(store).__name__}, which only adds to "
-            "what it has: name a folder, and pack it when the run is done."
+            f"Expected a store in which a value can be replaced. Got {type(store).__name__}, which can only add "
+            "values: name a folder, and pack it when the run is done."
         )
 
 
@@ -57,8 +57,8 @@ def _open_url(url: str, *, read_only: bool) -> Store:
         return FsspecStore.from_url(url, read_only=read_only)
     except ImportError as error:
         raise MissingPackage(
-            f"Expected the package that opens {printable(url)}. Got none ({printable(str(error))}): install it, as "
-            "s3fs for s3://, gcsfs for gs:// and adlfs for abfs://."
+            f"Expected the package that opens {printable(url)}. It is not installed ({printable(str(error))}): install "
+            "s3fs for s3://, gcsfs for gs://, or adlfs for abfs://."
         ) from error
     except (ValueError, TypeError, NotImplementedError) as error:
         raise StoreError(
@@ -70,7 +70,7 @@ def _open_url(url: str, *, read_only: bool) -> Store:
 def _open_folder(path: Path, *, read_only: bool) -> Store:
     if path.is_symlink() and not path.exists():
         raise ForeignStore(
-            f"Expected a folder for the store. Got {path}, a link to {os.readlink(path)}, which is not there: make "
+            f"Expected a folder for the store. Got {path}, a link to {os.readlink(path)}, which does not exist: make "
             "that folder, or mount its disk, or remove the link."
         )
     if path.exists() and not path.is_dir():
@@ -81,17 +81,13 @@ def _open_folder(path: Path, *, read_only: bool) -> Store:
 
 
 def refuse_leftovers(store: Store, location: str) -> None:
-    """Raise :class:`StoreError` if a place without a pointer has more than a first write that was cut short."""
-    found = [name for name in list_names(store) if not _is_first_write(name)]
+    """Raise :class:`StoreError` if a place without a pointer has other files than an interrupted first write leaves."""
+    # A run that is killed while it writes its first pointer leaves a file zarr.*.partial.
+    found = [name for name in list_names(store) if not (name.startswith("zarr.") and name.endswith(PARTIAL))]
     if any(name.endswith(("-0", "-1")) for name in found):
         raise DamagedStore(
-            f"Expected zarr.json in {location}. It is missing, though arrays of a run are there: "
+            f"Expected zarr.json in {location}. It is missing, although the arrays of a run are there: "
             "restore it from a copy, or name another store."
         )
     if found:
         raise ForeignStore(f"Expected an empty place or a run at {location}. Got {shown(found)}.")
-
-
-def _is_first_write(name: str) -> bool:
-    """Whether a file is what a run leaves that is killed while it writes its first pointer."""
-    return name.startswith("zarr.") and name.endswith(".partial")

@@ -16,11 +16,11 @@ __all__ = ["WriteLock"]
 
 
 class WriteLock:
-    """Keeps other processes from writing to a folder, and says which of this process's holders may write.
+    """Keeps other processes from writing to a folder, and notes which object of this process may write.
 
-    The folder itself is locked: no file is left behind, none can be swept away, and all names of the folder stand for
-    one lock. It is free again when the last holder in this process is released, is garbage, or has died with the
-    process. On a file system of the network the lock holds among the processes of one machine.
+    The folder itself is locked: no lock file is left behind, none can be deleted, and all paths to the folder share one
+    lock. It is free again when the last WriteLock of this process is released or garbage, or the process has ended. On
+    a network file system it holds among the processes of one machine.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class WriteLock:
         self._folder: _LockedFolder | None = _lock(folder)
 
     def claim(self) -> bool:
-        """Become the one that may write. A holder of this process that was it before may no more.
+        """Become the one writer, in the place of an earlier WriteLock of this process.
 
-        Return whether nobody else can be writing: no other process, and no earlier holder of this one.
+        Return whether no other writer can exist: no other process, and no earlier WriteLock of this one.
         """
         if self._folder is None:
             return False
@@ -49,21 +49,21 @@ class WriteLock:
         return alone
 
     def check(self) -> None:
-        """Raise :class:`StoreError` if a younger holder of this process has claimed the folder, and still lives."""
+        """Raise :class:`StoreError` if a newer WriteLock of this process has claimed the folder, and still exists."""
         writer = None if self._folder is None or self._folder.writer is None else self._folder.writer()
         if writer not in (None, self):
             raise StoreError(
-                f"Expected {self.folder} as this run left it. Another Pruner of this process has taken it over, as "
-                "happens when a cell of a notebook is run twice: go on with the younger one."
+                f"Expected {self.folder} as this run left it. Another Pruner of this process writes to it now, as "
+                "happens when a cell of a notebook is run twice: go on with the newer Pruner."
             )
 
     def release(self) -> None:
-        """Give the folder back now, and not only when this is garbage."""
+        """Release the folder now, and not only when this object is garbage."""
         self._folder = None
 
 
 class _LockedFolder:
-    """A folder that this process has open, and locked, shared by all of its holders."""
+    """A folder that this process has opened and locked, shared by its WriteLocks."""
 
     def __init__(self, folder: Path) -> None:
         self.locked = False
@@ -72,7 +72,7 @@ class _LockedFolder:
         self.unlock = weakref.finalize(self, os.close, self.descriptor)
 
     def lock(self, folder: Path) -> None:
-        """Lock it, if the file system can, and no other process has it locked."""
+        """Lock the folder, if the file system can; raise if another process has it locked."""
         try:
             if fcntl is not None:
                 fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,9 +87,9 @@ class _LockedFolder:
 
 
 _locked: weakref.WeakValueDictionary[tuple[int, int], _LockedFolder] = weakref.WeakValueDictionary()
-"""What this process has locked, by device and inode."""
-# One that its own thread can take again: a signal's handler may open a store while it is held, and Ctrl-C come in
-# between the last line of a with statement and its end.
+"""The folders that this process has locked, by device and inode."""
+# An RLock: a signal handler may open a store while this thread holds it, and Ctrl-C may come between the last line of
+# a with statement and its end.
 _one_at_a_time = threading.RLock()
 
 
@@ -97,19 +97,19 @@ def _lock(folder: Path) -> _LockedFolder:
     with _one_at_a_time:
         status = folder.stat()
         place = status.st_dev, status.st_ino
-        found = _locked.get(place)
-        if found is None:
-            found = _locked[place] = _LockedFolder(folder)
-        # Known before it is locked, and locked again if it is known: should Ctrl-C come in between, a traceback may
-        # keep it, and the next try must not take this process for another.
-        found.lock(folder)
-        return found
+        locked = _locked.get(place)
+        if locked is None:
+            locked = _locked[place] = _LockedFolder(folder)
+        # Registered before it is locked, and locked again if it is registered: if Ctrl-C comes in between, a traceback
+        # may keep the object alive, and the next try must not take this process for another.
+        locked.lock(folder)
+        return locked
 
 
 def _forget() -> None:
-    """In a forked child: the locks are the parent's, and must not outlive it here."""
-    for found in list(_locked.values()):
-        found.unlock()  # closes the child's descriptor; the parent's goes on to hold the lock
+    """Drop the locks in a forked child: they belong to the parent."""
+    for locked in list(_locked.values()):
+        locked.unlock()  # closes the child's descriptor; the parent's keeps the lock
     _locked.clear()
     _one_at_a_time.release()
 

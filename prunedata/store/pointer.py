@@ -1,7 +1,7 @@
-"""The pointer of a run's store: one JSON file that says which arrays are in force, under a digest of itself.
+"""The pointer of a run's store: one JSON file that names the arrays of the last commit, with a digest of itself.
 
-It is the document of a zarr group, and the run is its attribute: the description, the history, and the digests of the
-arrays.
+It is the zarr.json of a zarr group. An attribute of the group has the run: the description, the history, and the
+digests of the arrays.
 """
 
 import json
@@ -10,11 +10,9 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
-from prunedata.store.schema import COUNT, TEXT, check
+from prunedata.store.schema import COUNT, TEXT, check, dtype_of
 
 __all__ = ["MOST", "Records", "decode_pointer", "encode_pointer"]
 
@@ -23,34 +21,33 @@ TOO_OLD = (1, 2, 3)
 """Formats that only versions before the first release wrote."""
 ATTRIBUTE = "prunedata"
 MOST = 1 << 26
-"""Bytes of a pointer, of which a stranger's may make 25 times as many in memory: some 300,000 epochs."""
-KINDS = {np.dtype(f"<{kind}").str for kind in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
+"""Largest pointer in bytes: some 300,000 epochs. Decoded, a forged one may take 25 times as much memory."""
 NAME = re.compile(r"[^\W\d][\w-]{0,127}")
-"""Of an array: a policy's is a word, and within an epoch there is ``open-`` before it. No way out of the folder."""
+"""Names of arrays: words, perhaps with ``open-`` before them. They cannot lead out of the folder."""
 CHANGING = "sketch"
-"""What a record loses when a later epoch is pruned (``policies/agreement.py``). All else of it stays as it is."""
+"""The one field that a record loses when a later epoch is pruned (``policies/agreement.py``)."""
 
 Record = dict[str, Any]
 
 
 class Records:
-    """The records of a run as JSON. Each is encoded once, so that a commit takes as long after many epochs as before.
+    """The records of a run as JSON. Each is encoded once, so that a commit takes no longer after many epochs.
 
-    The last one may still change, and the others may lose what is :data:`CHANGING`.
+    The last record may still change, and the others may lose their field :data:`CHANGING`.
     """
 
     def __init__(self) -> None:
-        self._known: tuple[int, Record | None, bytearray] = 0, None, bytearray()
+        self._done: tuple[int, Record | None, bytearray] = 0, None, bytearray()
 
     def encoded(self, records: Sequence[Record]) -> bytes:
-        """Records without what may change, one after the other."""
-        done, last, text = self._known
-        if done and (done >= len(records) or records[done - 1] is not last):  # the run has gone back
+        """Return the records as JSON, separated by commas, without the field that may change."""
+        done, last, text = self._done
+        if done and (done >= len(records) or records[done - 1] is not last):  # an earlier state was loaded
             done, text = 0, bytearray()
         for record in records[done:-1]:
             text += _text(record) + b", "
         done = max(0, len(records) - 1)
-        self._known = done, records[done - 1] if done else None, text
+        self._done = done, records[done - 1] if done else None, text
         return bytes(text) + (_text(records[-1]) if records else b"")
 
 
@@ -61,20 +58,20 @@ def _text(record: Record) -> bytes:
 def encode_pointer(
     generation: int, writer: str, arrays: dict[str, Any], state: dict[str, Any], records: Records
 ) -> tuple[dict[str, Any], bytes]:
-    """Return a pointer but for its state, and its file.
+    """Return a pointer without its state, and the bytes of its file.
 
     Parameters
     ----------
     generation : int
         Number of the commit.
     writer : str
-        Who made it.
+        A name for the process that commits.
     arrays : dict
         Shape, dtype and digest of each array.
     state : dict
         The description of the run, with its history.
     records : Records
-        What was encoded before of the history.
+        The part of the history that was encoded before.
 
     Raises
     ------
@@ -98,12 +95,12 @@ def encode_pointer(
 
 
 def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
-    """Return the pointer of a file, its history in its state.
+    """Return the pointer that a file has, with the history in its state.
 
     Raises
     ------
     ForeignStore
-        If it is of something else, or of another format.
+        If the file is something else, or has another format.
     DamagedStore
         If it is no JSON, or does not match its digest.
     """
@@ -150,7 +147,7 @@ def _check_format(found: object, location: str) -> None:
 def _digest(pointer: dict[str, Any], location: str) -> int:
     try:
         return zlib.crc32(json.dumps(pointer).encode())
-    except RecursionError as error:  # it could be read, but is too deep to be written
+    except RecursionError as error:  # JSON can be nested too deeply to be written, though it could be read
         raise DamagedStore(
             f"Expected {location}/zarr.json to match its digest. Got values too deep for one."
         ) from error
@@ -162,23 +159,18 @@ def _shape(name: str, value: Any) -> None:
         raise PrunedataError(f"Expected {name} to be of one dimension. Got {shown(value)}.")
 
 
-def _kind(name: str, value: Any) -> None:
-    if not isinstance(value, str) or value not in KINDS:
-        raise PrunedataError(f"Expected {name} to be that of numbers. Got {shown(value)}.")
-
-
 def _arrays(name: str, value: Any) -> None:
-    check(name, value, {"*": {"shape": _shape, "dtype": _kind, "crc32": COUNT}})
+    check(name, value, {"*": {"shape": _shape, "dtype": dtype_of("<"), "crc32": COUNT}})
     for array in value:
         if NAME.fullmatch(array) is None:
             raise PrunedataError(f"Expected {name} with names that are words. Got {shown(array)}.")
 
 
-def _anything(name: str, value: Any) -> None:
-    """What is checked when its arrays are known."""
+def _unchecked(name: str, value: Any) -> None:
+    """Do nothing: the state is checked together with its arrays."""
 
 
 POINTER = {
     "format": COUNT, "generation": COUNT, "writer": TEXT, "arrays": _arrays, CHANGING: {"*": TEXT},
-    "state": {"history": [{"*": _anything}], "*": _anything},
+    "state": {"history": [{"*": _unchecked}], "*": _unchecked},
 }  # fmt: skip

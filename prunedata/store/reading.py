@@ -1,4 +1,4 @@
-"""The run in a store, read without touching it: by the commands, the report and everything else that only looks."""
+"""Read the run in a store without changing it, as the commands and the report do."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,19 @@ __all__ = ["StoredRun", "read_run"]
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A run as its store holds it: where it stands, and how often it was committed."""
+    """The state of a run as its store has it, and the number of its commits."""
 
     state: RunState
     generation: int
 
 
 def read_run(location: StoreLike) -> StoredRun:
-    """Read the run kept at `location`. It may be running, and may be from anybody: nothing in it is trusted.
+    """Read the run in the store at `location`. It may be in use, and its content is checked, as it may be forged.
 
     Raises
     ------
     PrunedataError
-        If no run is there, or it is damaged.
+        If there is no run, or it is damaged.
     """
     store = RunStore(location, mode="r")
     found = store.read(check_state)

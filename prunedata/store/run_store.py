@@ -1,16 +1,16 @@
-"""The zarr store of a run: each commit is there whole or not at all.
+"""The zarr store of a run, in which each commit happens whole or not at all.
 
-A run's state is a JSON-able description and a few per-sample arrays. The arrays are written in turn into one of
-two slots (``counts-0``, ``counts-1``, ...), and only when they are safe does the pointer, an attribute of the root
-group, change to name the slot. The pointer is one file, replaced in one step; it holds the description, the history,
-the digest of every array and one of itself. So a run that is killed at any instant finds its last commit untouched, and
-what it left half written is overwritten or swept by the next. What zarr reads without a word (a missing chunk is zeros,
-a swapped one is somebody else's data) does not pass for a state.
+A run's state is a JSON-able description and a few per-sample arrays. The arrays are written in turn into one of two
+slots (``counts-0``, ``counts-1``, ...). Once they are durable, the pointer, an attribute of the root group, is changed
+to name the slot. The pointer is one file, replaced in one step; it has the description, the history, the digest of
+every array and one of itself. So a run that is killed at any moment finds its last commit untouched, and the next
+commit overwrites or removes what was half written. Damage that zarr reads silently (a missing chunk as zeros, a
+replaced one as it is) does not match the digest.
 
 A run has one writer. In a local folder the first process to open it holds a lock until it ends, and a second gets a
 :class:`StoreError`. Elsewhere, as on object stores, and between machines that share a folder, each commit compares
-the pointer with the one that it left: of two writers the later one to commit gets the error, unless both commit at
-the same instant.
+the pointer with the one that it wrote last: of two writers the later one to commit gets the error, unless both commit
+at the same moment.
 """
 
 import os
@@ -28,14 +28,14 @@ from prunedata.store.location import StoreLike, open_location, refuse_leftovers
 from prunedata.store.lock import WriteLock
 from prunedata.store.pointer import MOST, Records, decode_pointer, encode_pointer
 from prunedata.store.slots import Slots
-from prunedata.store.system_errors import told
+from prunedata.store.system_errors import explain_errors
 from prunedata.types import Arrays
 
 __all__ = ["Arrays", "RunStore", "State", "StoreLike"]
 
 State = dict[str, Any]
 Check = Callable[[State, dict[str, Any]], object]
-"""Raises :class:`PrunedataError` if a state and what it says of its arrays are not those of a run."""
+"""Raises :class:`PrunedataError` unless a state, and the shapes and dtypes of its arrays, are those of a run."""
 
 
 class RunStore:
@@ -46,12 +46,12 @@ class RunStore:
     location : path, URL or zarr store
         A local folder, a URL that zarr understands (``s3://...``), or any ``zarr.abc.store.Store``.
     mode : {"a", "r"}
-        ``"r"`` reads only, and needs no lock.
+        ``"r"`` only reads, and needs no lock.
     """
 
     def __init__(self, location: StoreLike, mode: Literal["a", "r"] = "a") -> None:
         self.location = str(location)
-        with told(self.location, "read" if mode == "r" else "write"):
+        with explain_errors(self.location, "read" if mode == "r" else "write"):
             self._store = open_location(location, read_only=mode == "r")
         self._lock: WriteLock | None = None
         self._process = os.getpid()
@@ -63,7 +63,7 @@ class RunStore:
 
     @property
     def generation(self) -> int:
-        """How often the run was committed, as last read or written."""
+        """Number of commits of the run, as last read or written."""
         return int(self._pointer["generation"]) if self._pointer is not None else 0
 
     def read(self, check: Check | None = None) -> tuple[State, Arrays] | None:
@@ -72,106 +72,101 @@ class RunStore:
         Parameters
         ----------
         check : callable, optional
-            Is shown the state, and shape and dtype of each array by name, before any array is read.
+            Called with the state, and the shape and dtype of each array by name, before any array is read.
 
         Raises
         ------
         ForeignStore
-            If something else lies there.
+            If it is not the store of a run.
         DamagedStore
             If any part of the last commit is missing, of another shape or dtype, or does not match its digest.
         StoreError
-            If it is to be written, and another process has it open for that; or the system refuses.
+            If it is opened to be written, and another process has it open for writing; or the system refuses.
         """
-        with self._told("read"):
-            return self._read(check)
-
-    def _read(self, check: Check | None) -> tuple[State, Arrays] | None:
-        self._open_alone()
-        while True:
-            pointer = self._read_pointer()
-            if pointer is None:
-                return None
-            try:
-                found = self._read_commit(pointer, check)
-            except DamagedStore:
-                if self._get_raw() == self._raw:
-                    raise
-                continue  # the run is alive, and has committed twice meanwhile: what was read is its past
-            self._pointer = pointer
-            self._claim()
-            return found
+        with self._explain_errors("read"):
+            self._open_alone()
+            while True:
+                pointer = self._read_pointer()
+                if pointer is None:
+                    return None
+                try:
+                    commit = self._read_commit(pointer, check)
+                except DamagedStore:
+                    if self._get_raw() == self._raw:
+                        raise
+                    continue  # the run is in use, and has overwritten the slot meanwhile by two commits
+                self._pointer = pointer
+                self._claim()
+                return commit
 
     def _read_commit(self, pointer: dict[str, Any], check: Check | None) -> tuple[State, Arrays]:
         generation, about, state = pointer["generation"], pointer["arrays"], pointer.pop("state")
         if check is not None:
-            self._check(check, state, about)
+            try:
+                check(state, about)
+            except PrunedataError as error:
+                raise DamagedStore(f"Expected a run of prunedata at {self.location}. {error}") from error
         if self._lock is not None:
             self._slots.check_own_folders(list(about))
         return state, {name: self._slots.read(name, generation, about[name]) for name in about}
 
-    def _check(self, check: Check, state: State, about: dict[str, Any]) -> None:
-        try:
-            check(state, about)
-        except PrunedataError as error:
-            raise DamagedStore(f"Expected a run of prunedata at {self.location}. {error}") from error
-
     def create(self, state: State) -> None:
-        """Begin a run here: generation 0, which has no arrays.
+        """Begin a run in an empty place: generation 0, which has no arrays.
 
         Raises
         ------
         RunExists, ForeignStore, DamagedStore
-            If anything is there. It stays as it was.
+            If the place is not empty. It stays as it was.
         StoreError
             If another process has it open for writing.
         """
-        with self._told("write"):
+        with self._explain_errors("write"):
             self._open_alone()
             pointer = self._read_pointer()
             if pointer is not None:
                 reached = shown(pointer["state"].get("epoch"))
                 raise RunExists(
-                    f"Expected an empty place for a new run. Got {self.location}, which holds a run that has reached "
-                    f"epoch {reached}. Pass resume=True to go on with it; to begin anew, name another store, or delete "
+                    f"Expected an empty place for a new run. Got {self.location}, which has a run that has reached "
+                    f"epoch {reached}. Pass resume=True to resume it; to begin anew, name another store, or delete "
                     "this one."
                 )
             self._claim()
             self._point(0, state, {})
 
     def write(self, state: State, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Commit: the state is durable when this returns, and the one before is there until then."""
+        """Commit a state. It is durable when this returns; until then the last commit is kept."""
         if self._pointer is None:
             raise StoreError("Expected a store that was created or read before it is written.")
-        with self._told("write"):
+        with self._explain_errors("write"):
             self._check_alone()
-            generation = self.generation + 1  # it may have taken over an interrupted commit, whose slot is in use now
+            generation = self.generation + 1  # of the last commit, which _check_alone() may have found
             self._point(generation, state, self._slots.write(generation, arrays))
 
-    def _told(self, verb: str) -> AbstractContextManager[None]:
-        return told(self.location, verb, remote=not isinstance(self._store, DurableStore))
+    def _explain_errors(self, verb: str) -> AbstractContextManager[None]:
+        return explain_errors(self.location, verb, remote=not isinstance(self._store, DurableStore))
 
     def release(self) -> None:
-        """Let other processes write to the store. This one must not any more."""
+        """Release the lock, so that other processes may write. This one must not write any more."""
         if self._lock is not None:
             self._lock.release()
 
     def _open_alone(self) -> None:
-        """Keep other processes from writing here, where that can be done."""
+        """Lock the store, if it is a local folder that is opened to be written."""
         if isinstance(self._store, DurableStore) and not self._store.read_only and self._lock is None:
-            with self._told("write"):
+            with self._explain_errors("write"):
                 self._store.make_folder()
                 self._store.check_writable()
                 self._lock = WriteLock(self._store.root)
 
     def _claim(self) -> None:
+        """Become the one writer, and clean up after writers that were killed."""
         if self._lock is not None and self._lock.claim() and isinstance(self._store, DurableStore):
             self._store.sweep()
         if isinstance(self._store, DurableStore) and not self._store.read_only:
             self._store.sync_names()
 
     def _check_alone(self) -> None:
-        """Raise :class:`StoreError` if this is not the one writer any more, or the store is gone."""
+        """Raise :class:`StoreError` if this is no longer the one writer, or the store was deleted."""
         if os.getpid() != self._process:
             raise StoreError(
                 f"Expected commits to {self.location} from the process that opened it. Got one from a forked child: "
@@ -182,8 +177,8 @@ class RunStore:
         raw = self._get_raw()
         if raw is None:
             raise StoreError(
-                f"Expected {self.location} as this run left it. Got nothing: it is gone, deleted or moved while the "
-                "run was going. To lose nothing, load this run's state_dict() into a Pruner with another store."
+                f"Expected {self.location} as this run left it. Got nothing: the store was deleted or moved during the "
+                "run. To lose nothing, load this run's state_dict() into a Pruner with another store."
             )
         if raw != self._raw and not self._is_own():
             raise StoreError(
@@ -192,10 +187,10 @@ class RunStore:
             )
 
     def _is_own(self) -> bool:
-        """Whether what is there is our own: a commit that was interrupted when it was just made. Take it over then."""
-        known, pointer = self._raw, self._read_pointer()
+        """Return whether the pointer is of our own commit, which was interrupted at its end; then continue from it."""
+        last, pointer = self._raw, self._read_pointer()
         if pointer is None or pointer["writer"] != self._writer:
-            self._raw = known
+            self._raw = last
             return False
         self._pointer = pointer
         return True

@@ -1,6 +1,6 @@
-"""What a store or a checkpoint says of a run: one tree of types and ranges, and what must agree within it.
+"""Check the description of a run in a store or a checkpoint: one tree of types and ranges, and what must agree.
 
-It may come from anybody. It is checked before anything is made of it, or read by it.
+The description may be forged. It is checked before anything else is done with it.
 """
 
 import re
@@ -16,58 +16,73 @@ from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["COUNTING", "LOST", "OF_ROWS", "check", "check_state"]
+__all__ = ["COUNTING", "LOST", "OF_ROWS", "check", "check_state", "dtype_of"]
 
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
 UNSIGNED = {"high", "labels", "guess", "open-guess"}
-"""Those that a run may have."""
+"""More unsigned arrays, which a run may have."""
 OF_ROWS: dict[str, np.dtype[Any]] = {
     "keys": np.dtype(np.uint64), "without": np.dtype(np.uint8),
     "held_out": np.dtype(np.uint8), "absent": np.dtype(np.uint32),
 }  # fmt: skip
-"""Arrays that a run may have, by name: the hashes of the samples' keys; which samples are left out for good. Of a run
-that has followed its rows also which are held out, and for how many finished epochs a row was not in the data."""
+"""The dtypes of more arrays that a run may have: the hashes of the samples' keys, and which samples are left out for
+good; in a run that has followed its rows, also which are held out, and for how many epochs a row was absent."""
 LOST = "lost-"
-"""Before the names of arrays of rows that are not in the data any more."""
+"""Prefix of the names of arrays for rows that are not in the data any more."""
 MOST_WINDOWS = 1_000_000
 DEEPEST = 16
-"""Levels of what is in one another; a policy's parameters have a few."""
+"""Most levels of nested values; a policy's parameters have a few."""
 LONGEST_MESSAGE = 600
 LONGEST_TIME = 2.0**64
 LARGEST_FIGURE = 1e100
 
 Check = Callable[[str, Any], object]
 Schema = Check | Mapping[str, Any] | list[Any]
-"""A check that is called with a name and a value; a dict of these by name, of which those with a ``?`` may be missing,
-and ``*`` stands for all others; or a list of one, for each value of a list. Checks raise :class:`PrunedataError`."""
+"""A function that checks a name and a value, and raises :class:`PrunedataError`; a dict of schemas by name, where names
+with a ``?`` may be missing, and ``*`` stands for all others; or a list of one schema, for each value of a list."""
 
 
-def check(name: str, value: Any, wanted: Schema) -> None:
-    """Raise :class:`PrunedataError` unless a value is as a schema says. ``name`` is what the error calls it."""
-    if callable(wanted):
-        wanted(name, value)
-    elif isinstance(wanted, list):
+def check(name: str, value: Any, schema: Schema) -> None:
+    """Raise :class:`PrunedataError` unless a value is as a schema says. The error calls it ``name``."""
+    if callable(schema):
+        schema(name, value)
+    elif isinstance(schema, list):
         _of_kind(list)(name, value)
         for number, inner in enumerate(value):
-            check(f"{name} {number}", inner, wanted[0])
+            check(f"{name} {number}", inner, schema[0])
     else:
         _of_kind(dict)(name, value)
-        for key in wanted:
+        for key in schema:
             if key not in value and key != "*" and not key.endswith("?"):
                 raise PrunedataError(f"Expected {name} with {key}. Got none.")
         for key, inner in value.items():
             plain = isinstance(key, str) and key != "*" and not key.endswith("?")
-            found = (wanted.get(key) or wanted.get(f"{key}?") if plain else None) or wanted.get("*")
-            if found is None or not isinstance(key, str):
-                raise PrunedataError(f"Expected {name} as this version writes it. Got {shown(key)} besides.")
-            check(f"{name}: {printable(key)[:40]}", inner, found)
+            inner_schema = (schema.get(key) or schema.get(f"{key}?") if plain else None) or schema.get("*")
+            if inner_schema is None or not isinstance(key, str):
+                raise PrunedataError(f"Expected {name} as this version writes it. Got {shown(key)} as well.")
+            check(f"{name}: {printable(key)[:40]}", inner, inner_schema)
 
 
-def _of_kind(kind: type, told: str = "") -> Check:
+def dtype_of(orders: str) -> Check:
+    """Return a check for the name of a dtype of numbers, in one of the byte orders ``orders``.
+
+    Names of other dtypes, as those of Python's objects, are not even given to numpy.
+    """
+    kinds = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+    names = {np.dtype(order + kind).str for order in orders for kind in kinds}
+
+    def dtype(name: str, value: Any) -> None:
+        if not isinstance(value, str) or value not in names:
+            raise PrunedataError(f"Expected {name} to be a dtype of numbers. Got {shown(value)}.")
+
+    return dtype
+
+
+def _of_kind(kind: type) -> Check:
     def of_kind(name: str, value: Any) -> None:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise PrunedataError(f"Expected {name} to be a {told or kind.__name__}. Got {shown(value)}.")
+            raise PrunedataError(f"Expected {name} to be a {kind.__name__}. Got {shown(value)}.")
 
     return of_kind
 
@@ -89,8 +104,8 @@ def _number(most: float, *, infinite: bool = False) -> Check:
     return number
 
 
-def _maybe(wanted: Schema) -> Check:
-    return lambda name, value: None if value is None else check(name, value, wanted)
+def _maybe(schema: Schema) -> Check:
+    return lambda name, value: None if value is None else check(name, value, schema)
 
 
 def _one_of(*known: str) -> Check:
@@ -102,7 +117,7 @@ def _one_of(*known: str) -> Check:
 
 
 def _plain(name: str, value: Any, left: int = DEEPEST) -> None:
-    """What JSON can hold, of numbers that can be compared and added."""
+    """Check a value that JSON can hold, whose numbers can be compared and added."""
     if not left:
         raise PrunedataError(f"Expected at most {DEEPEST} levels in {name}. Got more.")
     if isinstance(value, dict):
@@ -149,7 +164,7 @@ FIGURE, SECONDS = _number(LARGEST_FIGURE), _number(LONGEST_TIME)
 POLICY = {"name": TEXT, "tolerance?": _tolerance, "*": _plain}
 RUN = {
     "samples": _whole(1), "prune": COUNT, "schedule": _schedule, "policy": POLICY,
-    **{one.name if one.always else f"{one.name}?": one.plain for one in OPTIONS},
+    **{option.name if option.always else f"{option.name}?": option.plain for option in OPTIONS},
     "labels?": {"classes": [_class], "checksum": COUNT},
 }  # fmt: skip
 METER = {
@@ -172,12 +187,11 @@ ADVICE = {
 
 
 def _shared(name: str, value: Any) -> None:
-    """How processes share global batches; or that they share steps."""
-    steps = {"steps": _one_of_true}
-    check(name, value, steps if isinstance(value, dict) and "steps" in value else SHARED)
+    """Check how processes share global batches, or that they share steps."""
+    check(name, value, {"steps": _true} if isinstance(value, dict) and "steps" in value else SHARED)
 
 
-def _one_of_true(name: str, value: Any) -> None:
+def _true(name: str, value: Any) -> None:
     if value is not True:
         raise PrunedataError(f"Expected {name} to be true. Got {shown(value)}.")
 
@@ -202,7 +216,7 @@ def check_state(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[
     Parameters
     ----------
     state : object
-        As ``RunState.to_json`` gave it.
+        What ``RunState.to_json`` returned.
     arrays : mapping
         ``shape``, a list, and ``dtype``, as numpy writes it, of each array by name; none before the first commit.
     """
@@ -212,7 +226,7 @@ def check_state(state: object, arrays: Mapping[str, Mapping[str, Any]]) -> dict[
     except PrunedataError as error:
         raise PrunedataError(str(error)[:LONGEST_MESSAGE]) from error
     except RecursionError as error:
-        raise PrunedataError("Expected a state of a few levels. Got one that is too deep.") from error
+        raise PrunedataError("Expected a state of a few levels. Got one that is nested too deeply.") from error
     return state  # type: ignore[return-value]
 
 
@@ -222,11 +236,11 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
     at_most = partial(integer, low=0)
     at_most("prune", run["prune"], high=samples - 1)
     at_most("the state's rank", state["rank"], high=state["processes"] - 1)
-    at_most("what the state's loaders leave out", state["left_out"], high=state["skipped"])
+    at_most("the number of samples that the state's loaders leave out", state["left_out"], high=state["skipped"])
     done = at_most("the state's epoch", state["epoch"], high=epochs - is_open)
-    if Schedule.from_dict(run["schedule"]).epochs != epochs:
-        given = Schedule.from_dict(run["schedule"]).epochs
-        raise PrunedataError(f"Expected a schedule of {given} epochs in force, as was given. Got {epochs}.")
+    original = Schedule.from_dict(run["schedule"]).epochs
+    if original != epochs:
+        raise PrunedataError(f"Expected the schedule in force to have the run's {original} epochs. Got {epochs}.")
     if len(history) != done:
         raise PrunedataError(f"Expected a record of each of {done:,} finished epochs. Got {len(history):,}.")
     for number, record in enumerate(history):
@@ -241,19 +255,19 @@ def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], samples: int, *, open
     needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f4"} | ({"tally": "u"} if open else {})
     known = {name: kind.str[1:] for name, kind in OF_ROWS.items()} | dict.fromkeys(UNSIGNED, "u")
     lost = arrays.get(f"{LOST}keys")
-    wanted = {**{name: known.get(name.removeprefix(LOST), "iuf") for name in arrays}, **needed}
-    for name, kind in wanted.items():
-        about, many = arrays.get(name), samples
+    expected = {**{name: known.get(name.removeprefix(LOST), "iuf") for name in arrays}, **needed}
+    for name, kind in expected.items():
+        about, size = arrays.get(name), samples
         if lost is not None and name.startswith(LOST):
-            many = lost["shape"][0]
-        if about is None or about["shape"] != [many] or not _is_of(kind, about["dtype"]):
-            found = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"
+            size = lost["shape"][0]
+        if about is None or about["shape"] != [size] or not _is_of(kind, about["dtype"]):
+            got = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"
             kinds = {"u": "unsigned", "f4": "float32", "u1": "uint8", "u4": "uint32", "u8": "uint64"}.get(kind)
             raise PrunedataError(
-                f"Expected an array {printable(name)} of shape ({many},), {kinds or 'integers or floats'}. Got {found}."
+                f"Expected an array {printable(name)} of shape ({size},), {kinds or 'integers or floats'}. Got {got}."
             )
 
 
 def _is_of(kind: str, dtype: str) -> bool:
-    """Whether a dtype is the one, or of one of the kinds."""
+    """Return whether a dtype is ``kind`` itself, or of one of the kinds in it."""
     return dtype[1:] == kind if len(kind) == 2 else np.dtype(dtype).kind in kind

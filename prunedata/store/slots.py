@@ -1,8 +1,8 @@
 """The arrays of a run's store, each in two slots that are written in turn.
 
-They are zarr arrays of one fixed kind, which zarr writes: one dimension, little-endian, not compressed. What a
-stranger's store names otherwise is refused before any of it is read, so that reading takes as much memory as the files
-are long.
+They are zarr arrays of one fixed kind, which zarr writes: one dimension, little-endian, not compressed. Arrays of
+another kind, as a forged store may have, are refused before they are read, so that reading never takes more memory than
+the files are long.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ __all__ = ["Slots"]
 CHUNK = 1 << 24
 MOST_METADATA = 1 << 16
 STORED = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs")
-"""Metadata that say how an array is stored."""
+"""The metadata that decide how an array is stored."""
 
 
 class Slots:
-    """Writes arrays into the slot that no commit refers to, and reads those of a commit.
+    """Writes arrays into the slot that the last commit does not use, and reads those of a commit.
 
     Parameters
     ----------
     store : zarr store
     location : str
-        What errors call it.
+        The name of the store in errors.
     """
 
     def __init__(self, store: Store, location: str) -> None:
         self._store, self._location = store, location
         self._written: dict[str, AsyncArray[Any]] = {}
-        """The slots that were written."""
+        """The zarr arrays of the slots that were written."""
 
     def write(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
         """Write the arrays of commit number ``generation``; return shape, dtype and digest of each."""
@@ -55,9 +55,9 @@ class Slots:
         return {name: _about(values) for name, values in arrays.items()}
 
     async def _write_all(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        await StorePath.open(self._store, "")  # which two at once cannot
-        # Side by side: a disk makes several files safe in about the time that it takes for one. All have ended when
-        # one has failed: none goes on to write while the next commit does.
+        await StorePath.open(self._store, "")  # once, before the concurrent writes
+        # Concurrently: a disk syncs several files in about the time of one. If one fails, wait for the others, so that
+        # none is still written during the next commit.
         writes = (self._write(place, values) for place, values in arrays.items())
         for failed in await asyncio.gather(*writes, return_exceptions=True):
             if failed is not None:
@@ -65,18 +65,18 @@ class Slots:
 
     async def _write(self, place: str, values: npt.NDArray[Any]) -> None:
         array, kind = self._written.get(place), values.dtype.newbyteorder("=")
-        # Its metadata are written once, and cleaners of scratch space take files that are old.
-        known = array is not None and (array.shape, array.dtype) == (values.shape, kind)
-        if array is None or not known or is_missing(self._store, f"{place}/zarr.json"):
-            # Whatever is there: this slot is not in use, and what was in it may be half written.
+        same = array is not None and (array.shape, array.dtype) == (values.shape, kind)
+        # The metadata are written once, and cleaners of scratch space may delete them, as files that are old.
+        if array is None or not same or is_missing(self._store, f"{place}/zarr.json"):
+            # Overwrite whatever is there: the last commit does not use this slot.
             array = self._written[place] = await _create(self._store, place, values.size, _chunk(values.size), kind)
-        # A store in memory would go on to hold the run's own array.
+        # Copy for a store in memory, which would keep the run's own array.
         await array.setitem(slice(None), values.astype(kind, copy=not isinstance(self._store, DurableStore)))
 
     def read(self, name: str, generation: int, about: dict[str, Any]) -> npt.NDArray[Any]:
         """Return an array of commit number ``generation``, or raise :class:`DamagedStore` if it is not as written.
 
-        ``about`` was checked with its pointer.
+        ``about`` is its shape, dtype and digest, from a checked pointer.
         """
         place, samples, kind = f"{name}-{generation % 2}", about["shape"][0], np.dtype(about["dtype"])
         try:
@@ -94,13 +94,13 @@ class Slots:
         raw = read_bytes(self._store, f"{place}/zarr.json", MOST_METADATA)
         if raw is None:
             raise DamagedStore("Expected its zarr.json. Got none.")
-        found, wanted = json.loads(raw), _metadata(samples, _chunk(samples), kind)
-        differ = [key for key in STORED if not isinstance(found, dict) or found.get(key) != wanted[key]]
+        metadata, expected = json.loads(raw), _metadata(samples, _chunk(samples), kind)
+        differ = [key for key in STORED if not isinstance(metadata, dict) or metadata.get(key) != expected[key]]
         if differ:
             raise DamagedStore(f"Expected its metadata as they were written. Got other ones: {', '.join(differ)}.")
 
     def _read(self, place: str, samples: int, kind: np.dtype[Any]) -> tuple[npt.NDArray[Any], int]:
-        # Not by zarr, for which a missing chunk is filled, and a long one read whole.
+        # Not by zarr, which fills in a missing chunk, and reads all of one that is too long.
         size, digest, values = _chunk(samples), 0, np.empty(0, kind.newbyteorder("="))
         for first in range(0, samples, size):
             raw = read_bytes(self._store, f"{place}/c/{first // size}", size * kind.itemsize)
@@ -108,13 +108,13 @@ class Slots:
                 raise DamagedStore(f"Expected {size} samples in each of its chunks. Got fewer.")
             part = memoryview(raw)[: (samples - first) * kind.itemsize]
             digest = zlib.crc32(part, digest)
-            if not first:  # not before there is one chunk: a store may name any number of samples
+            if not first:  # only once a chunk has come: a forged store may name any number of samples
                 values = np.empty(samples, values.dtype)
             values[first : first + size] = np.frombuffer(part, kind)
         return values, digest
 
     def check_own_folders(self, names: list[str]) -> None:
-        """Raise :class:`StoreError` if a slot of one of these arrays lies elsewhere: nothing is written there."""
+        """Raise :class:`StoreError` if a slot of one of these arrays is a link to another place."""
         for name in names:
             for slot in (0, 1):
                 check_own_folder(self._store, f"{name}-{slot}")
@@ -125,7 +125,7 @@ def _chunk(samples: int) -> int:
 
 
 async def _create(store: Store, place: str, samples: int, size: int, kind: np.dtype[Any]) -> AsyncArray[Any]:
-    """Make an array, in the place of what is there."""
+    """Create an array, in the place of one that is there."""
     return await create_array(
         store,
         name=place,
@@ -134,7 +134,7 @@ async def _create(store: Store, place: str, samples: int, size: int, kind: np.dt
         dtype=kind,
         filters=None,
         compressors=None,
-        # A missing chunk reads as this value; zeros would look like a fresh run.
+        # zarr reads a missing chunk as this value; zeros would look like those of a new run.
         fill_value=np.nan if kind.kind == "f" else int(np.iinfo(kind).max),
         overwrite=True,
         config={"write_empty_chunks": True},
@@ -143,11 +143,11 @@ async def _create(store: Store, place: str, samples: int, size: int, kind: np.dt
 
 @lru_cache(64)
 def _metadata(samples: int, size: int, kind: str) -> dict[str, Any]:
-    """What zarr writes of such an array."""
+    """Return the metadata that zarr writes for such an array."""
     store = MemoryStore()
     finish(store, _create(store, "x", samples, size, np.dtype(kind).newbyteorder("=")))
-    found: dict[str, Any] = json.loads(read_bytes(store, "x/zarr.json", MOST_METADATA) or b"")
-    return found
+    metadata: dict[str, Any] = json.loads(read_bytes(store, "x/zarr.json", MOST_METADATA) or b"")
+    return metadata
 
 
 def _about(values: npt.NDArray[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Errors of the system below a store, told as what they mean for the run."""
+"""Turn errors of the system or of a remote service into errors of the store that say what to do."""
 
 import errno
 from collections.abc import Iterator
@@ -7,23 +7,23 @@ from contextlib import contextmanager
 from prunedata.checks import printable
 from prunedata.errors import DamagedStore, DeniedStore, PrunedataError, StoreError, UnreachableStore, UnwritableStore
 
-__all__ = ["told"]
+__all__ = ["explain_errors"]
 
 FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}
 
 
 @contextmanager
-def told(location: str, verb: str, *, remote: bool = False) -> Iterator[None]:
-    """Turn what the system raises within into a :class:`StoreError` that says what to do.
+def explain_errors(location: str, verb: str, *, remote: bool = False) -> Iterator[None]:
+    """Turn errors within the context into a :class:`StoreError` that says what to do.
 
     Parameters
     ----------
     location : str
-        What errors call the store.
-    verb : str
-        What is done with it: ``read`` or ``write``.
+        The name of the store in errors.
+    verb : {"read", "write"}
+        What is done with the store.
     remote : bool
-        Whether another library keeps it, which raises errors of its own: these are told, too.
+        Whether another library keeps the store, which raises errors of its own: these are turned, too.
     """
     try:
         yield
@@ -38,8 +38,8 @@ def told(location: str, verb: str, *, remote: bool = False) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, RuntimeError) and "shutdown" in str(error):
             raise StoreError(
-                f"Expected to {verb} {location} while the program runs. Got an interpreter that is shutting down, "
-                "where this kind of store has no threads any more: commit before the end of the program, not in atexit."
+                f"Expected to {verb} {location} while the program runs. The interpreter is shutting down, and this "
+                "kind of store has no threads any more: commit before the end of the program, not in atexit."
             ) from error
         if not remote:
             raise
@@ -58,11 +58,11 @@ def _of_system(error: OSError, location: str, verb: str, *, remote: bool) -> Unw
         return _of_service(error, location, verb)
     else:
         kind, what = UnwritableStore, f"to {verb} {location}. Got {why}"
-    return _made(kind, what, verb, error.errno)
+    return _error(kind, what, verb, error.errno)
 
 
 def _of_service(error: Exception, location: str, verb: str) -> UnwritableStore:
-    """What the library of a service raises has types of its own, which are not imported here."""
+    """Return the error for one of a service's library, by the name of its type, which is not imported here."""
     name = type(error).__name__
     why = printable(f"{name}: {error}")
     if "Credential" in name or "Token" in name or "Auth" in name:
@@ -70,14 +70,14 @@ def _of_service(error: Exception, location: str, verb: str) -> UnwritableStore:
             f"credentials for {location}. Got none that work ({why}): give them as its service wants, for s3:// in "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or give a zarr store that has them"
         )
-        return _made(DeniedStore, what, verb, None)
+        return _error(DeniedStore, what, verb, None)
     what = f"to {verb} {location}. Got no answer, or a refusal ({why})"
     what += ": the run goes on in memory, commit again when it can be reached" if verb == "write" else ""
-    return _made(UnreachableStore, what, verb, getattr(error, "errno", None))
+    return _error(UnreachableStore, what, verb, getattr(error, "errno", None))
 
 
-def _made(kind: type[UnwritableStore], what: str, verb: str, number: int | None) -> UnwritableStore:
+def _error(kind: type[UnwritableStore], what: str, verb: str, number: int | None) -> UnwritableStore:
     last = " The last commit is as it was." if verb == "write" else ""
-    found = kind(f"Expected {what}.{last}")
-    found.errno = number
-    return found
+    error = kind(f"Expected {what}.{last}")
+    error.errno = number
+    return error

@@ -1,1 +1,1 @@
-"""What streams need: the mask in a file, and an index of shards."""
+"""Parts for adapters of streams: the mask of an epoch in a file, and an index of shards."""

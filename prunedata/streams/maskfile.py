@@ -1,8 +1,8 @@
 """The mask of the open epoch in a file, for processes that were started before the epoch began.
 
-A dataset is copied into each of a loader's workers, and a mask kept on it is the mask of the epoch in which they
-were started. A path stays true: it survives fork, spawn and workers that persist, and the file behind it is
-replaced in one step when an epoch begins.
+A dataset is copied into each of a loader's workers, and a mask on it would be that of the epoch in which they were
+started. A path stays valid with fork, spawn and persistent workers, and the file is replaced in one step when an epoch
+begins.
 """
 
 import os
@@ -29,37 +29,37 @@ HEADER, NUMBER, UNKNOWN = 16, 8, 255
 
 
 class MaskFile:
-    """The reading side; a path and nothing else, so it can be pickled.
+    """Reads the mask of the open epoch. It is a path and nothing else, so that it can be pickled.
 
-    The file holds the epoch's number and the number of samples, as little-endian int64, and then one byte a sample.
+    The file has the epoch's number and the number of samples, as little-endian int64, and then one byte a sample.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def read(self, reader: int | None = None) -> npt.NDArray[np.bool_]:
-        """Return which samples remain in the epoch last begun, shape (samples,).
+        """Return which samples remain in the epoch that began last, shape (samples,).
 
-        Call it when a pass begins, in each worker: it leaves a mark, by which the run knows that samples came by its
-        mask, and not out of a cache.
+        Call it in each worker when a pass begins: it leaves a mark, which shows the run that samples were selected by
+        the mask, and did not come from a cache.
 
         Parameters
         ----------
         reader : int, optional
-            Which of the workers reads, from 0. Then a second pass in one epoch is noticed, too.
+            The number of the worker, from 0. With it a second pass in one epoch is noticed, too.
         """
         try:
             raw = Path(self.path).read_bytes()
         except FileNotFoundError:
             raise NotInEpoch(
-                "Expected an open epoch. Got none yet: iterate inside `for epoch in pruner.epochs():`, "
-                f"as long as the pruner lives, and let nobody clear {os.path.dirname(self.path)} meanwhile."
+                "Expected an open epoch. Got none: iterate inside `for epoch in pruner.epochs():`, as long as the "
+                f"pruner exists, and don't delete {os.path.dirname(self.path)} meanwhile."
             ) from None
         mask = np.frombuffer(raw[HEADER:], np.uint8)
         if len(raw) < HEADER or mask.size != _number(raw[NUMBER:HEADER]) or mask.max(initial=0) > 1:
             raise DamagedStore(
-                f"Expected the mask of an epoch in {self.path}. Got {len(raw):,} bytes that are none: something else "
-                "has written to it, or cut it short. Begin the epoch again, by load_state_dict() or resume=True."
+                f"Expected the mask of an epoch in {self.path}. Got {len(raw):,} bytes of something else: another "
+                "program has written to it, or cut it. Begin the epoch again, by load_state_dict() or resume=True."
             )
         with suppress(OSError), open(self._marks, "ab") as marks:
             marks.write(bytes([UNKNOWN if reader is None else reader % UNKNOWN]))
@@ -70,7 +70,7 @@ class MaskFile:
         return f"{self.path}.passes"
 
     def passes(self) -> tuple[bool, int]:
-        """Whether the mask of the epoch last begun was read, and how often by one and the same reader."""
+        """Return whether the mask of the open epoch was read, and how often by one and the same reader."""
         try:
             marks = np.frombuffer(Path(self._marks).read_bytes(), np.uint8)
         except FileNotFoundError:
@@ -78,14 +78,14 @@ class MaskFile:
         return True, int(np.bincount(marks[marks != UNKNOWN], minlength=1).max())
 
     def begin_pass(self) -> Delivery:
-        """Return where a stream counts what it hands on in a pass; in other processes nobody reads it."""
+        """Return the report in which a stream counts what it delivers in a pass. Only this process reads it."""
         delivery = Delivery(-1 if (epoch := self.epoch()) is None else epoch, delivered=0, inner=True)
         if (publisher := _publishers.get(self.path)) is not None:
             publisher.delivery = delivery
         return delivery
 
     def epoch(self) -> int | None:
-        """Return the number of the epoch last begun, None before the first."""
+        """Return the number of the epoch that began last, None before the first."""
         try:
             with open(self.path, "rb") as file:
                 return _number(file.read(NUMBER))
@@ -93,30 +93,29 @@ class MaskFile:
             return None
 
     def write(self, epoch: Epoch) -> None:
-        """Replace the file by the mask of ``epoch``, in its folder, which a cleaner of old files may have removed."""
+        """Replace the mask by that of ``epoch``; make the folder, which a cleaner of old files may have removed."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         part = f"{self.path}.{os.getpid()}.partial"
         with open(part, "wb") as file:
             for number in (epoch.number, epoch.remaining.size):
                 file.write(number.to_bytes(NUMBER, "little"))
             file.write(epoch.remaining.data)
-        Path(self._marks).unlink(missing_ok=True)  # before: whoever reads the new mask leaves a mark
+        Path(self._marks).unlink(missing_ok=True)  # before the new mask can be read
         os.replace(part, self.path)
 
 
 class Resumable:
-    """What a StatefulDataLoader asks of a dataset. Nothing is skipped: the mask knows what was observed.
+    """The methods of a dataset that StatefulDataLoader calls, for a stream that resumes by its mask.
 
-    A pruner that goes on in the middle of an epoch publishes the samples that remain. So the state need not say how
-    far the stream was, and the order of the rest may be another one. Without these two methods the loader would
-    skip as many batches as it had delivered, of those that remain.
+    The mask of a resumed epoch has the samples that remain. So the state has no position, and the rest may come in
+    another order. Without these methods the loader would skip as many of the remaining batches as it had delivered.
     """
 
     mask: MaskFile
     delivers_ids = True  # for the adapter of DataLoaders: items are pairs of an id and a sample
 
     def state_dict(self) -> dict[str, Any]:
-        """Say which epoch it is, None before the first."""
+        """Return the number of the open epoch, None before the first."""
         return {"epoch": self.mask.epoch()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -127,13 +126,13 @@ class Resumable:
         saved = None if state["epoch"] is None else integer("the epoch of a stream's state", state["epoch"], 0)
         if epoch is not None and saved is not None and epoch < saved:
             raise PrunedataError(
-                f"Expected a pruner that stands in epoch {saved}, as the loader's state. Got one in epoch "
-                f"{epoch}: call pruner.load_state_dict() before the loop over pruner.epochs()."
+                f"Expected a pruner in epoch {saved}, as the loader's state. Got one in epoch {epoch}: call "
+                "pruner.load_state_dict() before the loop over pruner.epochs()."
             )
 
 
 _publishers: weakref.WeakValueDictionary[str, "MaskPublisher"] = weakref.WeakValueDictionary()
-"""Those of this process, by the paths of their files."""
+"""The publishers of this process, by the paths of their files."""
 
 
 class MaskPublisher(Adapter):
@@ -155,30 +154,30 @@ class MaskPublisher(Adapter):
         self._begun = epoch.number
 
     def forget(self) -> None:
-        """Forget which epoch was begun: the run stands elsewhere now."""
+        """Forget which epoch was begun: another state was loaded."""
         self._begun = None
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
-        """Refuse samples that did not come by the epoch's mask, or that came in two passes.
+        """Raise if samples were not selected by the epoch's mask, or came in two passes.
 
-        A sample may be observed though it is pruned, and more than once: the core counts it. What is refused is a loop
-        that trains on such samples in silence, as one that keeps the batches of an earlier epoch.
+        A pruned sample may be observed, and a sample more than once. But a loop must not train on such samples
+        unnoticed, as one does that keeps the batches of an earlier epoch.
         """
-        if self._begun != epoch.number:  # restored when nothing of it was left
+        if self._begun != epoch.number:  # the epoch was restored when nothing of it remained
             return
-        (read, passes), seen = self.file.passes(), tally.visits
-        pruned, twice = int(np.count_nonzero(seen[~epoch.keep])), int(np.count_nonzero(seen[epoch.keep] > 1))
+        (read, passes), visits = self.file.passes(), tally.visits
+        pruned, twice = int(np.count_nonzero(visits[~epoch.keep])), int(np.count_nonzero(visits[epoch.keep] > 1))
         if pruned and not read:
             raise LossError(
                 f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the stream "
-                "was not iterated: are batches of an earlier epoch kept, or is the source iterated that was given to "
-                "wrap()? Go on from the last commit or checkpoint."
+                "was not iterated: does the loop keep batches of an earlier epoch, or iterate the source that you gave "
+                "to wrap()? Correct it, and resume from the last commit or checkpoint."
             )
         if twice and passes > 1:
             raise LossError(
                 f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often, in {passes} "
-                "passes over the stream: was the loop left by break and begun again? Go on from the last commit or "
-                "checkpoint, and after a break with begin_epoch() or pruner.epochs(), which give what remains."
+                "passes over the stream: was the loop left by break and begun again? Resume from the last commit or "
+                "checkpoint. After a break call begin_epoch() or pruner.epochs(), which deliver what remains."
             )
 
 
@@ -187,10 +186,10 @@ def _number(raw: bytes) -> int:
 
 
 def publish(pruner: Pruner) -> MaskFile:
-    """Keep a file with the mask of each epoch that ``pruner`` begins; it is deleted with the pruner."""
+    """Return a file that always has the mask of the pruner's open epoch. It is deleted with the pruner."""
     return pruner.attach(MaskPublisher()).file
 
 
 def _delete(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a process forked from it has a copy of the pruner, and of this duty
+    if os.getpid() == owner:  # a forked process has a copy of the pruner, and must not delete the folder
         shutil.rmtree(folder, ignore_errors=True)

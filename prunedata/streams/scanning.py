@@ -1,4 +1,4 @@
-"""Read what samples are in a shard: its keys, from the headers of the tar file alone."""
+"""Read the keys of the samples in a shard, from the headers of the tar file alone."""
 
 import lzma
 import os
@@ -16,19 +16,19 @@ from prunedata.errors import PrunedataError
 __all__ = ["Stamp", "is_remote", "read_keys", "stamp_of"]
 
 Stamp = tuple[int | None, str | None]
-"""A shard's size, and when it was modified or its ETag: a change of the shard changes it. None where it is unknown."""
+"""A shard's size, and the time of its last change or its ETag: they show changes. None where unknown."""
 
-# As WebDataset has them.
+# As in WebDataset.
 _META = re.compile(r"__[^/]*__($|/)")
 _KEY = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$")
-# tarfile takes these, after the first header, for the end of the file. (typeshed does not know them.)
+# After the first header, tarfile takes these for the end of the file. (typeshed does not have them.)
 _UNREADABLE_HEADER = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]
 _NO_HEADER = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
 _UNREADABLE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class _StrictInfo(tarfile.TarInfo):
-    """A header that is an error, wherever it stands, if it cannot be read."""
+    """A tar header that raises if it cannot be read, also after the first one."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -37,20 +37,18 @@ class _StrictInfo(tarfile.TarInfo):
         except _UNREADABLE_HEADER as error:
             raise tarfile.ReadError(f"{error} at byte {archive.offset}") from error
         except _NO_HEADER as error:
-            if not archive.offset:  # an empty file, of which tarfile says so
+            if not archive.offset:  # an empty file, for which tarfile has a message
                 raise
-            raise tarfile.ReadError(
-                f"no mark of its end at byte {archive.offset}: it was cut between two files"
-            ) from error
+            raise tarfile.ReadError(f"no end mark at byte {archive.offset}: it was cut between two files") from error
 
 
 def read_keys(url: str) -> tuple[list[str], Stamp]:
-    """The keys of a shard's samples, in their order, and the shard's stamp.
+    """Return the keys of a shard's samples, in their order, and the shard's stamp.
 
     Raises
     ------
     PrunedataError
-        If the shard cannot be read to its end, or a key stands twice, apart.
+        If the shard cannot be read to its end, or the files of a key are not side by side.
     """
     keys: list[str] = []
     try:
@@ -85,17 +83,17 @@ def _names(archive: tarfile.TarFile) -> Iterator[str]:
     for member in archive:
         if member.isreg() and not _META.match(member.name):
             yield member.name
-        archive.members = []  # type: ignore[attr-defined]  # else every header is kept
+        archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every header
 
 
 @contextmanager
 def _open(url: str) -> Iterator[IO[bytes]]:
     if url.startswith("pipe:"):
-        # By a shell, as WebDataset does it.
+        # By a shell, as WebDataset does.
         with subprocess.Popen(url[5:], shell=True, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             yield process.stdout
-            while process.stdout.read(1 << 20):  # so that the command can end
+            while process.stdout.read(1 << 20):  # read the rest, so that the command can end
                 pass
         if process.returncode:
             raise OSError(f"the command ended with status {process.returncode}")
@@ -110,7 +108,7 @@ def _open(url: str) -> Iterator[IO[bytes]]:
 
 
 def stamp_of(url: str) -> Stamp:
-    """The stamp of a shard as it is now; of a ``pipe:`` nothing is known."""
+    """Return the present stamp of a shard; (None, None) for a ``pipe:``."""
     if url.startswith("pipe:"):
         return None, None
     if is_remote(url):
@@ -119,12 +117,12 @@ def stamp_of(url: str) -> Stamp:
         system, path = fsspec.core.url_to_fs(url)
         about: dict[str, Any] = system.info(path, refresh=True) if "s3" in system.protocol else system.info(path)
         return about["size"], str(about.get("ETag") or about.get("mtime") or about.get("LastModified"))
-    found = os.stat(_path(url))
-    return found.st_size, str(found.st_mtime_ns)
+    status = os.stat(_path(url))
+    return status.st_size, str(status.st_mtime_ns)
 
 
 def is_remote(url: str) -> bool:
-    """Whether fsspec has to open it."""
+    """Return whether a URL has to be opened by fsspec."""
     return "://" in url and not url.startswith("file:")
 
 

@@ -1,6 +1,6 @@
-"""An index of WebDataset shards: which samples there are, and in which shard, read from the tar headers alone.
+"""An index of the samples in WebDataset shards, read from the tar headers alone.
 
-A sample's id is its place in the index: shard after shard as they were given, and within a shard as they lie.
+A sample's id is its place in the index: shard after shard as they were given, and in the order within each shard.
 """
 
 import json
@@ -17,14 +17,13 @@ import numpy.typing as npt
 
 from prunedata.checks import printable, shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
-from prunedata.streams import braces
 from prunedata.streams.scanning import read_keys, stamp_of
 
 __all__ = ["Shard", "ShardIndex", "expand"]
 
 FORMAT = 1
 UNSAFE = frozenset("'\"`$;|&<>\\\n\r\t ")
-"""What a shell may take for more than a part of a URL; WebDataset opens some URLs by a shell."""
+"""Characters that may have a meaning for a shell, by which WebDataset opens some URLs."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardIndex:
-    """All samples of some shards, and the id of each.
+    """The samples of some shards, and their ids.
 
     Attributes
     ----------
@@ -63,7 +62,7 @@ class ShardIndex:
 
     @property
     def urls(self) -> list[str]:
-        """The shards, as WebDataset takes them."""
+        """The URLs of the shards, as WebDataset takes them."""
         return [shard.url for shard in self.shards]
 
     @classmethod
@@ -82,15 +81,19 @@ class ShardIndex:
         Raises
         ------
         PrunedataError
-            If a shard cannot be read to its end, or a key stands twice, apart, within a shard.
+            If a shard cannot be read to its end, or the files of a key are not side by side.
         """
         names = expand(urls)
         if not names:
             raise PrunedataError("Expected at least one shard. Got none.")
-        return cls(tuple(_scanned(url) for url in progress(names)))
+        shards = []
+        for url in progress(names):
+            keys, stamp = read_keys(url)
+            shards.append(Shard(url, "\n".join(keys), len(keys), *stamp))
+        return cls(tuple(shards))
 
     def ids_of(self, url: str) -> dict[str, int]:
-        """The id of each key in one shard."""
+        """Return the id of each key in one shard."""
         if url not in self._first:
             raise PrunedataError(f"Expected one of the {len(self.shards)} shards of the index. Got {url}: scan again.")
         number, first = self._first[url]
@@ -98,18 +101,18 @@ class ShardIndex:
         return {key: first + place for place, key in enumerate(keys.split("\n") if keys else ())}
 
     def key_of(self, sample: int) -> str:
-        """The key of a sample by its id: the part of its files' names that WebDataset gives as ``__key__``."""
+        """Return the key of a sample by its id: the part of its files' names that WebDataset has as ``__key__``."""
         at = bisect_right(self.shards, sample, key=lambda shard: self._first[shard.url][1]) - 1
         shard = self.shards[at]
         return shard.keys.split("\n")[sample - self._first[shard.url][1]]
 
     @property
     def keys(self) -> list[str]:
-        """The keys of all samples, by their ids. In two shards one may come twice."""
+        """The keys of all samples, in the order of their ids. Two shards may have the same key."""
         return [key for shard in self.shards if shard.keys for key in shard.keys.split("\n")]
 
     def kept_by_shard(self, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """How many samples of each shard a mask keeps, shape (shards,)."""
+        """Return how many samples of each shard a mask keeps, shape (shards,)."""
         sizes = np.array([shard.samples for shard in self.shards], dtype=np.int64)
         sums = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
         ends = np.cumsum(sizes)
@@ -121,7 +124,7 @@ class ShardIndex:
         for shard in self.shards:
             try:
                 stamp = stamp_of(shard.url)
-            except (OSError, ValueError) as error:  # a URL may have characters that no path can have
+            except (OSError, ValueError) as error:  # ValueError for characters that a path cannot have
                 raise PrunedataError(
                     f"Expected the shard {printable(shard.url)}. Got {printable(str(error))}."
                 ) from error
@@ -130,7 +133,7 @@ class ShardIndex:
         if changed:
             raise PrunedataError(
                 f"Expected the shards as they were scanned. Got {len(changed)} that have changed: "
-                f"{', '.join(changed[:3])}: scan again, and begin a new run, as ids have moved."
+                f"{', '.join(changed[:3])}: scan again, and begin a new run, as ids may have changed."
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -142,27 +145,27 @@ class ShardIndex:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, trusted: bool = False) -> "ShardIndex":
-        """Read what :meth:`save` wrote.
+        """Read an index that :meth:`save` wrote.
 
         Parameters
         ----------
         path : path
         trusted : bool
-            WebDataset runs what follows ``pipe:`` as a command, and opens some URLs by a shell. So an index with such
-            URLs is refused, unless you say that you trust who wrote it.
+            Whether you trust the author of the index. WebDataset runs what follows ``pipe:`` as a command, and opens
+            some URLs by a shell. Without ``trusted=True`` an index with such URLs is refused.
 
         Raises
         ------
         PrunedataError
-            If it is no index, damaged, or not to be trusted.
+            If it is no index, damaged, or has URLs that must be trusted.
         """
         try:
-            found = json.loads(Path(path).read_bytes())
-            if not isinstance(found, dict) or found.get("prunedata_index") != FORMAT:
+            index = json.loads(Path(path).read_bytes())
+            if not isinstance(index, dict) or index.get("prunedata_index") != FORMAT:
                 raise ForeignStore(f"Expected an index of shards of format {FORMAT} in {path}. Got something else.")
-            shards = tuple(Shard(url, keys, n, size, stamp) for url, n, size, stamp, keys in found["shards"])
-            whole = found.keys() == {"prunedata_index", "shards", "crc32"}
-            whole = whole and found["crc32"] == _digest(found["shards"])
+            shards = tuple(Shard(url, keys, n, size, stamp) for url, n, size, stamp, keys in index["shards"])
+            whole = index.keys() == {"prunedata_index", "shards", "crc32"}
+            whole = whole and index["crc32"] == _digest(index["shards"])
             if not whole or not all(_is_sound(shard) for shard in shards):
                 raise DamagedStore(f"Expected the index of shards in {path} as it was saved. Got another: scan again.")
         except (ForeignStore, DamagedStore):
@@ -175,21 +178,28 @@ class ShardIndex:
         if unsafe:
             raise PrunedataError(
                 f"Expected an index of files and plain URLs in {path}. Got {shown(unsafe[0])}, which WebDataset would "
-                "run by a shell: pass trusted=True if you know who wrote it."
+                "run by a shell: pass trusted=True if you trust its author."
             )
         return cls(shards)
 
 
 def expand(urls: str | Iterable[str]) -> list[str]:
-    """List the shards as WebDataset does: of a string, ``::`` parts it and braces are expanded; a list stays."""
-    if isinstance(urls, str):
-        return [url for part in urls.split("::") for url in braces.expand(part)]
-    return list(urls)
-
-
-def _scanned(url: str) -> Shard:
-    keys, stamp = read_keys(url)
-    return Shard(url, "\n".join(keys), len(keys), *stamp)
+    """List the shards as WebDataset does: split a string at ``::`` and expand its braces; a list stays as it is."""
+    if not isinstance(urls, str):
+        return list(urls)
+    parts = urls.split("::")
+    if not set(urls) & set("{}\\"):
+        return parts
+    try:
+        from braceexpand import UnbalancedBracesError, braceexpand  # noqa: PLC0415 (it comes with WebDataset)
+    except ImportError as error:
+        raise PrunedataError(
+            f"Expected the package that expands the braces in {urls!r}. It is not installed: pip install braceexpand."
+        ) from error
+    try:
+        return [url for part in parts for url in braceexpand(part)]
+    except UnbalancedBracesError as error:
+        raise PrunedataError(f"Expected as many closing braces as opening ones. Got {urls!r}.") from error
 
 
 def _digest(shards: list[list[Any]]) -> int:

@@ -239,7 +239,7 @@ def test_bits_say_who_was_seen_and_hit_on_any_rank(data, samples, ranks):
     bits = np.bitwise_or.reduce([tally.bits() for tally in tallies])
     assert bits.size == -(-samples // 4)
     for tally in tallies:
-        tally.take(bits)
+        tally.set_bits(bits)
         assert tally.visits.tolist() == seen.tolist()
         assert tally.hits.tolist() == hit.tolist()
         assert tally.observed == seen.sum()
@@ -316,7 +316,7 @@ def test_losses_of_a_stream_are_held_against_the_mean_of_their_step(data, sample
         join(
             tally,
             arrays,
-            lambda own, other=other: own.take(own.bits() | other.bits()),
+            lambda own, other=other: own.set_bits(own.bits() | other.bits()),
             lambda own, it=theirs: np.maximum(own, next(it)),
         )
     settled = WaitingLosses.restored({"steps": True}, arrays).settle(epoch, keep)[0]

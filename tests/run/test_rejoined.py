@@ -49,7 +49,7 @@ class Threads(Group):
 
     def merge(self, tally, arrays):
         bits = np.bitwise_or.reduce(self._all(tally.bits()))
-        join(tally, arrays, lambda one: one.take(bits), lambda values: np.maximum.reduce(self._all(values)))
+        join(tally, arrays, lambda one: one.set_bits(bits), lambda values: np.maximum.reduce(self._all(values)))
 
 
 def in_ranks(processes, work):

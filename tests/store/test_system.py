@@ -235,9 +235,7 @@ def test_a_link_to_nowhere_is_no_place_for_a_run(tmp_path):
     """Its disk may not be mounted: nothing is made in its place."""
     (tmp_path / "run.zarr").symlink_to(tmp_path / "disk" / "run")
     for call in (lambda: start(tmp_path / "run.zarr"), lambda: inspect(tmp_path / "run.zarr")):
-        with pytest.raises(
-            ForeignStore, match=r"run\.zarr, a link to .*disk/run, which is not there: make that folder"
-        ):
+        with pytest.raises(ForeignStore, match=r"run\.zarr, a link to .*disk/run, which does not exist"):
             call()
     assert not (tmp_path / "disk").exists()
     (tmp_path / "disk" / "run").mkdir(parents=True)

@@ -6,12 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
-from braceexpand import braceexpand
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
-from prunedata.streams import braces
 from prunedata.streams.shards import Shard, ShardIndex, expand
 from tests.adapters.helpers.shards import write_shards, write_tar
 
@@ -199,7 +197,7 @@ def test_a_tar_that_was_cut_between_two_members_is_refused(tmp_path):
     for members in (1, 2):
         path.write_bytes(whole[: members * 2 * 512])
         assert len(by_webdataset(str(path))) == members
-        with pytest.raises(PrunedataError, match=r"no mark of its end at byte .*cut between two files"):
+        with pytest.raises(PrunedataError, match=r"no end mark at byte .*cut between two files"):
             ShardIndex.scan(str(path))
     path.write_bytes(whole[: 5 * 512])  # a lone zero block: written to its end
     assert len(ShardIndex.scan(str(path))) == 2
@@ -253,34 +251,18 @@ def test_progress_wraps_the_shards(tmp_path):
     assert [os.path.basename(url) for url in seen] == ["000.tar", "001.tar"]
 
 
-# Without escaped backslashes: braceexpand 0.1.7 takes them away once for each level of braces.
-TEXT = st.text("ab1-. ", max_size=3)
-RANGE = st.one_of(
-    st.tuples(st.sampled_from(["0", "1", "007", "12", "-3", "-05"]), st.sampled_from(["0", "3", "010", "-2"])),
-    st.tuples(st.sampled_from("abXZ"), st.sampled_from("cAgY")),
-).map("..".join)
-STEPPED = st.tuples(RANGE, st.sampled_from(["", "..2", "..-3", "..0"])).map("".join)
-PATTERNS = st.recursive(
-    TEXT | st.sampled_from([r"\{", r"\,", "{}", "a,b"]) | STEPPED.map("{{{}}}".format),
-    lambda inner: st.lists(inner, max_size=3).flatmap(
-        lambda parts: st.sampled_from(["".join(parts), "{" + ",".join(parts) + "}", "{" + "".join(parts) + "}x"])
-    ),
-    max_leaves=6,
+@pytest.mark.parametrize(
+    "urls", ["a.tar", "{000..102}.tar", "{train,val}-{08..10}.tar::c.tar", r"\{a\}", "{a..c}{,x{1,2}}", "a b::{3..1}"]
 )
+def test_urls_are_expanded_as_webdataset_expands_them(urls):
+    assert expand(urls) == wds.shardlists.expand_urls(urls)
+    assert expand([urls]) == [urls]
 
 
-@given(PATTERNS)
-def test_braces_are_expanded_as_webdataset_expands_them(pattern):
-    expected = list(braceexpand(pattern))
-    assert braces.expand(pattern) == expected
-    assert expand(f"{pattern}::x{{1,2}}") == wds.shardlists.expand_urls(f"{pattern}::x{{1,2}}")
-    assert expand([pattern]) == [pattern]
-
-
-@pytest.mark.parametrize("pattern", ["{1", "1}", "{a{b}", "}{"])
+@pytest.mark.parametrize("pattern", ["{1", "1}", "{a{b}"])
 def test_open_braces_are_refused(pattern):
-    with pytest.raises(PrunedataError, match="a brace closed for every brace opened"):
-        braces.expand(pattern)
+    with pytest.raises(PrunedataError, match="as many closing braces"):
+        expand(pattern)
 
 
 def test_webdataset_writes_what_is_scanned(tmp_path):

@@ -1,12 +1,11 @@
-"""The order in which a pruned loader delivers an epoch: one class for each case, and which of them a loader gets."""
+"""The orders in which pruned loaders deliver an epoch: a class for each kind of loader, and the choice of one."""
 
 from typing import Any
 
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.torch.orders.base import Order
-from prunedata.adapters.torch.orders.filtered_batches import FilteredBatches
-from prunedata.adapters.torch.orders.filtered_sampler import FilteredSampler
+from prunedata.adapters.torch.orders.filtered import FilteredBatches, FilteredSampler
 from prunedata.adapters.torch.orders.own import OwnOrder, Uneven
 from prunedata.adapters.torch.orders.stream import StreamOrder
 from prunedata.errors import PrunedataError
@@ -16,50 +15,35 @@ __all__ = ["Order", "StreamOrder", "Uneven", "order_for"]
 
 
 def order_for(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None = None) -> Order:
-    """Our own order in the place of PyTorch's random, sequential or distributed one; else the user's, filtered.
+    """Return the order for a loader over a map-style dataset.
 
-    For a loader over a map-style dataset.
+    It is our own in the place of PyTorch's random, sequential or distributed one; otherwise the user's, filtered.
     """
-    own = _own_order(loader, pruner, uneven)
-    if own is not None:
-        return own
+    batch_sampler: Any = loader.batch_sampler
+    custom_batches = batch_sampler is not None and not _is_pytorchs(batch_sampler, "BatchSampler")
+    if not custom_batches:
+        if batch_sampler is None:
+            sampler, batch_size, drop_last = loader.sampler, loader.batch_size or 1, loader.drop_last
+        else:
+            sampler, batch_size, drop_last = batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last
+        distributed = sampler if isinstance(sampler, DistributedSampler) else None
+        if _gives_everything_once(sampler, pruner) and (uneven is None or distributed is not None):
+            shuffle = type(sampler).__name__ == "RandomSampler" if distributed is None else distributed.shuffle
+            return OwnOrder(pruner, batch_size, drop_last, shuffle=shuffle, distributed=distributed, uneven=uneven)
     if uneven is not None:
         raise PrunedataError(
             f"Expected uneven={uneven!r} with a DistributedSampler(dataset) of PyTorch's. Got another sampler, which "
-            "itself says what each rank gets: leave uneven out."
+            "itself decides what each rank gets: leave uneven out."
         )
-    batch_sampler: Any = loader.batch_sampler
+    if custom_batches:
+        return FilteredBatches(pruner, batch_sampler)
     if batch_sampler is None and _is_pytorchs(loader.sampler, "BatchSampler"):
         return FilteredBatches(pruner, loader.sampler)
-    if batch_sampler is not None and not _is_pytorchs(batch_sampler, "BatchSampler"):
-        return FilteredBatches(pruner, batch_sampler)
-    return FilteredSampler(pruner, *_cut(loader))
-
-
-def _cut(loader: DataLoader[Any]) -> tuple[Any, int, bool]:
-    """The sampler of a loader, and how it cuts batches."""
-    batches: Any = loader.batch_sampler
-    if batches is None:
-        return loader.sampler, loader.batch_size or 1, loader.drop_last
-    return batches.sampler, batches.batch_size, batches.drop_last
-
-
-def _own_order(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> OwnOrder | None:
-    """Our own order, if the loader's is one of PyTorch's that gives every sample once."""
-    if loader.batch_sampler is not None and not _is_pytorchs(loader.batch_sampler, "BatchSampler"):
-        return None
-    sampler, batch_size, drop_last = _cut(loader)
-    if not _gives_everything_once(sampler, pruner):
-        return None
-    distributed = sampler if isinstance(sampler, DistributedSampler) else None
-    if uneven is not None and distributed is None:
-        return None
-    shuffle = type(sampler).__name__ == "RandomSampler" if distributed is None else distributed.shuffle
-    return OwnOrder(pruner, batch_size, drop_last, shuffle=shuffle, distributed=distributed, uneven=uneven)
+    return FilteredSampler(pruner, sampler, batch_size, drop_last)
 
 
 def _gives_everything_once(sampler: Any, pruner: Pruner) -> bool:
-    """Whether a sampler of PyTorch's own gives, with those of other ranks, each sample of the run once."""
+    """Return whether a sampler is PyTorch's own and gives, with those of other ranks, each sample of the run once."""
     names = ("RandomSampler", "SequentialSampler", "DistributedSampler", "StatefulDistributedSampler")
     if not _is_pytorchs(sampler, *names) or getattr(sampler, "replacement", False):
         return False
@@ -68,6 +52,6 @@ def _gives_everything_once(sampler: Any, pruner: Pruner) -> bool:
 
 
 def _is_pytorchs(sampler: Any, *names: str) -> bool:
-    """Whether it is PyTorch's own class of that name, or torchdata's, not a user's subclass of it."""
+    """Return whether a sampler is of PyTorch's or torchdata's own class of that name, and not of a user's subclass."""
     kind = type(sampler)
     return kind.__name__ in names and kind.__module__.partition(".")[0] in ("torch", "torchdata")

@@ -24,12 +24,12 @@ Uneven = Literal["weights", "drop", "pad"]
 class OwnOrder(SampledOrder):
     """The order that follows from the run's seed and the epoch's number, as ``Epoch.batches`` has it.
 
-    Of several ranks each gets a share: filter, cut into global batches, and deal each of them to the ranks. All ranks
-    have as many batches. A DistributedSampler says which rank this is; without one a trainer that deals by itself
-    may. What becomes of a last global batch that isn't full, ``uneven`` says, see :func:`wrap`.
+    Of several ranks each gets a share: what remains is cut into global batches, and each of them is dealt to the
+    ranks, so that all ranks have as many batches. A DistributedSampler says which rank this is; without one, a trainer
+    that deals by itself may. ``uneven`` says what happens to a last global batch that isn't full, see :func:`wrap`.
     """
 
-    resumable = gives_all = once = True
+    resumable = delivers_all_kept = gives_once = True
 
     def __init__(
         self,
@@ -44,25 +44,31 @@ class OwnOrder(SampledOrder):
         self.shuffle, self._distributed, self._uneven = shuffle, distributed, uneven
         self.source = distributed  # whose set_epoch loops call
         self._last: SomeIds = np.zeros(0, dtype=np.int64)
-        self._counted = self._total = self._own = self._dealt = 0
-        self._comes_again = False
-        super().__init__(pruner, batch_size, drop_last)  # asks for a share
-        self.run.cut_by(f"{batch_size=}, {drop_last=}, {shuffle=}, ranks={self.world}, uneven={self.uneven}")
+        """The ids of this rank's last batch, padding included."""
+        self._recorded = 0
+        """How many of them are recorded: those that are no padding."""
+        self._last_global = 0
+        """Samples in the last global batch, if it isn't full and its parts are weighted."""
+        self._share_size = self._dealt = 0
+        """Samples of this rank, padding included, and of all ranks together, without it."""
+        self._last_comes_twice = False
+        super().__init__(pruner, batch_size, drop_last)  # calls share()
+        self.run.add_setting(f"{batch_size=}, {drop_last=}, {shuffle=}, ranks={self.world}, uneven={self.uneven}")
 
     @property
     def place(self) -> tuple[int, int]:
         """Which rank this is, and of how many."""
-        given = self._distributed
-        return self.run.place if given is None else (given.rank, given.num_replicas)
+        sampler = self._distributed
+        return self.run.place if sampler is None else (sampler.rank, sampler.num_replicas)
 
     @property
     def world(self) -> int:
-        """How many ranks share the epoch."""
+        """Number of ranks that share the epoch."""
         return self.place[1]
 
     @property
     def uneven(self) -> str:
-        """What becomes of a last global batch that the ranks cannot share evenly."""
+        """What happens to a last global batch that the ranks cannot share evenly."""
         if self._uneven is not None:
             return self._uneven
         if self._distributed is None or self.run.leader is not None:
@@ -70,12 +76,12 @@ class OwnOrder(SampledOrder):
         return "drop" if self._distributed.drop_last else "weights"
 
     def sharing(self) -> SharedBatches | None:
-        """Each global batch is dealt to the ranks; cut from what remains, unless at a position in the whole epoch."""
+        """Return how global batches are cut: from what remains, unless at a position in the whole epoch."""
         rest = self.remaining is not self.pruner.current.keep
         return SharedBatches(self.batch_size * self.world, self.shuffle, rest) if self.world > 1 else None
 
     def share(self, kept: int) -> int:
-        """How many of ``kept`` samples this rank gets, a sample that stands in for none included."""
+        """Return how many of ``kept`` samples this rank gets, padding included."""
         rank, world = self.place
         if self.uneven == "drop":
             return kept // world
@@ -85,8 +91,12 @@ class OwnOrder(SampledOrder):
         tail = 0 if not rest or self.drop_last else max(1, -(-(rest - rank) // world))
         return full * self.batch_size + tail
 
+    def num_ids(self, kept: int) -> int:
+        """Return the size of this rank's share."""
+        return self.share(kept)
+
     def check_shares(self, processes: int) -> None:
-        """Raise if nobody splits the epoch: PyTorch gives every sample to each rank then, without a word."""
+        """Raise if nothing splits the epoch between processes: PyTorch silently gives every sample to each."""
         if processes > 1 and self.world == 1:
             raise PrunedataError(
                 f"Expected a loader that splits each epoch over {processes} processes. Got one that gives all samples "
@@ -94,7 +104,7 @@ class OwnOrder(SampledOrder):
             )
 
     def left_out(self, epoch: Epoch) -> int:
-        """What is dropped so that all ranks get as many, and of each rank's share the batch that isn't full."""
+        """Return how many samples are dropped so that all ranks get as many, and with each rank's partial batch."""
         coming = epoch.kept if self.remaining is epoch.keep else int(np.count_nonzero(self.remaining))
         if self.uneven == "weights" and self.world > 1:
             return coming % (self.batch_size * self.world) if self.drop_last else 0
@@ -103,10 +113,10 @@ class OwnOrder(SampledOrder):
         return max(0, coming - (each - tail) * self.world)
 
     def pieces(self) -> Iterator[SomeIds]:
-        """Yield what remains of the epoch, or of this rank's share of it."""
+        """Yield the remaining ids, or this rank's share of them, in arrays of shape (n,)."""
         self.begin_unless_begun()
-        epoch, world = self.pruner.current, self.world
-        if world == 1:
+        epoch = self.pruner.current
+        if self.world == 1:
             return epoch_order(self.remaining, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)
         ids = np.concatenate(list(epoch_order(epoch.keep, seed=epoch.seed, epoch=epoch.number, shuffle=self.shuffle)))
         return iter([self._share_of(ids[self.remaining[ids]], ids)])
@@ -115,72 +125,71 @@ class OwnOrder(SampledOrder):
         """Return this rank's share of what remains, padded by the first samples of the whole order."""
         rank, world = self.place
         own, size = rest[rank::world], self.share(rest.size)
-        counted = min(size, own.size)
-        if own.size < size:  # what pads the end of an epoch is what pads it when it is resumed
+        recorded = min(size, own.size)
+        if own.size < size:  # a resumed epoch gets the same padding at its end
             place = (rank + own.size * world - rest.size) % everything.size
             own = np.append(own, everything[place] if self.uneven == "pad" else rest[-1])
         own = own[:size]
         tail = size % self.batch_size or min(size, self.batch_size)
-        self._last, self._counted = own[size - tail :], counted - (size - tail)
-        weighed = self.uneven == "weights" and not self.drop_last
-        self._total = rest.size % (self.batch_size * world) if weighed else 0
-        self._own, self._dealt = size, rest.size if weighed else min(rest.size, size * world)
-        self._counting = self._counting_of(own, rest, everything)
-        self._comes_again = self.batch_size == 1 and not self._counted and self._has_waiting(own[-1:], own[:-1])
+        self._last, self._recorded = own[size - tail :], recorded - (size - tail)
+        weighted = self.uneven == "weights" and not self.drop_last
+        self._last_global = rest.size % (self.batch_size * world) if weighted else 0
+        self._share_size, self._dealt = size, rest.size if weighted else min(rest.size, size * world)
+        self._trained_samples = self._trained_by_batch(own, rest, everything)
+        padding, before = own[-1:], own[:-1]
+        self._last_comes_twice = (
+            self.batch_size == 1
+            and not self._recorded
+            and bool((padding[:, np.newaxis] == before).any() and self.pruner.current.remaining[padding].all())
+        )
         return own
 
-    def _has_waiting(self, padding: SomeIds, before: SomeIds) -> bool:
-        """Whether what pads a share is in it already, and not yet observed."""
-        return bool((padding[:, np.newaxis] == before).any() and self.pruner.current.remaining[padding].all())
+    def total_delivered(self, delivered: int) -> int:
+        """Return how many samples all ranks have delivered: all, once this rank has delivered its share."""
+        return self._dealt if 0 < self._share_size <= delivered else delivered * self.world
 
-    def overall(self, delivered: int) -> int:
-        """How many samples all ranks have delivered when this one has delivered so many: as many each, or all."""
-        return self._dealt if 0 < self._own <= delivered else delivered * self.world
-
-    def part(self, ids: SomeIds) -> tuple[slice | SomeIds, float | None]:
-        """Of the last batch, leave out what pads it; and weigh it by its part of a global batch that isn't full."""
+    def select(self, ids: SomeIds) -> tuple[slice | SomeIds, float | None]:
+        """Leave the padding out of the last batch, and weight it by its part of a global batch that isn't full."""
         last = self._last
         if not last.size or len(ids) != last.size or ids[0] != last[0] or not np.array_equal(ids, last):
-            return super().part(ids)
-        if self._comes_again:  # one of two batches that look the same: which of them counts makes no difference
-            self._comes_again = False
+            return super().select(ids)
+        if self._last_comes_twice:  # two batches have the same ids: it makes no difference which of them is recorded
+            self._last_comes_twice = False
             return slice(None), None
-        return slice(self._counted), self._counted * self.world / self._total if self._total else None
+        scale = self._recorded * self.world / self._last_global if self._last_global else None
+        return slice(self._recorded), scale
 
-    def _counting_of(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
-        """Of each of this rank's batches, by its first id: how many samples of its global batch count for a rank."""
-        epoch, found = self.pruner.current, dict[int, deque[float]]()
-        if self.carries or not epoch.zero_weights:
-            return found
-        world, each = self.world, self.batch_size * self.world
+    def _trained_by_batch(self, own: SomeIds, rest: SomeIds, everything: SomeIds) -> dict[int, deque[float]]:
+        """Return what :meth:`trained_samples` returns for each of this rank's batches, by its first id."""
+        epoch, by_first_id = self.pruner.current, dict[int, deque[float]]()
+        if self.ids_in_samples or not epoch.zero_weights:
+            return by_first_id
+        world, global_size = self.world, self.batch_size * self.world
         dealt = rest
         if self.uneven != "weights":  # all ranks have as many samples
             padding = np.arange(max(0, own.size * world - rest.size))
             dealt = np.append(rest, everything[padding % everything.size])[: own.size * world]
-        sums = np.add.reduceat(epoch.trained[dealt], np.arange(0, dealt.size, each), dtype=np.int64) / world
+        starts = np.arange(0, dealt.size, global_size)
+        trained = np.add.reduceat(epoch.trained[dealt], starts, dtype=np.int64) / world
         for number, first in enumerate(own[:: self.batch_size].tolist()):
-            found.setdefault(first, deque()).append(float(sums[number]))
-        if self.uneven == "weights" and own.size and not self._counted:
-            found[int(self._last[0])][-1] = math.inf
-        return found
+            by_first_id.setdefault(first, deque()).append(float(trained[number]))
+        if self.uneven == "weights" and own.size and not self._recorded:
+            by_first_id[int(self._last[0])][-1] = math.inf
+        return by_first_id
 
-    def counting(self, ids: SomeIds) -> float:
-        """As all ranks know it, who have the same order."""
-        told = self._counting.get(int(ids[0]))
-        if told is not None and len(told) == 1:  # else a sample that pads begins a batch of its own, too
-            return told[0]
-        return super().counting(ids)
+    def trained_samples(self, ids: SomeIds) -> float:
+        """Look it up: all ranks have the same order, and so know it."""
+        known = self._trained_samples.get(int(ids[0]))
+        if known is not None and len(known) == 1:  # otherwise a sample that pads begins a batch of its own, too
+            return known[0]
+        return super().trained_samples(ids)
 
-    def ids_of(self, kept: int) -> int:
-        """As many as this rank's share."""
-        return self.share(kept)
-
-    def dealt(self) -> DistributedSampler[Any] | None:
-        """The same ids from a DistributedSampler."""
-        return _Dealt(self) if self.world > 1 else None
+    def as_distributed(self) -> DistributedSampler[Any] | None:
+        """Return this order as a DistributedSampler, if several ranks share it."""
+        return _Distributed(self) if self.world > 1 else None
 
 
-class _Dealt(DistributedSampler[Any]):
+class _Distributed(DistributedSampler[Any]):
     def __init__(self, order: OwnOrder) -> None:
         self._order, (self.rank, self.num_replicas) = order, order.place
 

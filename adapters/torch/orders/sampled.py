@@ -1,4 +1,4 @@
-"""Orders that samplers give, in the main process: what they have in common."""
+"""Orders that samplers give in the main process: their base class, and the sampler that a loader gets for them."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -7,32 +7,31 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
-from prunedata.adapters.torch.orders.base import Order
-from prunedata.adapters.torch.orders.standin import StandIn
-from prunedata.adapters.torch.sharing import cut_off, refuse_sharing
+from prunedata.adapters.torch.orders.base import Order, two_iterators_error
+from prunedata.adapters.torch.trainers import dropped_by_accelerate, refuse_sharing
 from prunedata.run.order import cut_batches
 from prunedata.types import SomeIds
 
-__all__ = ["SampledOrder"]
+__all__ = ["SampledOrder", "StandIn"]
 
 
 class SampledOrder(Order):
-    """Ids in pieces of any length, which samplers give one by one or cut into batches."""
+    """An order that consists of arrays of ids, which samplers give one by one or cut into batches."""
 
     source: Any = None
-    """The user's own sampler or batch sampler that is asked, if one is: ours has its attributes."""
+    """The user's own sampler or batch sampler, if the order has one: the loader's sampler shows its attributes."""
 
     @abstractmethod
     def pieces(self) -> Iterator[SomeIds]:
         """Yield the ids that are to be delivered, in arrays of shape (n,)."""
 
     @abstractmethod
-    def ids_of(self, kept: int) -> int:
-        """How many ids an epoch of ``kept`` samples has."""
+    def num_ids(self, kept: int) -> int:
+        """Return how many ids an epoch of ``kept`` samples has."""
 
     def __len__(self) -> int:
-        """How many ids the open epoch has, or else the next one."""
-        return self.ids_of(self.kept_next())
+        """Return how many ids the open epoch has, or else the next one."""
+        return self.num_ids(self.next_kept())
 
     def ids(self) -> Iterator[int]:
         """Yield the ids one by one."""
@@ -44,45 +43,91 @@ class SampledOrder(Order):
         for batch in cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last):
             yield batch.tolist()
 
-    def batches_of(self, kept: int) -> int:
-        """As many as the ids make, cut by the loader's batch size."""
-        ids = self.ids_of(kept)
+    def num_batches(self, kept: int) -> int:
+        """Return how many batches of the loader's size the ids make."""
+        ids = self.num_ids(kept)
         return ids // self.batch_size if self.drop_last else -(-ids // self.batch_size)
 
-    def batches(self) -> int:
-        """How many batches the open epoch has, or else the next one."""
-        return self.batches_of(self.kept_next())
+    def next_batches(self) -> int:
+        """Return how many batches the open epoch has, or else the next one."""
+        return self.num_batches(self.next_kept())
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
-        """A sampler, and a batch sampler if the loader has one."""
-        ids = StandIn(self.__len__, self.walk(self.ids), self.source)
+        """Return a sampler, and a batch sampler if the loader has one."""
+        ids = StandIn(self.__len__, self.until_exhausted(self.ids), self.source)
         if loader.batch_sampler is None:
             return {"sampler": ids}
-        return {"sampler": ids, "batch_sampler": self.batch_sampler(ids)}
-
-    def batch_sampler(self, ids: Sampler[Any]) -> Sampler[Any]:
-        """What gives the lists, with the attributes that a batch sampler of PyTorch's has."""
         own = {"sampler": ids, "batch_size": self.batch_size, "drop_last": self.drop_last}
-        return StandIn(self.batches, self.walk(self.lists), own=own)
+        return {"sampler": ids, "batch_sampler": StandIn(self.next_batches, self.until_exhausted(self.lists), own=own)}
 
-    def walk(self, each: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-        """What gives the same, and takes note when all was given."""
+    def until_exhausted(self, iterate: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
+        """Return a function that iterates over the same, and notes when everything has been given."""
 
-        def noting() -> Iterator[Any]:
-            yield from each()
-            self._has_ended = True
+        def iterate_and_note() -> Iterator[Any]:
+            yield from iterate()
+            self._exhausted = True
 
-        return noting
+        return iterate_and_note
 
     def begin_unless_begun(self) -> None:
-        """Begin, for who takes the samplers out of the loader and iterates them without it, as accelerate does."""
-        self.run.lead()
+        """Begin the epoch for a trainer that iterates the samplers without their loader, as accelerate does."""
+        self.run.let_trainer_begin()
         epoch = self.pruner.current
         if self._begun is not epoch:
-            refuse_sharing(self.world, weighs=self.pruner.leave_out == "weight" or self.pruner.holdout is not None)
+            refuse_sharing(
+                self.world, zero_weights=self.pruner.leave_out == "weight" or self.pruner.holdout is not None
+            )
             self.begin(epoch)
             if self.run.group_size() > self.world:
-                self._came = np.zeros(self.pruner.samples, dtype=np.bool_)
-            self.delivery.left_out += cut_off(self.batches_of(epoch.kept)) * self.batch_size
-        elif self._has_ended:
-            self.run.tell_kept(epoch)
+                self._received = np.zeros(self.pruner.samples, dtype=np.bool_)
+            self.delivery.left_out += dropped_by_accelerate(self.num_batches(epoch.kept)) * self.batch_size
+        elif self._exhausted:
+            self.run.warn_of_second_pass(epoch)
+
+
+class StandIn(Sampler[Any]):
+    """A sampler in the place of the user's own. Of the iterators over it only the newest may be used.
+
+    Attributes that it doesn't have are read from ``source``, if there is one, and set there: trainers look for
+    ``set_epoch`` on a loader's sampler. Those in ``own`` are this object's.
+    """
+
+    _length: Callable[[], int]
+    _iterate: Callable[[], Iterator[Any]]
+    _source: Any
+    _newest: object
+    """A mark of the newest iterator."""
+
+    def __init__(
+        self,
+        length: Callable[[], int],
+        iterate: Callable[[], Iterator[Any]],
+        source: Any = None,
+        own: dict[str, Any] | None = None,
+    ) -> None:
+        vars(self).update(own or {}, _length=length, _iterate=iterate, _source=source, _newest=None)
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __iter__(self) -> Iterator[Any]:
+        # This runs when the first item is asked for: trainers make iterators that they never use.
+        mark = self._newest = object()
+        for item in self._iterate():
+            if self._newest is not mark:
+                break
+            yield item
+        if self._newest is not mark:
+            raise two_iterators_error()
+
+    def __getattr__(self, name: str) -> Any:
+        source = vars(self).get("_source")
+        if source is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(source, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._source is None or name in vars(self):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._source, name, value)

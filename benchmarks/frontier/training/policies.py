@@ -39,7 +39,7 @@ class Averaged(MovingAverage):
 
     array: ClassVar[str] = "average"
 
-    def said(self, losses: Losses, means: Losses) -> Losses:
+    def measure(self, losses: Losses, means: Losses) -> Losses:
         """The signals themselves."""
         return losses
 
@@ -59,7 +59,7 @@ class BoundedMean:
         """Move each sample's mean by its loss."""
         doubt, seen = arrays["doubt"], arrays["seen"]
         seen[ids] += 1
-        doubt[ids] += (BoundedLoss().said(losses, means) - doubt[ids]) / seen[ids]
+        doubt[ids] += (BoundedLoss().measure(losses, means) - doubt[ids]) / seen[ids]
 
     def scores(self, known: Known) -> Array:
         """The means."""

@@ -296,7 +296,7 @@ class TestErrors:
             (lambda: DataLoader(Stream()), "Expected a map-style dataset.* Got the IterableDataset Stream"),
             (lambda: loader_of(Items(104)), "Expected a dataset of 103 samples.* Got one of 104"),
             (lambda: DataLoader(Unsized(), sampler=range(9)), "Expected a dataset of 103 samples.* Got one of None"),
-            (lambda: wrap(loader_of(), make_pruner()), r"not yet pruned. Got the result of wrap\(\)"),
+            (lambda: wrap(loader_of(), make_pruner()), r"Got the result of wrap\(\)"),
         ],
         ids=["dataset", "iterator", "another library's", "WebLoader", "iterable", "number", "unsized", "twice"],
     )
@@ -310,7 +310,7 @@ def test_a_pickle_is_refused_and_a_copy_is_the_same_loader():
     pruner = make_pruner()
     loader = wrap(loader_of(), pruner)
     for refused in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(TypeError, match=r"^Expected a pruned loader to stay with its Pruner, in one process. Got "):
+        with pytest.raises(TypeError, match=r"stays with its Pruner, in one process"):
             refused(loader)
     twin = copy.copy(loader)
     pruner.begin_epoch()

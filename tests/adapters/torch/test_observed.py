@@ -143,7 +143,7 @@ class TestTwoIteratorsOfOneLoader:
         pruner = make_pruner()
         loader = wrap(DataLoader(Items(), **{"batch_size": BATCH, "shuffle": True, "num_workers": workers, **options}),
                        pruner, with_ids=True)  # fmt: skip
-        with pytest.raises(PrunedataError, match=r"^Expected one iterator at a time .* as zip\(loader, loader\) does"):
+        with pytest.raises(PrunedataError, match=r"one iterator at a time .* zip\(loader, loader\)"):
             self.both(loader, pruner)
 
     def test_is_told_without_ids_and_of_a_copy(self):

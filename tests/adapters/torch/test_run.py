@@ -68,7 +68,7 @@ class TestTheRawLoaderIteratedByMistake:
         pruner.end_epoch()
         pruner.begin_epoch()
         _, index = next(iter(raw))
-        with pytest.raises(LossError, match=r"none came from this loader in this epoch: is the loader that was given"):
+        with pytest.raises(LossError, match=r"what wrap\(\) returned"):
             loader.observe(losses_of(index, 1))
 
     @pytest.mark.parametrize("policy", [{}, {"policy": Random()}], ids=["DroppingCount", "Random"])

@@ -59,7 +59,7 @@ run_store.RunStore._check_alone = lambda self: None
 """
 NOT_PUT_OFF = """
 from prunedata.uninterrupted import Uninterrupted
-Uninterrupted._put_off = lambda self: None
+Uninterrupted._defer = lambda self: None
 """
 ERRORS_SWALLOWED = """
 from prunedata.store import durable

@@ -173,7 +173,7 @@ class TestDisk:
         assert read_bytes(store, "file/more", 9) is None
         if hasattr(os, "mkfifo"):
             os.mkfifo(tmp_path / "pipe")
-            with pytest.raises(DamagedStore, match=f"Expected a file. Got {tmp_path}/pipe, which is none."):
+            with pytest.raises(DamagedStore, match=f"Expected a file. Got {tmp_path}/pipe"):
                 read_bytes(store, "pipe", 9)
 
     @pytest.mark.parametrize("second", ["link", "hard link"])

@@ -175,7 +175,7 @@ def test_ranks_may_drop_what_does_not_go_round(uneven):
     if uneven == "drop":
         wrap(loader, make_pruner(), uneven=uneven, id_key="id")
         return
-    with pytest.raises(PrunedataError, match=r'Expected uneven="drop" with id_key, of 2 ranks'):
+    with pytest.raises(PrunedataError, match='uneven="drop" with id_key'):
         wrap(loader, make_pruner(), uneven=uneven, id_key="id")
 
 
@@ -211,8 +211,8 @@ def numbers_alone(samples):
         (Dicts(), {}, ("ok", "keeps the order")),
         (Sequences(), {"collate_fn": pad}, ("ok", "keeps the order")),
         (Random(), {"collate_fn": mixed}, ("ok", "keeps the order")),
-        (Items(), {"collate_fn": list}, ("note", "could not be told")),
-        (Items(), {"collate_fn": numbers_alone}, ("note", "could not be told")),
+        (Items(), {"collate_fn": list}, ("note", "unknown whether")),
+        (Items(), {"collate_fn": numbers_alone}, ("note", "unknown whether")),
         (Sequences(), {}, ("note", "could not be tried")),
         (Dicts(), {"collate_fn": shortest_first}, ("note", "sorts or chooses samples")),
         (Sequences(), {"collate_fn": longest_first}, ("note", "sorts or chooses samples")),
@@ -223,7 +223,7 @@ def test_doctor_tries_the_collate_function(dataset, options, told):
     state, sentence = facts(DataLoader(dataset, batch_size=BATCH, **options))["collate function"]
     assert state == told[0]
     assert sentence.startswith(told[1])
-    assert ("id_key" in sentence) == (sentence[:5] in ("sorts", "could") and "tried" not in sentence)
+    assert ("id_key" in sentence) == (state == "note" and "tried" not in sentence)
 
 
 def test_doctor_tries_none_without_batches():

@@ -88,7 +88,7 @@ def test_a_stream_has_no_lengths():
 
 def test_a_copy_by_its_class_is_refused():
     loader = wrap(loader_of(), make_pruner())
-    with pytest.raises(PrunedataError, match="something that builds it anew"):
+    with pytest.raises(PrunedataError, match="build it anew"):
         type(loader)(loader.dataset, batch_size=BATCH, sampler=loader.sampler)
 
 
