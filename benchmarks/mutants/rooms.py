@@ -61,7 +61,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(
             ["prunedata/policies/rules.py"],
-            [f"tests/policies/test_{name}.py" for name in ("built_in", "small_rules", "moving_average", "policy")],
+            ["tests/policies/test_rules.py", "tests/policies/test_policy.py"],
             ["tests/policies", "tests/counting/test_sample_arrays.py", "tests/findings", *RUNS],
         ),
     ],

@@ -1,12 +1,18 @@
-"""Every command that is named anywhere exists, and the list of them is made from the rooms themselves."""
+"""Every command that is named exists, and the sizes of a checkout."""
 
+import os
 import re
 import shutil
+import subprocess
 
 import pytest
 
+from benchmarks import size
 from benchmarks.__main__ import kinds
 from tests.common.programs import ROOT, run_module
+
+# Every command that is named anywhere exists, and the list of them is made from the rooms themselves.
+
 
 NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
 ALONE = "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run"
@@ -74,8 +80,48 @@ def test_a_new_benchmark_is_a_new_folder_and_nothing_else(tmp_path):
     assert run_module("benchmarks.scratch", cwd=tmp_path).stdout.splitlines()[-1] == "| b   |"
 
 
-def test_no_folder_is_crowded():
-    for folder in (path for path in (ROOT / "benchmarks").rglob("*") if path.is_dir()):
-        if "__pycache__" not in folder.parts:
-            modules = [each for each in folder.iterdir() if each.suffix == ".py" or any(each.glob("*.py"))]
-            assert len(modules) <= 15, folder
+# The size of a checkout: lines by room, tracked files, and the bytes of a clone; what is above its limit is told.
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Lines: core 3, adapters 2, tests 1; a link, a file that git doesn't track, and an image of random bytes."""
+    for name, text in (
+        ("prunedata/run/pruner.py", "1\n2\n3\n"),
+        ("adapters/torch.py", "1\n2\n"),
+        ("tests/test_one.py", "1\n"),
+        ("README.md", "1\n" * 50),
+        ("prunedata/scratch.py", "1\n" * 100),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "picture.png").write_bytes(os.urandom(300_000))
+    (tmp_path / "prunedata" / "adapters").symlink_to("../adapters")
+    (tmp_path / ".gitignore").write_text("scratch.py\n")
+    person = ["-c", "user.name=n", "-c", "user.email=e@e", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "-A"], [*person, "commit", "-qm", "m"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_a_room_has_the_lines_of_its_tracked_files(checkout):
+    found = {one.part: one for one in size.sizes(checkout)}
+    assert {part: (one.value, one.files) for part, one in found.items() if one.unit == "lines"} == {
+        "core": (3, 1), "adapters": (2, 1), "tests": (1, 1), "benchmarks": (0, 0),
+    }  # fmt: skip
+    assert found["tracked files"].value == 7, "the link is one"
+    assert 0.6 < found["clone without history"].value < 0.8, "the picture twice: in the work tree, and as git keeps it"
+
+
+@pytest.mark.parametrize("part", size.LIMITS)
+def test_what_is_above_its_limit_is_told(part, checkout, monkeypatch, capsys):
+    assert size.main([], checkout) == 0
+    assert "above" not in capsys.readouterr().out
+    is_now = next(one.value for one in size.sizes(checkout) if one.part == part)
+    monkeypatch.setitem(size.LIMITS, part, is_now)
+    assert size.main([], checkout) == 0
+    monkeypatch.setitem(size.LIMITS, part, is_now * 0.99)
+    capsys.readouterr()
+    assert size.main([], checkout) == 1
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "above" in line)
+    assert line.split("|")[1].strip() == part

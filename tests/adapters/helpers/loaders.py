@@ -106,14 +106,14 @@ def lightning_fit(pruner, workers, size):
     loader = torch_map(pruner, workers, size)
     if pruner is None:
         return loader
-    from tests.adapters.lightning.driven import FitLoader
+    from tests.adapters.lightning.helpers import FitLoader
 
     return FitLoader(pruner, loader)
 
 
 def torch_stream(pruner, workers, size, **options):
     pytest.importorskip("torch")
-    from tests.adapters.helpers.torch_sources import Records
+    from tests.adapters.helpers.torch import Records
 
     records = Records(raw_records())
     if pruner is None:

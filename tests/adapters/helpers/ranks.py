@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["WORLD", "clean_processes", "group", "start"]
+__all__ = ["WORLD", "clean_processes", "group", "launched", "start"]
 
 WORLD = 2
 SHARED = ("torch.distributed.fsdp", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset")
@@ -44,6 +44,12 @@ def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD,
     torch.distributed.destroy_process_group()
 
 
+def launched(rank: int, world: int = WORLD) -> None:
+    """Set what a launcher sets: who asks for the port does not use it where ranks meet in a folder."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
 def clean_processes() -> Any:
     """What starts processes that have nothing of this one, but what they would have to import."""
     context = multiprocessing.get_context("forkserver")
@@ -51,10 +57,15 @@ def clean_processes() -> Any:
     return context
 
 
-def start(work: Callable[[int, Path], None], folder: Path, world: int = WORLD) -> list[Any]:
-    """Run ``work(rank, folder)`` in a process for each rank; return what each wrote to ``folder / "RANK.json"``."""
+def returned(work: Callable[[int, Path], Any], rank: int, folder: Path) -> None:
+    """Write what `work` returns where `start` reads it."""
+    (folder / f"{rank}.json").write_text(json.dumps(work(rank, folder)))
+
+
+def start(work: Callable[[int, Path], Any], folder: Path, world: int = WORLD) -> list[Any]:
+    """Run ``work(rank, folder)`` in a process for each rank; return what each returned, as JSON has it."""
     context = clean_processes()
-    processes = [context.Process(target=work, args=(rank, folder)) for rank in range(world)]
+    processes = [context.Process(target=returned, args=(work, rank, folder)) for rank in range(world)]
     for process in processes:
         process.start()
     for process in processes:

@@ -1,4 +1,4 @@
-"""A dataset whose batches say which samples they are, and a training loop that checks every batch by it."""
+"""Data, losses and training for tests of the adapter for PyTorch, and streams that are wrong in a way."""
 
 import time
 from collections.abc import Callable
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from prunedata import Pruner, Schedule
+
+# A dataset whose batches say which samples they are, and a training loop that checks every batch by it.
+
 
 SAMPLES = 103
 BATCH = 8
@@ -90,3 +93,48 @@ def by_the_core(pruner: Pruner) -> tuple[list[list[int]], list[list[list[int]]]]
 
 def flat(batches: list[list[int]]) -> list[int]:
     return [each for batch in batches for each in batch]
+
+
+# Raw samples as PyTorch's IterableDatasets: one as it should be, and two that fall into traps.
+
+
+class Records(IterableDataset):
+    """Records of which each worker gives a share."""
+
+    def __init__(self, records, then=None):
+        self.records, self.then = records, then
+
+    def map(self, then):
+        return Records(self.records, then)
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        own = self.records[first::step]
+        yield from own if self.then is None else map(self.then, own)
+
+
+class StaleMask(IterableDataset):
+    """The trap: the mask lies on the dataset, of which persistent workers hold a copy."""
+
+    def __init__(self, samples):
+        self.samples, self.keep = samples, None
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        yield from ((number, number) for number in range(first, self.samples, step) if self.keep[number])
+
+
+class Positions(IterableDataset):
+    """The trap: the id is a position, and every worker counts from zero. The raw samples are as they should be."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        yield from (
+            {"uid": place, "text": str(number)} for place, number in enumerate(range(first, self.samples, step))
+        )

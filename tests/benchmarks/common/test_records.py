@@ -1,17 +1,24 @@
-"""Recorded runs: what is read is what was added, in the order of keys, in the same bytes; kills and neighbours."""
+"""Records of runs, and ranks that meet."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.common.processes.ranks import MeetingFailed, RankFailed, in_ranks, join_group
 from benchmarks.common.records import Runs
 from tests.common.programs import ROOT
+
+# Recorded runs: what is read is what was added, in the order of keys, in the same bytes; kills and neighbours.
+
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1)
 FACTS = st.dictionaries(st.text(), st.none() | st.integers() | st.floats(allow_nan=False) | st.text() | st.lists(KEYS))
@@ -40,15 +47,6 @@ def test_parts_are_read_in_the_order_that_is_asked_for(tmp_path):
     ]
     assert [facts["key"] for facts in runs.read("head")] == ["head/a"]
     assert of.read("none") == Runs(tmp_path / "none").read() == []
-
-
-def test_a_run_takes_the_place_of_one_of_its_key(tmp_path):
-    runs = Runs(tmp_path / "runs.jsonl.gz")
-    for number in range(3):
-        runs.add("same", {"number": number})
-        runs.add(f"other {number}", {})
-    assert runs.read()[-1] == {"number": 2}
-    assert len(runs.read()) == 4
 
 
 def test_what_is_appended_keeps_its_order(tmp_path):
@@ -122,3 +120,62 @@ def test_after_a_kill_the_runs_are_those_of_before_or_after_and_recording_goes_o
         known = len(found) + 1
         (runs / "killed").append({"number": 0, "more": "x" * 5000})
     assert len((runs / "killed").read()) == known
+
+
+# Ranks of a group: what rank 0 returns comes back, and what is said when one fails or they cannot meet.
+
+
+pytest.importorskip("torch")
+
+
+def add_up(first):
+    box = [first + dist.get_rank()] * dist.get_world_size()
+    dist.all_gather_object(box, box[0])
+    return sum(box), np.arange(3)
+
+
+def fail_on_one():
+    if dist.get_rank() == 1:
+        raise LookupError("there is no such thing")
+    dist.barrier()
+
+
+def die_on_one():
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+
+def test_it_returns_what_rank_0_returns():
+    total, array = in_ranks(3, add_up, 10)
+    assert total == 10 + 11 + 12
+    assert array.tolist() == [0, 1, 2]
+
+
+def test_the_error_of_a_rank_is_told():
+    with pytest.raises(RankFailed, match="rank 1 ended with LookupError: there is no such thing"):
+        in_ranks(2, fail_on_one)
+    with pytest.raises(RankFailed, match=r"Expected 2 ranks .* Got fewer: rank 1 was killed by SIGKILL\. Try again"):
+        in_ranks(2, die_on_one, advice=" Try again.")
+
+
+@pytest.fixture
+def meeting(monkeypatch):
+    """A port in use, which the environment names as the meeting."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        yield taken
+
+
+def test_a_port_in_use_is_named(meeting):
+    with pytest.raises(MeetingFailed, match=r"127\.0\.0\.1:\d+ .*rank 0: a port in use: set MASTER_PORT"):
+        join_group(0, 2, within=2)
+
+
+def test_ranks_that_do_not_come_are_not_waited_for_longer_than_said(meeting):
+    meeting.close()
+    with pytest.raises(MeetingFailed, match=r"Expected 2 ranks to meet .* within 1 seconds"):
+        join_group(0, 2, within=1)

@@ -1,7 +1,9 @@
-"""The demo as a user runs it, and what it stands on: data sets, network, figures."""
+"""The demo as a user runs it, by itself and by make."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,14 @@ import pytest
 from PIL import Image
 
 from benchmarks.demo.__main__ import main
+from benchmarks.demo.report import _remarks
 from prunedata import Schedule
 from prunedata.plan.cost import count_kept
 from tests.benchmarks.images import encoded, pictures, write
-from tests.common.programs import run_module
+from tests.common.programs import ROOT, run_module
+
+# The demo as a user runs it, and what it stands on: data sets, network, figures.
+
 
 RUNS = ("regular", "dropping-count", "random")
 EPOCHS = 6
@@ -55,30 +61,6 @@ def test_counts_equal_the_schedule(shown: tuple[Path, dict[str, Any]]) -> None:
         assert [epoch["number"] for epoch in history if epoch["pruned"]] == list(SCHEDULE.pruned_epochs)
         assert runs[name]["pruned_epochs"] == len(SCHEDULE.pruned_epochs)
         assert runs[name]["visits"] == sum(expected)
-
-
-@pytest.mark.slow
-def test_figures_follow_from_the_epochs(shown: tuple[Path, dict[str, Any]]) -> None:
-    facts = shown[1]
-    regular = facts["runs"]["regular"]
-    full = -(-facts["samples"] // facts["batch_size"])
-    fewer = -(-count_kept(facts["samples"], facts["prune"], facts["batch_size"]) // facts["batch_size"])
-    predicted = 100 * len(SCHEDULE.pruned_epochs) * (full - fewer) / (EPOCHS * full)
-    assert regular["predicted_seconds"] == pytest.approx(EPOCHS * full * facts["batch_seconds"])
-    assert "measured_saving_percent" not in regular
-    for run in facts["runs"].values():
-        assert run["epochs"] == len(run["history"]) == EPOCHS
-        assert run["seconds"] == pytest.approx(sum(epoch["seconds"] for epoch in run["history"]))
-        last = [epoch["accuracy"] for epoch in run["history"][-3:]]
-        assert run["accuracy_percent"] == pytest.approx(100 * sum(last) / 3)
-    for name in ("dropping-count", "random"):
-        run = facts["runs"][name]
-        assert run["predicted_saving_percent"] == pytest.approx(predicted)
-        assert run["measured_saving_percent"] == pytest.approx(100 * (1 - run["seconds"] / regular["seconds"]))
-        assert run["measured_over_predicted"] == pytest.approx(run["measured_saving_percent"] / predicted)
-        assert run["paired_over_predicted"] == pytest.approx(run["paired_saving_percent"] / predicted)
-        assert 0 < run["overhead_seconds"] < run["seconds"]
-        assert run["overhead_percent"] == pytest.approx(100 * run["overhead_seconds"] / run["seconds"])
 
 
 @pytest.mark.slow
@@ -176,3 +158,33 @@ def test_wrong_options_are_refused(
     assert message in said.err
     assert said.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+# ``make demo`` passes on what its user asks for.
+
+
+RESULT = {"runs": {"regular": {"seconds": 1.0}}, "batch_seconds": 0.001, "picture": "p.png"}
+
+
+def last_of(*words):
+    """The last line that ``make`` would run, its words one space apart."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "-n", *words]  # as from a shell, also where make runs this test
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    return " ".join(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+class TestMake:
+    def test_the_command_of_the_hint_makes_labels_wrong(self):
+        hint = re.search(r"`make (demo)`", "\n".join(_remarks(RESULT)))
+        assert hint is not None
+        assert last_of(hint[1]).endswith("-m benchmarks.demo")
+        assert last_of("demo", "SAVING=1").endswith("-m benchmarks.demo --saving")
+
+    def test_all_that_can_be_given_is_passed_on(self):
+        last = last_of("demo", "FRAMEWORK=iterable", "DATA=a folder", "EPOCHS=3", "NOISE=0.2")
+        assert last.endswith('-m benchmarks.demo --framework iterable --data "a folder" --epochs 3 --noise 0.2')
+
+    def test_nothing_is_passed_on_that_was_not_given(self):
+        assert last_of("demo").endswith("-m benchmarks.demo")

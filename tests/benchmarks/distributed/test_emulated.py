@@ -1,15 +1,18 @@
-"""Emulated devices: their time is slept, their weights are moved, and every run says what was emulated."""
+"""Emulated devices and links: slept, moved, counted, and said."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from benchmarks.common.arguments import program
 from benchmarks.common.data import digits
 from benchmarks.common.records import Runs
+from benchmarks.distributed import hosts, link
 from benchmarks.distributed.arguments import add_task, task_of
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.emulated import runs
@@ -20,6 +23,12 @@ from benchmarks.distributed.measured.results import read
 from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.replica import Replica
 from benchmarks.distributed.training.task import Training, fewer
+
+# Emulated devices: their time is slept, their weights are moved, and every run says what was emulated.
+
+
+pytest.importorskip("torch")
+
 
 FEW = fewer(digits(), 64, 16)
 EVERY = runs.runs_to_make(tuple(runs.RUNS))
@@ -58,12 +67,6 @@ def test_ballast_is_moved_and_updated_and_the_network_does_not_see_it():
         Replica(Training(parameters=9), FEW)
 
 
-@pytest.mark.parametrize("wrong", [{"device_time": -1.0}, {"stretch": 0.0}])
-def test_devices_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(ValueError, match="Expected a device time of 0 or more, and a stretch above 0"):
-        Training(**wrong)
-
-
 def test_a_device_and_its_links_are_slowed_alike():
     for run in EVERY:
         batch = run.training.batch * run.training.device_time
@@ -78,13 +81,6 @@ def test_the_command_that_is_run_gives_the_task_that_was_planned():
     add_task(parser, "async")
     for run in EVERY:
         assert task_of(parser.parse_args(as_arguments(run.training))) == run.training
-
-
-def test_all_rows_of_the_study_are_planned():
-    found = runs.runs_to_make(["tables"])
-    rows = {(one.training.workers, one.training.servers, one.training.placement) for one in found}
-    assert rows == {(1, 1, "shared"), (2, 1, "shared"), (4, 1, "shared"), (4, 3, "shared"), (8, 7, "shared"),
-                    (4, 3, "dedicated")}  # fmt: skip
 
 
 def test_what_is_not_planned_or_cannot_be_run_is_said(monkeypatch, capsys):
@@ -117,3 +113,77 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
     assert "tbf limits to" in facts["emulated"]
     assert measure([run], recorded, None) == 0  # and is not made again
     assert read(recorded, "emulated") == [facts]
+
+
+# Two hosts in network namespaces: bytes on the link are counted, the model's are as said, nothing is left.
+
+
+pytest.importorskip("torch")
+
+
+def test_where_namespaces_are_not_allowed_it_says_so(monkeypatch, capsys):
+    refused = SimpleNamespace(returncode=1, stderr="mkdir /run/netns failed: Permission denied\n", stdout="")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    monkeypatch.setattr(hosts.shutil, "which", lambda name: f"/sbin/{name}")
+    assert link.main(["true"]) == link.UNABLE
+    assert "Expected to make network namespaces. Got: mkdir /run/netns failed" in capsys.readouterr().err
+    monkeypatch.setattr(hosts.shutil, "which", lambda _: None)
+    assert hosts.unable() == "no ip and no tc: install iproute2"
+
+
+def test_the_models_bytes_are_weights_and_gradients_in_each_update():
+    printed = json.dumps({"network": "lenet", "outputs": None, "updates": 90})
+    weights = 61_706  # LeNet's, for images of one channel
+    found = link.expected(printed, seen=round(1.05 * 90 * 2 * 4 * weights))
+    assert found == {"updates": 90, "model": 90 * 2 * 4 * weights, "seen_over_model": 1.05}
+    assert link.expected("no JSON", seen=10) == {}
+
+
+REDUCE = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+ones = torch.ones(250_000)
+dist.all_reduce(ones)
+print(dist.get_rank(), ones.sum().item())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_has_a_rank_on_each_host_and_they_talk_over_the_link(tmp_path):
+    if why := hosts.unable():
+        pytest.skip(f"no network namespaces: {why}")
+    program = tmp_path / "reduce.py"
+    program.write_text(REDUCE)
+    with hosts.hosts(2, "200mbit", ray=False) as pair:
+        printed = link.torchrun(pair, [str(program)])
+        sent, received = pair.bytes()
+    assert printed == "0 500000.0\n"
+    # A million bytes each way, their headers, and what the ranks say to find each other.
+    assert all(1_000_000 < seen < 1_150_000 for seen in (sent, received))
+
+
+SEND = f"""
+import socket
+with socket.socket(type=socket.SOCK_DGRAM) as sender:
+    for _ in range(20):
+        sender.sendto(bytes(1000), ("{hosts.address(1)}", 9))
+"""
+
+
+def test_bytes_on_the_link_are_counted_and_limited():
+    if why := hosts.unable():
+        pytest.skip(f"no network namespaces: {why}")
+    pair = hosts.Hosts(2, "8mbit")
+    try:
+        pair.make()
+        before = pair.bytes()
+        pair.run(0, [sys.executable, "-c", SEND])
+        sent = pair.bytes()[0] - before[0]
+    finally:
+        pair.remove()
+    # 1,000 bytes, and 8 of UDP, 20 of IP and 14 of Ethernet; a few of ARP beside them.
+    assert 20 * 1042 <= sent < 20 * 1042 + 500
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert not any(name in listed for name in pair.names)

@@ -120,10 +120,3 @@ def test_an_update_waits_for_all_who_have_a_batch_and_none_is_dropped():
     (weights, version), dropped = asyncio.run(run())
     assert (version, dropped) == (1, 0)
     assert weights == pytest.approx([2, 2])  # of 32 samples with 1, and 16 with 4
-
-
-def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ValueError, match="Got local, where each exchange needs the one before"):
-        Training(mode="local", overlap=True)
-    with pytest.raises(ValueError, match="Expected at least one local step"):
-        Training(mode="local", local_steps=0)

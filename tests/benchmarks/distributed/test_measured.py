@@ -1,18 +1,21 @@
-"""Recorded runs and their tables; the page shows what was recorded."""
+"""Recorded runs: what is kept of them, and the figures drawn of them."""
 
 import json
+from dataclasses import asdict
 
 import pytest
+from matplotlib.image import imread
 
 from benchmarks.common.records import Runs
 from benchmarks.distributed.__main__ import main
-from benchmarks.distributed.measured import measured_tables as made
-from benchmarks.distributed.measured import results
-from benchmarks.distributed.measured.page import PAGE, fill
+from benchmarks.distributed.cluster import STUDY, Configuration
+from benchmarks.distributed.measured import figures, results
 from benchmarks.distributed.measured.runs import with_nodes
 from benchmarks.distributed.training.curve import reached
 from benchmarks.distributed.training.parts import PARTS
 from benchmarks.distributed.training.task import Training
+
+# Recorded runs and their tables; the page shows what was recorded.
 
 
 def facts(**other):
@@ -24,56 +27,11 @@ def facts(**other):
     return known | other
 
 
-def rows(table):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-
-
-ONE = facts(mode="sync", workers=1, staleness=[], images_per_second=100.0, seconds_to_target=12.0)
-
-
-def test_speedups_are_over_one_node_and_efficiency_over_the_nodes_used():
-    two = facts(images_per_second=150.0)
-    own = facts(images_per_second=180.0, placement="dedicated")
-    other = facts(images_per_second=999.0, replicas=1)
-    found = rows(made.throughput([ONE, two, own, other, facts(mode="sync", images_per_second=999.0)]))
-    assert ["2", "2 Nodes (2 Workers + 1 PS)", "195.60", "1.58", "0.79", "150", "1.50", "0.75", "1"] in found
-    assert found[-1] == ["-", "3 Nodes (2 Workers + 1 PS), of their own", "-", "-", "-", "180", "1.80", "0.60", "1"]
-    assert ["1", "4 Nodes (4 Workers + 1 PS)", "292.22", "2.35", "0.59", "-", "-", "-", "0"] in found
-
-
-def test_the_time_to_a_loss_beside_the_studys():
-    never = facts(seconds_to_target=None, staleness=[{"1": 1}])
-    found = rows(made.convergence([ONE, facts(), never]))
-    assert found[0] == ["1", "0.228", "106.43 h", "1.00", "0.500", "12.0 s", "1.00", "-", "1 of 1"]
-    assert found[1] == ["2", "0.217", "62.78 h", "1.69", "0.500", "8.0 s", "1.50", "1.25", "1 of 2"]
-    assert found[3][4:] == ["-"] * 5
-
-
 def test_a_loss_is_reached_when_ten_updates_in_a_row_are_as_low_on_average():
     curve = [[float(number), 2.0 if number < 10 else 1.0] for number in range(30)]
     assert reached(curve, 1.5) == 14.0
     assert reached(curve, 0.9) is None
     assert reached(curve[:9], 9.9) is None
-
-
-def test_learning_and_parts_have_a_row_for_each_kind():
-    runs = [facts(), facts(accuracy=0.7), facts(prune=0.25)]
-    assert rows(made.learning(runs)) == [
-        ["mixed", "2 x 4", "nothing", "0.600", "0.500 - 0.700", "150", "1.50", "2"],
-        ["mixed", "2 x 4", "25 %, DroppingCount", "0.500", "0.500 - 0.500", "150", "1.50", "1"],
-    ]
-    assert rows(made.where_time_goes(runs))[0] == ["mixed", "2 x 4", "1 shared", "nothing", *["2.00"] * len(PARTS), "2"]
-
-
-def test_backups_show_what_was_dropped():
-    slow = facts(mode="sync", workers=3, replicas=1, backup=1, slow=[2, 0.1], visits=[160, 100], dropped=2)
-    assert rows(made.backups([slow])) == [["3", "1", "100 ms", "80", "4", "22 %", "0.500", "1"]]
-
-
-def test_kills_show_who_was_killed_and_what_came_of_it():
-    search = facts(mode="async", replicas=1, cases=3, killed={"server 0": 1, "dealer": 2}, ends={"DealerDied": 2})
-    found = rows(made.killings([search | {"slowest": 0.25, "wrong": ["case 1"]}]))
-    assert found == [["async", "2 x 1", "3", "dealer 2, server 0 1", "DealerDied 2", "0.2 s", "1"]]
 
 
 @pytest.mark.parametrize("points", [0, 1, 50, 51, 333])
@@ -118,9 +76,75 @@ def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
     ]
 
 
-@pytest.mark.docs
-def test_the_page_shows_what_was_recorded():
-    page = PAGE.read_text(encoding="utf-8")
-    assert fill(page) == page, "python -m benchmarks.distributed tables --write"
-    assert page.count("<!-- table:") == 10
-    assert "| - " in page
+# The study's figures: the points are those of its tables, of the model and of the recorded runs.
+
+
+pytest.importorskip("matplotlib")
+
+
+RUN = {**asdict(Training(mode="sync", workers=1, replicas=4)), "images_per_second": 100.0}
+RUNS = [
+    RUN,
+    RUN | {"replicas": 1, "images_per_second": 60.0},
+    RUN | {"replicas": 2, "images_per_second": 150.0},
+    RUN | {"mode": "mixed", "workers": 2, "images_per_second": 170.0},
+    RUN | {"mode": "mixed", "workers": 2, "placement": "dedicated", "images_per_second": 180.0},
+    RUN | {"mode": "sync", "workers": 2, "images_per_second": 999.0},
+    RUN | {"mode": "mixed", "workers": 2, "overlap": True, "images_per_second": 999.0},
+]
+CURVES = [
+    RUN | {"curve": [[1.0, 2.3], [2.0, 2.1]]},
+    RUN | {"mode": "mixed", "workers": 4, "servers": 3, "curve": [[1.0, 2.2], [9.0, 1.1]]},
+]
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    made = Runs(tmp_path / "runs.jsonl.gz")
+    for kind, runs in (("throughput", RUNS), ("converge", CURVES)):
+        for number, run in enumerate(runs):
+            results.add(made, kind, run | {"seed": number})
+    return made
+
+
+def points(recorded, figure, source):
+    return {one.name: one.points for one in figures.series(recorded) if (one.figure, one.source) == (figure, source)}
+
+
+def test_what_was_recorded_is_shown_over_one_node(recorded):
+    found = points(recorded, "1", "here")
+    assert found == {figures.MOST: ((1, 1.0), (2, 1.7)), figures.OWN: ((3, 1.8),)}
+    assert points(recorded, "2b", "here") == {figures.MOST: ((1, 1.0), (2, 1.7))}
+    assert points(recorded, "2a", "here") == {"replicas": ((1, 1.0), (2, 2.5), (4, 100 / 60))}
+    assert points(recorded, "3", "here") == {
+        "1 node": ((1.0, 2.3), (2.0, 2.1)),
+        "4 nodes": ((1.0, 2.2), (9.0, 1.1)),
+    }
+
+
+def test_the_studys_rows_and_the_model_are_beside_it(recorded):
+    study = points(recorded, "2b", "study")[figures.MOST]
+    assert study == ((1, 1.0), (2, 195.60 / 124.18), (4, 383.09 / 124.18), (8, 809.10 / 124.18))
+    both = points(recorded, "1", "study")
+    assert (4, 374.73 / 124.18) in both[figures.MOST]
+    assert both[figures.OWN] == ((7, 396.62 / 124.18),)
+    assert both[figures.ONE] == ((4, 292.22 / 124.18),)
+    model = dict(points(recorded, "2b", "model")[figures.MOST])
+    alone = STUDY.images_per_second(Configuration(1))
+    assert model[8] == pytest.approx(STUDY.images_per_second(Configuration(8, 7)) / alone)
+
+
+def test_the_picture_is_drawn_also_of_nothing_recorded(recorded, tmp_path):
+    nothing = Runs(tmp_path / "nothing")
+    for runs in (recorded, nothing):
+        pixels = imread(figures.draw(tmp_path / "figures.png", runs))
+        assert min(pixels.shape[:2]) > 500
+        assert pixels.std() > 0.01
+    assert not points(nothing, "1", "here")
+
+
+def test_the_command_prints_every_point(recorded, capsys):
+    assert main(["figures", "--results", str(recorded.file)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {one["figure"] for one in told} == {"1", "2a", "2b", "3"}
+    assert {"figure": "2a", "name": "replicas", "source": "here", "points": [[1, 1.0], [2, 2.5], [4, 100 / 60]]} in told

@@ -1,7 +1,4 @@
-"""Each attack a little, with a seed of its own each time: nothing is lost, and nothing silently wrong.
-
-The programs run in a process of their own, as they fork, and this one has threads.
-"""
+"""Each attack a little, with a seed of its own each time: nothing is lost, and nothing silently wrong."""
 
 import json
 
@@ -10,6 +7,11 @@ import pytest
 from benchmarks.faults.__main__ import ATTACKS, BY_NAME
 from benchmarks.faults.calls import can_watch
 from tests.common.programs import run_module, run_python
+
+# Each attack a little, with a seed of its own each time: nothing is lost, and nothing silently wrong.
+#
+# The programs run in a process of their own, as they fork, and this one has threads.
+
 
 WATCHES = can_watch()
 
@@ -131,3 +133,16 @@ def test_a_library_that_is_broken_is_found_out(attack, broken, cases, tmp_path):
     assert found["lost"] + found["wrong"] > 0, done.stderr
     assert done.returncode == 1
     assert f"To repeat: python -m benchmarks.faults {attack} --seed 1 --case" in found["failures"][0]
+
+
+# Workers and dealers that are killed for real.
+
+
+@pytest.mark.slow
+def test_workers_and_dealers_that_are_killed(tmp_path):
+    pytest.importorskip("ray")
+    command = ["--workers", "2", "--dealers", "1", "--json"]
+    told = run_module("benchmarks.faults.training.dealt", *command, cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert (found["workers"], found["dealers"], found["different"], found["unclear"]) == (2, 1, 0, 0)

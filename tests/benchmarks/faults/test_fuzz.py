@@ -1,13 +1,16 @@
-"""The search of random loaders: what it draws, how it judges, and that it tells the simplest training that fails."""
+"""The search of random loaders, and the recorded searches."""
 
+import json
 import random
+import re
 from fractions import Fraction
 
 import pytest
 
-pytest.importorskip("torch")
-
-from benchmarks.faults.attack import Verdict, search
+from benchmarks.common.records import Runs
+from benchmarks.faults import __main__ as program
+from benchmarks.faults import results
+from benchmarks.faults.attack import Attack, Attempt, Verdict, search
 from benchmarks.faults.attacks import loaders as searched
 from benchmarks.faults.fuzz import setup as parts
 from benchmarks.faults.fuzz.draw import draw
@@ -18,6 +21,11 @@ from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, shown, simpler
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
+
+# The search of random loaders: what it draws, how it judges, and that it tells the simplest training that fails.
+
+
+pytest.importorskip("torch")
 
 
 @pytest.fixture
@@ -179,3 +187,82 @@ def test_what_a_rank_sees_can_be_seen_by_one(tmp_path):
     entries, place, state = play(Setup(), (0, 0), 0, 1, [])
     assert [entry["kind"] for entry in entries] == ["begin", "pass", "ended"] * 2
     assert (place, state) == ((2, 0), None)
+
+
+# The recorded searches, and the page that is made from them.
+
+
+ATTACKS = program.ATTACKS
+
+
+def test_every_attack_is_recorded_and_none_found_anything_that_stands():
+    found = results.added_up(results.RESULTS.read())
+    assert set(found) == {attack.name for attack in ATTACKS}
+    for name, sums in found.items():
+        assert sums["tried"] == sums["exact"] + sums["refused"], name
+
+
+class Coins(Attack):
+    """Cases that end well but for each fourth."""
+
+    name, about, many, few = "coins", "coins are tossed", 0, 4
+    seen: list[int] = []  # noqa: RUF012 (for this test alone)
+
+    @property
+    def total(self):
+        return 12
+
+    def attempt(self, case, chance):
+        self.place(case)
+        self.seen.append(case)
+        yield Attempt(Verdict.LOST if case % 4 == 0 else Verdict.EXACT, f"coin {case}")
+
+
+@pytest.fixture
+def coins(monkeypatch):
+    monkeypatch.setattr(Coins, "seen", [])
+    monkeypatch.setattr(program, "ATTACKS", (Coins,))
+    monkeypatch.setattr(program, "BY_NAME", {"coins": Coins})
+    return Coins
+
+
+def test_a_search_tries_each_case_once_and_says_how_to_repeat_what_failed(coins):
+    found = search(coins, 7, tries=None)
+    assert sorted(coins.seen) == list(range(12))
+    assert (found.tried, found.exact, found.lost, found.good) == (12, 9, 3, False)
+    case = int(re.search(r"--case (\d+)", found.failures[0])[1])
+    coins.seen.clear()
+    assert search(coins, 7, tries=None, case=case).lost == 1
+    assert coins.seen == [case]
+
+
+def test_another_seed_is_another_order_and_the_same_is_the_same(coins):
+    orders = []
+    for seed in (1, 2, 1):
+        coins.seen.clear()
+        search(coins, seed, tries=5)
+        orders.append(list(coins.seen))
+    assert orders[0] == orders[2] != orders[1]
+
+
+def test_a_recorded_search_goes_on_where_it_was(coins, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(program, "PORTION", 5)
+    recorded = Runs(tmp_path / "runs.jsonl.gz")
+    arguments = ["coins", "--record", "--seed", "3", "--results", str(recorded.file)]
+    assert program.main([*arguments, "--cases", "7"]) == 1
+    assert len(coins.seen) == 7
+    program.main([*arguments, "--all"])
+    assert sorted(coins.seen) == list(range(12))
+    assert [(facts["first"], facts["tried"]) for facts in recorded.read()] == [(0, 5), (5, 2), (7, 5)]
+    later = recorded.read()[1:]
+    recorded.file.unlink()
+    for facts in later:
+        (recorded / "coins").append(facts)
+    coins.seen.clear()
+    program.main([*arguments, "--all"])
+    assert len(coins.seen) == 5  # those that are missing
+    assert capsys.readouterr().err.count("--case") > 3
+    program.main(["table", "--results", str(recorded.file)])
+    assert "| 12 of 12 | 9        |" in capsys.readouterr().out
+    assert program.main(["table", "--json", "--results", str(recorded.file)]) == 0
+    assert json.loads(capsys.readouterr().out)["coins"]["lost"] == 3

@@ -14,15 +14,11 @@ import torch
 
 from benchmarks.common.networks.precision import precision_of
 from benchmarks.common.records import Runs
-from benchmarks.frontier.__main__ import RESULTS
-from benchmarks.frontier.arms import ARMS, KINDS, HeadArm, Lengths, Plan
-from benchmarks.frontier.data.features import PatchFeatures
-from benchmarks.frontier.data.material import Part
-from benchmarks.frontier.grid import measure, plans, run
+from benchmarks.frontier.arms import Plan
+from benchmarks.frontier.grid import measure, run
 from benchmarks.frontier.training.networks import Convolutions, Layers, NormalisedConvolutions
-from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses, objective_of
-from benchmarks.frontier.training.policies import SIGNALS, policy_of
-from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses
+from benchmarks.frontier.training.policies import policy_of
 from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
@@ -55,14 +51,6 @@ def test_an_average_is_that_of_a_plain_loop(blocks, name):
 
 
 # -- what it goes by, and what a step makes small
-
-
-def test_margins_are_those_of_a_plain_loop():
-    scores, labels = torch.randn(20, 5), torch.randint(5, (20,))
-    for name, of in (("margin", scores), ("bounded-margin", scores.softmax(1))):
-        wanted = [max(float(row[at]) for at in range(5) if at != label) - float(row[label])
-                  for row, label in zip(of, labels, strict=True)]  # fmt: skip
-        np.testing.assert_allclose(SIGNALS[name](torch.zeros(20), scores, labels).numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_small_losses_alone_count_once_it_has_begun():
@@ -99,20 +87,6 @@ def test_a_window_slides_over_groups_of_like_losses(samples, epochs, seed):
         chosen.observe(np.arange(samples), losses.astype(np.float32))
 
 
-def test_the_window_leaves_out_the_hardest_then_the_easiest():
-    chosen, losses = SlidingWindow(500, 10, 1), np.repeat(np.arange(5, dtype=np.float32), 100)
-    chosen.observe(np.arange(500), losses)
-    assert [set(losses[chosen.ids(epoch)]) for epoch in (1, 2)] == [{1, 2, 3, 4}, {0, 1, 2, 3}]
-
-
-def test_rates_go_as_their_names_say():
-    at = {name: [round(of(progress), 3) for progress in (0, 0.1, 0.5, 0.75, 1)] for name, of in RATES.items()}
-    assert at == {
-        "cosine": [1, 0.976, 0.5, 0.146, 0], "step": [1, 1, 0.1, 0.01, 0.01], "constant": [1] * 5,
-        "warm": [0, 3, 1.76, 0.536, 0],
-    }  # fmt: skip
-
-
 def test_few_labels_or_samples_of_its_own_tell_how_validation_goes(task):
     first = {}
     for arm in ("turn", "turn-accuracy", "turn-100", "turn-holdout"):
@@ -145,41 +119,6 @@ def test_every_arm_trains_in_its_own_way(task, arm):
     ends = [[epoch.accuracy for epoch in train(Plan("random40", one, 8), task, SETTINGS)] for one in (arm, "regular")]
     assert ends[0] != ends[1]
     assert ends[0][-1] > 30
-
-
-def test_bad_values_are_explained():
-    with pytest.raises(ValueError, match="Expected one of the objectives"):
-        objective_of("best", 0, 1, 2, 0, 1)
-    with pytest.raises(ValueError, match="Expected one of the policies"):
-        policy_of("best", np.zeros(3, bool))
-    with pytest.raises(ValueError, match="Expected one of the arms"):
-        Plan("worse", "best", 10)
-    with pytest.raises(ValueError, match="Expected one of the kinds of labels"):
-        Plan("worst", "regular", 10)
-    with pytest.raises(ValueError, match="Expected wrong labels"):
-        Plan("clean", "known-wrong", 10)
-    with pytest.raises(ValueError, match="Expected dropout"):
-        HeadArm("nothing left", dropout=1.0)
-    with pytest.raises(ValueError, match="Expected times above 0"):
-        HeadArm("nothing left out", "random", times=0)
-    with pytest.raises(ValueError, match="Expected rising lengths"):
-        Lengths((5, 3, 30))
-    with pytest.raises(ValueError, match="Expected 30 epochs among"):
-        Lengths((3, 5))
-    with pytest.raises(ValueError, match="Expected features of shape"):
-        Part(torch.zeros(3, 2), torch.zeros(2))
-    with pytest.raises(ValueError, match="Expected a rate above 0"):
-        Settings(rate=0)
-    with pytest.raises(ValueError, match="Expected one of the networks"):
-        Settings("transformer")
-    with pytest.raises(ValueError, match="Expected a hidden unit"):
-        Settings(hidden=())
-    with pytest.raises(ValueError, match="Expected square images"):
-        Convolutions(50, (2, 3, 4), 10, 0)
-    with pytest.raises(ValueError, match="Expected square images in three colours"):
-        NormalisedConvolutions(784, (2, 3, 4), 10, 0)
-    with pytest.raises(ValueError, match="Expected at least 1 patch"):
-        PatchFeatures(0)
 
 
 # -- the networks
@@ -253,41 +192,7 @@ def test_told_nothing_and_never_turned_is_regular_training_in_its_order(task):
     assert regular != epochs
 
 
-def test_a_recorded_run_in_its_order_is_equal_after_each_of_30_epochs():
-    recorded = {run["name"]: run["curves"] for run in (RESULTS / "conv-cifar10").read()}
-    assert recorded["clean-regular-delivered-30-seed2"] == recorded["clean-turn-30-seed2"]
-
-
-def test_an_arm_may_leave_out_fewer_or_more_than_are_wrong():
-    shares = [Plan("random40", f"running-loss{more}", 10).prune for more in ("-half", "", "-more")]
-    assert shares == pytest.approx([0.2, 0.4, 0.6])
-
-
-def test_random_pruning_finds_as_many_wrong_labels_as_there_are(task):
-    found = [epoch.found for epoch in train(Plan("random40", "random", 30), task, SETTINGS)][6:]
-    assert abs(np.mean(found) - 100 * task.wrong.mean()) < 3
-
-
 # -- the grid
-
-
-def test_what_decides_most_comes_first_and_nothing_twice():
-    found = plans()
-    assert len({plan.name for plan in found}) == len(found)
-    assert {(plan.kind, plan.arm) for plan in found[:198]} == {
-        (kind, arm)
-        for kind in ("worse", "random40")
-        for arm in ("regular", "bounded", "known-wrong", "running-loss", "random")
-    }
-    assert [plan.epochs for plan in found[:9]] == list(Lengths().regular)
-    assert [plan.seed for plan in found[:198:66]] == [0, 1, 2]
-    assert not [plan for plan in found if plan.kind == "clean" and "known" in plan.arm]
-    assert {(plan.kind, plan.arm) for plan in found} == {
-        (kind, arm) for kind in KINDS for arm in ARMS if arm != "auto" and (kind != "clean" or "known" not in arm)
-    }
-    few = plans(["worse"], [0], ["regular", "bounded"], Lengths((3, 30), (5,)))
-    assert [(plan.arm, plan.epochs) for plan in few] == [("regular", 3), ("regular", 30), ("bounded", 5)]
-    assert {(plan.kind, plan.seed, plan.arm) for plan in plans(["aggre"], [7], ["random"])} == {("aggre", 7, "random")}
 
 
 def small_plans():

@@ -1,7 +1,5 @@
 """The study of late beginnings: what an epoch leaves out, when it looks, and the page of its runs."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,15 +7,11 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.markdown import fill
 from benchmarks.frontier.data.tables import RARE, table_of, thinned, with_errors, with_uniform_errors
 from benchmarks.frontier.late import __main__ as program
-from benchmarks.frontier.late.__main__ import RESULTS
 from benchmarks.frontier.late.measure import LateSelection, measure
-from benchmarks.frontier.late.report import BEGIN, report
 from benchmarks.frontier.late.rules import RULES, MovingAverages
 
-PAGE = Path(__file__).parents[3] / "docs/evidence/late.md"
 SAMPLES, WRONG, EPOCHS = 200, 40, 12
 LOSSES = np.where(np.arange(SAMPLES) < WRONG, 4.0, np.linspace(0, 0.5, SAMPLES)).astype(np.float32)
 FALLING = (0.1, 0.3, 0.5, 0.6, 0.5, 0.3, 0.1)
@@ -134,10 +128,6 @@ def test_every_third_class_is_thinned_to_about_a_tenth():
     left = np.bincount(truth[thinned(truth, 0)], minlength=6)
     assert (left[np.arange(6) % RARE != 0] == 1500).all()
     assert (abs(left[::RARE] - 150) < 40).all()
-
-
-def test_the_page_has_the_tables_of_the_recorded_runs():
-    assert fill(PAGE, BEGIN, report(RESULTS.read())) == PAGE.read_text(encoding="utf-8")
 
 
 def test_what_is_recorded_is_not_run_again(tmp_path, monkeypatch, capsys):

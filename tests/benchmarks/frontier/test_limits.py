@@ -10,15 +10,12 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
-from benchmarks.frontier.__main__ import LIMITS, RESULTS
 from benchmarks.frontier.data.material import HeadTask, Part
-from benchmarks.frontier.questions.limits import BEGIN, WAYS, FromTheTurn, run, table
+from benchmarks.frontier.questions.limits import WAYS, FromTheTurn, run
 from benchmarks.frontier.subjects import SUBJECTS
 
-ROOT = Path(__file__).parents[3]
 SAMPLES, WRONG, EPOCHS = 200, 40, 16
 FIGURES = (0.1, 0.3, 0.5, 0.6, 0.5, 0.4)
 """The first figures of a run, that stays at the last. Their fall is more than chance explains in epoch TURNED."""
@@ -99,11 +96,6 @@ def test_weighed_keeps_all_and_weighs_by_the_fourth_power_of_the_probability(tas
     assert float(both) == pytest.approx(weights[0] / weights.sum(), rel=1e-5)
 
 
-def test_a_way_that_is_none_is_refused(task):
-    with pytest.raises(ValueError, match="once, again"):
-        FromTheTurn(task, "twice", 3, 0, 32)
-
-
 def test_runs_are_recorded_once_and_the_table_shows_kinds_that_went_every_way(tmp_path, monkeypatch, capsys):
     subject = SUBJECTS["conv-digits"]
     material = subject.load(Path(), None, tmp_path / "digits.npz")
@@ -117,21 +109,3 @@ def test_runs_are_recorded_once_and_the_table_shows_kinds_that_went_every_way(tm
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     assert len(rows) == 1
     assert rows[0].split()[3] == "`random40`"
-
-
-def test_a_cell_has_the_mean_over_seeds_that_went_every_way_and_how_many_wrong_labels_are_kept():
-    runs = [
-        {"kind": "worse", "seed": seed, "way": way, "accuracy": 70.0 + seed, "left_wrong_percent": 10.0 + 2 * seed}
-        for way in WAYS
-        for seed in (0, 1, 2)
-        if (seed, way) != (2, "known")
-    ]
-    row = next(line for line in table({"head": runs}).splitlines() if line.startswith("| `head`"))
-    assert [cell.strip() for cell in row.split("|")[3:6]] == ["2", "70.5 (11 %)", "70.5 (11 %)"]
-
-
-@pytest.mark.docs
-def test_the_page_shows_what_was_recorded():
-    page = ROOT / "docs" / "evidence" / "turn.md"
-    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / LIMITS / subject).read())}
-    assert fill(page, BEGIN, table(results)) == page.read_text(encoding="utf-8")

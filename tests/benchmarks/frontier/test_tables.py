@@ -1,7 +1,5 @@
 """What is read off the frontier's runs: curves, distances, tables, the page and the picture."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,25 +11,10 @@ from matplotlib.image import imread
 from benchmarks.common.markdown import END, fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
-from benchmarks.frontier.__main__ import RESULTS
 from benchmarks.frontier.arms import ARMS, Lengths
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import Apart, best_rival, equal_epochs, equal_visits, tops_apart
-from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
-from benchmarks.frontier.report.first_page import first_page
-from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
-from benchmarks.frontier.report.replay import replay
-from benchmarks.frontier.report.summary import BEGIN as SUMMARY
-from benchmarks.frontier.report.summary import summary
+from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
 from benchmarks.frontier.report.table import BEGIN, all_tables, share_of_known, tables
-from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
-from benchmarks.frontier.report.turn import BEGIN_VARIED, held, turn, varied
-from benchmarks.frontier.subjects import SUBJECTS
-
-ROOT = Path(__file__).parents[3]
-README = ROOT / "README.md"
-TURN = ROOT / "docs" / "evidence" / "turn.md"
-SHORT, LONG = (ROOT / "docs" / "evidence" / f"frontier{name}.md" for name in ("", "-tables"))
 
 
 def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):
@@ -63,16 +46,6 @@ def recorded():
     ]
 
 
-def test_a_subject_may_have_lengths_of_its_own(recorded):
-    few = Lengths((3, 5, 30), (5, 10))
-    some = [run for run in recorded if run["epochs"] in few.of(run["arm"])]
-    assert curves(some) == {}
-    arms = curves(some, few)["worse"]
-    assert {arm: arms[arm].epochs for arm in ("regular", "bounded")} == {"regular": (3, 5, 30), "bounded": (5, 10)}
-    heads = next(line for line in tables(some, lengths=few).splitlines() if line.startswith("| arm "))
-    assert [head for head in heads.split() if head.isdigit()] == ["3", "5", "10", "30"]
-
-
 def test_the_highest_points_and_what_lies_between_them(recorded):
     arms = curves(recorded)["worse"]
     assert set(arms) == {"regular", "early-stop", "bounded", "known-wrong"}
@@ -96,14 +69,6 @@ def test_equal_visits_are_between_lengths_or_fewer_where_that_is_better(recorded
     assert apart[30].points == (0.0, 0.5)
 
 
-def test_nothing_is_said_of_visits_beyond_a_curve(recorded):
-    regular = curves(recorded)["worse"]["regular"]
-    assert regular.at(2.9) is None
-    assert regular.within(45.1) is None
-    assert regular.at(45.0).tolist() == [50.0, 51.0]
-    assert regular.within(45.0).tolist() == [60.0, 61.0]
-
-
 def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
     part = [run for run in recorded if run["name"] != "worse-bounded-30-seed1"]
     arms = curves(part)["worse"]
@@ -115,14 +80,6 @@ def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
     assert "| 62.0" in tables(part)
     assert "±0.0" not in tables(part)
     assert "bounded" not in curves([run for run in part if run["name"] != "worse-bounded-30-seed0"])["worse"]
-
-
-def test_a_length_above_the_usual_counts_once_all_seeds_have_it(recorded):
-    usual = (3, 5, 7, 9, 12, 15, 20, 30)
-    one_has_it = [run for run in recorded if (run["arm"], run["epochs"], run["seed"]) != ("regular", 45, 1)]
-    regular = curves(one_has_it)["worse"]["regular"]
-    assert (regular.seeds, regular.epochs) == ((0, 1), usual)
-    assert curves(recorded)["worse"]["regular"].epochs == (*usual, 45)
 
 
 def test_a_run_stops_where_the_labels_held_out_say(recorded):
@@ -146,18 +103,6 @@ def test_labels_held_out_choose_a_length_for_each_seed():
         Curve((0,), (3, 5, 7), np.array([3.0, 5.0, 7.0]), accuracy, validation)
     with pytest.raises(ValueError, match="Expected a seed"):
         Apart(())
-
-
-def test_the_tables_say_it(recorded):
-    text = tables(recorded)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    points = next(row for row in rows if row[0] == "`regular`")
-    assert points[1:6] == ["2", "100%", "50.5 ±0.7", "56.5 ±0.7", "**60.5 ±0.7**"]
-    tops = [row for row in rows if row[0] == "`bounded`"][1]
-    assert tops[1:4] == ["62.8", "20", "13.6"]
-    assert tops[5:] == ["+2.2 (+2.0 to +2.5)", "38%", "+2.2 (+2.0 to +2.5)"]
-    assert "people's errors, the worst of three answers (40% wrong)" in text
-    assert "-0.0 " not in text
 
 
 # -- the program
@@ -184,49 +129,6 @@ def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
         fill(tmp_path / "plain.md", BEGIN, written)
 
 
-def test_the_summary_has_a_line_for_each_subject_and_kind_of_labels(recorded, tmp_path, capsys):
-    results = Runs(tmp_path / "runs.jsonl.gz")
-    for subject in ("head", "mlp-fashion"):
-        for run in recorded:
-            add(results / subject, run | {"kind": "random40"})
-    assert program.main(["summary", "--results", str(results.file)]) == 0
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
-    assert [line[0] for line in lines[2:4]] == ["`head`", "`mlp-fashion`"]
-    assert lines[2][1:] == [
-        "`random40`", "2", "53.5", "60.5 at 7", "", "+2.2 (+2.0 to +2.5)", "+6.0 (+6.0 to +6.0)", "`regular`",
-        "`bounded` +2.2 (+2.0 to +2.5)",
-    ]  # fmt: skip
-    assert lines[-2:] == [
-        [f"`{name}`", "`random40`", "53.5", "", "", "+7.2 (+7.0 to +7.5)", "+13.0 (+13.0 to +13.0)", "56%"]
-        for name in ("head", "mlp-fashion")
-    ]
-    assert program.main(["summary", "--results", str(results.file), "--subject", "mlp-fashion"]) == 0
-    assert "`head`" not in capsys.readouterr().out
-
-
-def test_tuned_pruning_is_held_against_tuned_training(recorded):
-    def runs(arm, points):
-        lengths = Lengths().of(arm)
-        return [facts(arm, length, seed, points) for length in lengths for seed in (0, 1)]
-
-    assert "Both tuned" not in summary({"head": recorded})
-    others = runs("regular-elr", 69.0) + runs("margin", 68.0)  # neither is regular training or a rule of the library
-    text = summary({"head": [*recorded, *runs("regular-decay", 62.0), *runs("regular-dropout", 61.0), *others]})
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("Both tuned:")[1].splitlines()]
-    assert lines[4] == [
-        "`head`", "`worse`", "`regular-decay`", "62.0 at 3", "`bounded` +0.8 (+0.0 to +1.5)",
-        "`known-wrong` +4.5 (+4.0 to +5.0)",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("arm", "missing"), [("bounded", 30), ("known-wrong", 30), ("known-wrong", None)])
-def test_the_usual_length_has_no_line_without_both(recorded, arm, missing):
-    of = [run for run in recorded if run["arm"] != arm or run["epochs"] not in (missing, missing or run["epochs"])]
-    assert equal_epochs(curves(of)["worse"], arm, "regular", 30) is None
-    assert "All of 30 epochs" not in summary({"head": of})
-    assert "All of 30 epochs" in summary({"head": recorded})
-
-
 def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     results = Runs(tmp_path / "runs.jsonl.gz")
     for run in recorded:
@@ -238,80 +140,3 @@ def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     one, two = imread(tmp_path / "one.png"), imread(tmp_path / "two.png")
     assert two.shape[1] > one.shape[1] > 300
     assert one.std() > 0.01
-
-
-@pytest.mark.parametrize("command", [["table"], ["summary"], ["first-page"], ["picture", "-o", "p.png"]])
-def test_no_runs_are_explained(command, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        program.main([*command, "--results", str(tmp_path / "none")])
-    assert "Expected runs recorded in" in capsys.readouterr().err
-
-
-def test_the_first_page_says_what_to_expect_beside_its_controls(recorded):
-    auto = [facts("turn", length, seed, 61.0 + seed) for length in Lengths().pruned for seed in (0, 1, 2)]
-    decays = [
-        facts(f"regular-decay{more}", length, 0, 61.0 + points)
-        for more, points in (("", 2), ("-more", 1))
-        for length in Lengths().regular
-    ]
-    clean = [
-        facts(arm, length, seed, accuracy, kind="clean") | {"wrong_percent": 0.0}
-        for arm, accuracy in (("regular", 70.0), ("turn", 69.0))
-        for length in (Lengths().regular if arm == "regular" else Lengths().pruned)
-        for seed in (0, 1, 2)
-    ]
-    heads, _, *rows = first_page({"head-pretrained": [*recorded, *auto, *decays, *clean]}).strip().splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (heads, *rows)]
-    assert cells[0][1:4] == ["30 epochs", "best length", "and tuned"]
-    assert cells[1][:5] == ["40 % wrong, by people", "53.5 (2 seeds)", "60.5 (2 seeds)", "63.0 (1 seed)", "62.0"]
-    assert float(cells[1][5].split()[0]) > 60.5
-    assert cells[2] == ["none wrong", "70.0", "70.0", "70.0", "69.0", "70.0"]
-    assert len(rows) == 2  # of the others nothing was recorded
-
-
-@pytest.mark.docs
-def test_the_pages_show_what_was_recorded():
-    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / subject).read())}
-    pages = (
-        (README, FIRST_PAGE, first_page(results)),
-        (SHORT, SUMMARY, summary(results)),
-        (LONG, BEGIN, all_tables(results)),
-        (TURN, BEGIN_TURN, turn(results)),
-        (TURN, BEGIN_VARIED, varied(results)),
-        (TURN, BEGIN_REPLAY, replay(results)),
-    )
-    for page, begin, written in pages:
-        assert fill(page, begin, written) == page.read_text(encoding="utf-8")
-
-
-def test_it_is_counted_on_how_many_kinds_a_run_told_nothing_ends_where_it_should():
-    def runs(kind, best, end, *told):
-        of = [("regular", 9, best), ("regular", 30, end), *(("turn", 30, accuracy) for accuracy in told)]
-        facts = {"kind": kind, "saved_percent": 0.0}
-        return [{**facts, "arm": arm, "epochs": epochs, "accuracy": accuracy} for arm, epochs, accuracy in of]
-
-    touched = runs("worse", 76.0, 75.1, 74.7, 74.6)
-    touched[-1]["saved_percent"] = 5.0
-    told = held({
-        "head": runs("worse", 76.0, 63.0, 75.5) + runs("random40", 76.0, 75.0, 75.4) + runs("clean", 83.0, 82.5, 82.2),
-        "conv-digits": touched + runs("aggre", 70.0, 60.0),
-    })  # fmt: skip
-    assert "its best length less 0.5 or above on 1 of 2 kinds of labels" in told
-    assert "regular training's end less 0.3 or above on 1 of 2. On 1 of these 2 no run left anything out." in told
-
-
-def test_the_replay_counts_what_falls_and_what_starts():
-    rises, falls = [*range(20)], [*range(10), *range(10, 0, -1)]
-    runs = [
-        {"arm": arm, "kind": kind, "epochs": 20, "curves": {"accuracy": accuracy, "validation": validation}}
-        for arm, kind, accuracy, validation in (
-            ("regular", "worse", falls, falls),
-            ("regular-decay", "worse", falls, rises),  # missed
-            ("regular", "worse", rises, rises),
-            ("regular", "clean", rises, falls),  # by chance
-            ("turn", "clean", falls, falls),  # not on all samples
-        )
-    ]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in replay({"head": runs}).splitlines()]
-    assert rows[2] == ["`head`", "4", "2", "1", "1", "0", "1", "1"]
-    assert rows[3] == ["together", *rows[2][1:]]

@@ -10,18 +10,16 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import deep, exact
 from benchmarks.gpu.__main__ import PARTS, RESULTS, main
 from benchmarks.gpu.pieces import Piece, Place, go_through
-from benchmarks.gpu.tables import BEGIN, parts
+from benchmarks.gpu.tables import parts
 from benchmarks.gpu.tests_there import files
 from prunedata.adapters.torch.losses import DeviceBuffer
 from prunedata.errors import SkippedSamples
 
-PAGE = Path(__file__).parents[3] / "docs/evidence/deep.md"
 CPU = Place(torch.device("cpu"))
 SLOW = ("tests", "costs", "networks", "deep")
 
@@ -117,9 +115,3 @@ def test_every_arm_has_a_name_of_its_own_and_what_decides_most_comes_first():
 
 def test_tests_that_need_a_gpu_are_found():
     assert "tests/adapters/torch/test_losses.py" in files()
-
-
-@pytest.mark.docs
-def test_the_page_shows_what_was_recorded():
-    for name, text in parts(RESULTS.read()).items():
-        assert fill(PAGE, BEGIN.format(name), f"{text}\n") == PAGE.read_text(encoding="utf-8"), name

@@ -1,16 +1,13 @@
 """The tests of the core notice small changes: what is recorded says so, and what records it can tell the difference."""
 
-import re
-
 import pytest
 
 from benchmarks.mutants.__main__ import recorded
 from benchmarks.mutants.changes import mutants
-from benchmarks.mutants.results import read_equivalent, table
+from benchmarks.mutants.results import read_equivalent
 from benchmarks.mutants.rooms import ROOMS
 from tests.common.programs import ROOT, run_python
 
-PAGE = ROOT / "docs" / "reliability.md"
 GOAL = 0.95
 
 SOURCE = '''
@@ -115,10 +112,3 @@ def test_every_explanation_is_of_a_mutant_that_was_tried(results):
     }
     files = {file for found in results for file in found["files"]}
     assert {mutant: why for mutant, why in read_equivalent().items() if mutant[0] in files} == tried
-
-
-@pytest.mark.docs
-def test_the_page_shows_the_table(results):
-    shown = re.search(r"## Mutation testing\n.*?((?:^\|[^\n]*\n)+)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert shown
-    assert shown[1].strip() == table(results)

@@ -1,12 +1,22 @@
-"""The benchmark of the library's own cost: that it measures what the page of results shows. No time is judged."""
+"""The library's own cost: that what is measured is what the page shows. No time is judged."""
 
 import json
 
 import pytest
 
+from benchmarks.common.processes.on_ray import on_ray
+from benchmarks.common.records import Runs
 from benchmarks.overhead import __main__ as program
+from benchmarks.overhead.callers import _checked, in_ray, in_threads, table
+from benchmarks.overhead.callers import main as callers
+from benchmarks.report.__main__ import main as report
+from benchmarks.report.__main__ import measure as measure_report
+from prunedata import Pruner, Schedule
 from tests.benchmarks.peer import infobatch_checkout
 from tests.common.programs import ROOT, run_module
+
+# The benchmark of the library's own cost: that it measures what the page of results shows. No time is judged.
+
 
 SIZES, BATCHES = (600, 1200), (8, 16, 64)
 REAL_SIZES, REAL_BATCHES = (50_000, 1_280_000), (32, 128, 1024)
@@ -29,20 +39,6 @@ def measured(tmp_path_factory):
 
 def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-@pytest.mark.slow
-def test_json_names_the_machine_and_describes_every_row(measured):
-    assert set(measured) == {"machine", "rows"}
-    about = {"CPU", "cores", "threads", "system", "python", "numpy", "torch", "zarr", "prunedata", "InfoBatch"}
-    assert set(measured["machine"]) == about
-    for row in measured["rows"]:
-        assert set(row) == {"part", "samples", "batch", "unit", "n", "median", "min", "max", "goal", "peers"}
-        assert row["min"] <= row["median"] <= row["max"]
-        assert row["n"] in (2, 20)
-        for peer in row["peers"].values():
-            assert set(peer) == {"median", "min", "max", "ratio"}
-            assert peer["min"] > 0
 
 
 @pytest.mark.slow
@@ -94,16 +90,6 @@ def test_the_table_has_the_columns_of_the_page(tmp_path, monkeypatch, capsys):
     assert "InfoBatch" not in printed
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [(["--infobatch", "nowhere"], "checkout of InfoBatch"), (["--repeats", "0"], "at least 1")],
-)
-def test_a_wrong_argument_is_explained(arguments, complaint, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        program.main(arguments)
-    assert complaint in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_dealing_stands_beside_queues(tmp_path):
     given = ("--samples", "640", "--batch-size", "64", "--repeats", "1", "--json")
@@ -127,3 +113,55 @@ def test_the_exchange_stands_beside_a_byte_a_sample(tmp_path):
     assert (alone["part"], set(alone["peers"])) == ("bits of the kept alone, 2 ranks", {"bits of all"})
     assert means["part"] == "means of global batches of 256, 2 ranks"
     assert exchange["min"] > 0 < means["min"]
+
+
+# Many callers of one dealer: no sample is lost or seen twice, also where a process of them is killed.
+
+
+def test_threads_that_ask_for_several_batches_share_a_run():
+    found = in_threads(callers=16, most=3, batches=40)
+    assert found.batches == 40 + 32
+    assert found.seconds > 0
+
+
+@pytest.mark.slow
+def test_256_callers_lose_nothing_when_a_process_of_them_is_killed():
+    pytest.importorskip("ray")
+    with on_ray():
+        found = in_ray(callers=256, most=2, batches=400, kill=True)
+    assert (found.batches, found.processes, found.killed) == (400 + 320, 8, True)
+
+
+def test_a_run_that_lost_a_sample_is_an_error():
+    pruner = Pruner(10, Schedule.steady(2), prune=0.2)
+    with pytest.raises(RuntimeError, match="Expected each kept sample to be observed"):
+        _checked(pruner)
+
+
+@pytest.mark.slow
+def test_what_was_found_is_a_row_and_a_record(tmp_path, capsys):
+    pytest.importorskip("ray")
+    results = Runs(tmp_path / "runs.jsonl.gz")
+    given = ["--callers", "2", "--most", "2", "--batches", "20", "--results", str(results.file)]
+    assert callers(given) == 0
+    assert "| threads     | 2       | 1 " in capsys.readouterr().out
+    facts = results.read()
+    assert {(one["where"], one["batches"]) for one in facts} == {("threads", 36), ("Ray", 36)}
+    assert table(facts).count("\n") == 3
+    assert callers(["--recorded", "--results", str(results.file)]) == 0
+    assert capsys.readouterr().out == f"{table(facts)}\n"
+
+
+# The benchmark of the report runs, and measures what it says.
+
+
+def test_it_prints_a_table(capsys):
+    assert report(["--samples", "3000", "--repeats", "1"]) == 0
+    assert "report of two runs side by side | 3,000" in " ".join(capsys.readouterr().out.split())
+
+
+def test_both_rows_stand_beside_reading_the_store(tmp_path):
+    rows = measure_report(tmp_path, 1000, 2)
+    assert [len(row.times) for row in rows] == [2, 2]
+    assert all(row.peers["reading the store"] for row in rows)
+    assert (tmp_path / "report.html").exists()

@@ -11,7 +11,6 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 from benchmarks.pages import overlap
-from benchmarks.pages.families import families, table_of_families
 from benchmarks.study.judging import rates
 from prunedata.findings.compare import compare
 
@@ -88,13 +87,6 @@ def test_the_summary_is_the_mean_over_pairs(folder):
     assert row["jaccard_lowest"] < row["jaccard_highest"]
 
 
-def test_a_run_whose_samples_are_all_alike_has_no_rank_correlation(folder):
-    write(folder / "lenet-400x20-random20-regular-seed2.npz", np.full(SAMPLES, 5, np.int16))
-    row = next(row for row in found(folder) if row["second_seed"] == 2)
-    assert row["rank_correlation"] is None
-    assert overlap.summary([row | {"between": "seeds"}])[0]["rank_correlation"] is None
-
-
 def test_the_command_prints_a_table_or_json_and_draws(folder, tmp_path, capsys):
     assert overlap.main(["--arrays", str(folder), "--out", str(tmp_path / "pictures")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -110,24 +102,6 @@ def test_the_command_prints_a_table_or_json_and_draws(folder, tmp_path, capsys):
     assert {row["between"] for row in json.loads(capsys.readouterr().out)["summary"]} == {"seeds", "networks"}
 
 
-def test_kinds_of_networks_are_told_apart(folder):
-    counts = np.random.default_rng(4).integers(0, 20, (3, SAMPLES)).astype(np.int16)
-    for network, hits in zip(("resnet34", "wrn10x1", "wrn22x1"), counts, strict=True):
-        write(folder / f"{network}-400x20-random20-regular-seed0.npz", hits=hits)
-    rows = [row for row in found(folder) if row["between"] == "networks"]
-    assert "| two of WRN " in table_of_families(found(folder))
-    assert "| seeds of a LeNet | 1 " in table_of_families(found(folder))
-    kinds = {(row["first"], row["second"]): row for row in families(rows)}
-    assert {pair: row["pairs"] for pair, row in kinds.items()} == {
-        ("lenet", "resnet"): 2, ("lenet", "wrn"): 2, ("resnet", "resnet"): 1, ("resnet", "wrn"): 4, ("wrn", "wrn"): 1,
-    }  # fmt: skip
-    of = [row["jaccard"] for row in rows if (row["first"], row["second"][:6]) == ("lenet regular", "resnet")]
-    assert kinds["lenet", "resnet"]["jaccard"] == pytest.approx(np.mean(of))
-    assert (kinds["lenet", "resnet"]["jaccard_lowest"], kinds["lenet", "resnet"]["jaccard_highest"]) == (
-        min(of), max(of),
-    )  # fmt: skip
-
-
 def test_pairs_that_were_recorded_are_drawn_and_told_as_the_runs_are(folder, tmp_path, capsys):
     given = ["--results", str(tmp_path / "runs.jsonl.gz")]
     overlap.main(["--arrays", str(folder), "--record", *given])
@@ -135,9 +109,3 @@ def test_pairs_that_were_recorded_are_drawn_and_told_as_the_runs_are(folder, tmp
     assert overlap.main(["--recorded", *given, "--out", str(tmp_path / "pictures")]) == 0
     assert capsys.readouterr().out == table
     assert len(list((tmp_path / "pictures").iterdir())) == 1
-
-
-def test_a_folder_without_pairs_is_explained(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        overlap.main(["--arrays", str(tmp_path)])
-    assert "Expected two runs" in capsys.readouterr().err

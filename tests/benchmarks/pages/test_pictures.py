@@ -15,11 +15,9 @@ from matplotlib.image import imread
 
 from benchmarks.common.records import Runs
 from benchmarks.pages import contact_sheet, pictures
-from benchmarks.pages.curves import choose, draw_curves, draw_samples, spans
-from benchmarks.pages.saving_pictures import ROOM, _beside, _limits, draw_accuracy, draw_saving, savings
-from benchmarks.study.arms import ARMS
+from benchmarks.pages.curves import choose, spans
+from benchmarks.pages.saving_pictures import draw_saving, savings
 from benchmarks.study.recipe import LabelNoise, Recipe
-from benchmarks.study.results import recipe_of
 from benchmarks.study.train import Options, train
 
 NOISE = LabelNoise("random", 0.2)
@@ -36,12 +34,6 @@ def runs(tmp_path_factory):
         facts = train(recipe, Options(arrays=arrays / f"{recipe.name}.npz", trace=20, every=3))
         results.add(recipe.name, facts)
     return results, arrays, [recipe.name for recipe in recipes]
-
-
-def recorded(runs, at):
-    """The facts of a run."""
-    results, _, names = runs
-    return next(facts for facts in results.read() if recipe_of(facts).name == names[at])
 
 
 def is_a_picture(path):
@@ -76,23 +68,6 @@ def test_all_pictures_are_drawn_from_real_runs(runs, tmp_path):
     assert all(is_a_picture(path) for path in tmp_path.iterdir())
 
 
-def test_what_has_no_runs_is_left_out(runs, tmp_path):
-    facts = recorded(runs, 2)
-    assert pictures.draw([facts], runs[1], tmp_path) == []
-    assert draw_saving(tmp_path / "saving.png", [facts_of("random")]) is None
-    assert draw_accuracy(tmp_path / "accuracy.png", [facts_of("regular")]) is None
-    assert not list(tmp_path.iterdir())
-
-
-def test_runs_without_a_trace_give_no_figure_2(runs, tmp_path):
-    _, arrays, names = runs
-    for name in names[:2]:
-        kept = {key: value for key, value in pictures.read_arrays(arrays / f"{name}.npz").items() if "trace" not in key}
-        np.savez(tmp_path / f"{name}.npz", **kept)
-    facts = [recorded(runs, at) for at in (0, 1)]
-    assert pictures.draw(facts, tmp_path, tmp_path) == []
-
-
 def in_turns(times, seconds=(10.0, 6.0), **more):
     """A run whose epochs are full and pruned in turn: ten batches, and six of which the last is half as large."""
     facts = facts_of("random", visits=(100, 55) * times, **more)
@@ -106,51 +81,6 @@ def test_a_saving_is_predicted_from_batches_and_measured_in_seconds_of_neighbour
     assert row["predicted_percent"] == pytest.approx(40)
     assert row["measured_percent"] == pytest.approx(40, abs=1)
     assert is_a_picture(draw_saving(tmp_path / "saving.png", [in_turns(50), in_turns(9, hardware="another")]))
-
-
-def test_few_neighbours_tell_nothing_of_time():
-    assert savings([in_turns(5)]) == []
-    assert len(savings([in_turns(6)])) == 1
-
-
-def test_one_panel_for_each_kind_of_labels(tmp_path):
-    one = [facts_of("regular"), facts_of("random", accuracy=51.0)]
-    two = [facts | {"noise": "random40"} for facts in one]
-    draw_accuracy(tmp_path / "one.png", one)
-    draw_accuracy(tmp_path / "two.png", [*one, *two, facts_of("random", seed=9, noise="confusable14")])
-    assert imread(tmp_path / "two.png").shape[1] > imread(tmp_path / "one.png").shape[1]
-
-
-def test_one_failure_does_not_press_all_others_flat():
-    gains = [-1.0, -0.5, 0.2, 0.4, 1.0, 1.2, 0.8, -0.2, 0.1, -0.4]
-    lowest, highest = _limits([{"gain": gain, "gains": [gain - 0.1, gain + 0.1]} for gain in gains])
-    assert -2 < lowest < -1.1
-    assert 1.3 < highest < 2
-    with_failure = [{"gain": gain, "gains": [gain]} for gain in [*gains, -30.0]]
-    assert -3 < _limits(with_failure)[0] < -1.1
-    assert _limits([{"gain": 2.0, "gains": [2.0]}])[0] < 0
-
-
-def test_curves_are_drawn_of_epochs_that_were_tested(runs, tmp_path):
-    regular, pruned = recorded(runs, 0), recorded(runs, 2)
-    assert any("accuracy" not in point for point in pruned["curves"])
-    assert is_a_picture(draw_curves(tmp_path / "curves.png", regular, pruned))
-    assert recipe_of(regular) == SMALL
-
-
-def test_samples_of_other_labels_are_not_put_side_by_side(runs, tmp_path):
-    _, arrays, names = runs
-    facts = [recorded(runs, at) for at in (0, 1)]
-    one, other = (pictures.read_arrays(arrays / f"{names[at]}.npz") for at in (0, 1))
-    with pytest.raises(ValueError, match="same labels"):
-        draw_samples(tmp_path / "s.png", tuple(facts), (one, other | {"labels": other["labels"] + 1}))
-
-
-def test_markers_step_apart_but_keep_their_order():
-    rows = [{"policy": arm, "visits_saved_percent": x} for arm, x in [("a", 14), ("b", 33.2), ("c", 32), ("d", 33.2)]]
-    places = _beside(rows)
-    assert [row["policy"] for _, row in places] == ["a", "c", "b", "d"]
-    assert [place for place, _ in places] == pytest.approx([14, 32, 33.2 - ROOM / 2, 33.2 + ROOM / 2])
 
 
 def test_the_samples_chosen_are_those_hit_most_and_least_and_those_that_differ():
@@ -167,28 +97,9 @@ def test_spans_hold_just_the_numbers(numbers):
     assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
 
 
-def test_no_two_arms_look_alike():
-    arms = [arm for arm in ARMS.values() if not arm.tried]  # these are in no picture together
-    assert len({arm.colour for arm in arms}) == len({arm.marker for arm in arms}) == len(arms)
-
-
 def test_a_sheet_refuses_the_data_of_another_run(runs, tmp_path):
     arrays = pictures.read_arrays(runs[1] / f"{runs[2][0]}.npz")
     with pytest.raises(ValueError, match="Expected the data that the run was trained on"):
         contact_sheet.draw_sheet(tmp_path / "s.png", replace(SMALL, noise=LabelNoise()), None, arrays, 5)
     assert contact_sheet.class_names("cifar10", 10)[3] == "cat"
     assert contact_sheet.class_names("digits", 10)[3] == "3"
-
-
-@pytest.mark.parametrize("name", ["no-run", "lenet-200x6-random20-regular-seed7"])
-def test_a_sheet_of_no_run_is_explained(runs, tmp_path, capsys, name):
-    given = ["--results", str(runs[0].file), "--arrays", str(runs[1]), "--out", str(tmp_path)]
-    with pytest.raises(SystemExit):
-        pictures.main([*given, "--sheet", name])
-    assert "Expected" in capsys.readouterr().err
-
-
-def test_no_results_are_explained(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        pictures.main(["--results", str(tmp_path / "none")])
-    assert "Expected results" in capsys.readouterr().err

@@ -1,16 +1,31 @@
-"""The study's tables: pairing, spread, and what the page shows."""
+"""The study's tables: pairing, spread, times, and wrong labels found."""
 
-from pathlib import Path
+import json
 
+import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.common.data import with_wrong_labels
+from benchmarks.pages import __main__ as pages
+from benchmarks.pages.accuracy import table_of_accuracy
+from benchmarks.pages.detection import auc, by_cleanlab, by_counts, found, precision_at
+from benchmarks.pages.ten_networks import RUN, measure, row
+from benchmarks.pages.time_saved import table_of_time
+from benchmarks.pages.wrong_labels import main, rankings
+from prunedata import Pruner, Schedule
+
+# The study's tables: pairing, spread, times, and wrong labels found.
+
+
+# The study's tables: pairing, spread, and what the page shows.
+
 
 pytest.importorskip("torch")
-
-from benchmarks.pages import __main__ as pages
-from benchmarks.pages.accuracy import table_of_accuracy, table_of_gains
-from benchmarks.pages.study_page import study
-from benchmarks.pages.time_saved import table_of_savings, table_of_time
-from benchmarks.study.results import RESULTS as RECORDED
 
 
 def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
@@ -49,45 +64,6 @@ def test_time_is_paired_too():
     assert random["measured_over_predicted"] == 0.9
 
 
-def test_a_policys_overhead_is_the_median_of_its_runs():
-    few = run("random", 3, 61.0, 100.0, 25.0, curves=[{"visits": 100, "seconds": 1.0}])
-    random, regular = table_of_savings([*RESULTS[:5], few])
-    assert (regular["policy"], regular["measured_over_predicted"]) == ("regular", None)
-    assert (random["runs"], random["runs_in_turns"], random["measured_over_predicted"]) == (4, 3, 0.9)
-    assert random["overhead_percent"] == pytest.approx(100 * 0.5 / 80, abs=1e-3)
-
-
-def test_gains_stand_side_by_side():
-    more = run("fewer-epochs", 0, 59.5, 75.0, 25.0)
-    (row,) = table_of_gains(table_of_accuracy([*RESULTS, more]))
-    assert (row["regular"], row["labels"], row["saving"]) == (61.0, "clean", 0.25)
-    assert {policy: (each["gain"], each["seeds"]) for policy, each in row["gains"].items()} == {
-        "random": (2.0, 2),
-        "fewer-epochs": (-0.5, 1),
-    }
-
-
-def test_the_tables_of_the_study_align():
-    lines = [line for line in study(RESULTS).splitlines() if line.startswith("|")]
-    assert len({len(line) for line in lines[:3]}) == 1
-    assert any("+1.00 +3.00" in line for line in lines)
-    assert any("+2.00 (2 seeds, +1.00 to +3.00)" in line for line in lines)
-
-
-@pytest.mark.docs
-def test_the_page_of_the_study_shows_what_is_recorded():
-    page = Path(__file__).parents[3] / "docs" / "evidence" / "study.md"
-    assert page.read_text() == study(RECORDED.read()), "python -m benchmarks.pages"
-
-
-@pytest.mark.docs
-@pytest.mark.parametrize("name", pages.PAGES)
-def test_the_tables_of_a_page_show_what_is_recorded(name):
-    page = (Path(__file__).parents[3] / name).read_text(encoding="utf-8")
-    assert page.count("<!-- table: ") > 0
-    assert pages.fill(page, RECORDED.read()) == page, "python -m benchmarks.pages"
-
-
 def test_a_page_is_filled_between_a_tables_comment_and_the_next_line_that_is_not_of_it():
     results = [*RESULTS, run("random", 0, 61.0, 75.0, 25.0, samples=50)]
     page = "before\n<!-- table: gains lenet cifar10 100 -->\n\n| old |\n| old |\n\nafter | this\n"
@@ -104,12 +80,174 @@ after | this
     assert pages.fill(expected, results) == expected
 
 
-def test_a_table_that_does_not_exist_is_named():
-    with pytest.raises(ValueError, match="Got 'gain'"):
-        pages.fill("<!-- table: gain lenet -->\n\n", RESULTS)
+# Table 1 for the ten networks: what is timed, and what is made of it.
 
 
-def test_no_results_are_explained(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        pages.main(["--results", str(tmp_path / "none")])
-    assert "Expected results" in capsys.readouterr().err
+pytest.importorskip("torch")
+
+
+def facts(regular, pruned, network="wrn22"):
+    return {
+        "network": network, "samples": 160, "batch_size": 16, "kept": 128,
+        "regular": regular, "pruned": pruned, "overhead": [0.001] * len(regular),
+    }  # fmt: skip
+
+
+def test_a_network_is_timed_in_turns():
+    torch.set_num_threads(1)
+    found = measure("lenet", None, seconds=0.0, long=0.0)
+    assert (found["samples"], found["kept"]) == (160, 128)
+    assert len(found["regular"]) == len(found["pruned"]) == len(found["overhead"]) == 3
+    assert min(found["regular"] + found["pruned"] + found["overhead"]) > 0
+
+
+def test_what_an_epoch_saves_is_put_to_the_papers_run():
+    assert len(RUN.pruned_epochs) == 142
+    found = row(facts([10.0, 10.0, 20.0], [8.0, 9.0, 15.0]))
+    assert found["predicted_percent"] == pytest.approx(0.2 * 71)
+    assert (found["lowest_percent"], found["epoch_percent"], found["highest_percent"]) == pytest.approx((10, 20, 25))
+    assert found["measured_percent"] == pytest.approx(0.2 * 71)
+    assert (found["regular_seconds"], found["pruned_seconds"]) == (10.0, 9.0)
+    assert found["paper_percent"] == 14.29
+
+
+# The table of wrong labels found, from arrays of runs as benchmarks.study.train writes them.
+
+
+SAMPLES = 200
+
+
+def arrays(seed, sharp):
+    """A run in which counts tell a wrong label with certainty, or not at all."""
+    random = np.random.default_rng(seed)
+    wrong = random.random(SAMPLES) < 0.2
+    visits = np.full(SAMPLES, 20, np.int16)
+    hits = np.where(wrong & sharp, 20, random.integers(0, 10, SAMPLES)).astype(np.int16)
+    scores = random.normal(size=(SAMPLES, 3)).astype(np.float16)
+    return {
+        "wrong": wrong, "hits": hits, "high": hits // 2, "visits": visits, "scores": scores,
+        "labels": random.integers(0, 3, SAMPLES),
+    }  # fmt: skip
+
+
+def write(folder, name, **found):
+    np.savez(folder / f"{name}.npz", **found)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for seed in range(2):
+        write(tmp_path, f"lenet-200x20-random20-regular-seed{seed}", **arrays(seed, sharp=True))
+    write(tmp_path, "lenet-200x20-random40-regular-seed0", **arrays(5, sharp=False))
+    write(tmp_path, "lenet-200x20-clean-regular-seed0", **arrays(6, sharp=True))
+    old = arrays(7, sharp=True)
+    del old["high"]  # a run that was not traced
+    write(tmp_path, "lenet-200x20-random10-regular-seed0", **old)
+    return tmp_path
+
+
+def told(capsys, *more):
+    assert main([*more, "--json"]) == 0
+    return {(row["labels"], row["ranked_by"]): row for row in json.loads(capsys.readouterr().out)}
+
+
+def test_a_row_for_each_kind_of_labels_and_ranking_over_all_seeds(folder, capsys):
+    found = told(capsys, "--arrays", str(folder))
+    assert {labels for labels, _ in found} == {"random20", "random40"}
+    sharp = found["random20", "hits over visits"]
+    assert (sharp["seeds"], sharp["auc"], sharp["precision_at_wrong"]) == (2, 1.0, 1.0)
+    assert sharp["runs"] == "lenet-200x20"
+    blunt = found["random40", "hits over visits"]
+    assert blunt["seeds"] == 1
+    assert blunt["auc"] < 0.7
+    assert blunt["auc_least"] == blunt["auc"]
+
+
+def test_the_final_networks_loss_is_that_of_the_given_label():
+    run = arrays(0, sharp=True)
+    scores = run["scores"].astype(float)
+    chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    wanted = -np.log(chances[np.arange(SAMPLES), run["labels"]])
+    assert rankings(run)["loss of the final network"] == pytest.approx(wanted)
+
+
+# How well scores find wrong samples: against scikit-learn, and that a good score is called good.
+
+
+JUDGED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=50)
+
+
+def split(judged):
+    return np.array([score for score, _ in judged]), np.array([bad for _, bad in judged])
+
+
+@given(JUDGED)
+def test_auc_is_that_of_scikit_learn(judged):
+    scores, wrong = split(judged)
+    if wrong.all() or not wrong.any():
+        assert auc(scores, wrong) is None
+    else:
+        assert auc(scores, wrong) == pytest.approx(roc_auc_score(wrong, scores))
+        assert auc(-scores, wrong) == pytest.approx(1 - auc(scores, wrong))
+
+
+@given(JUDGED, st.randoms(), st.data())
+def test_the_order_of_the_samples_does_not_matter(judged, random, data):
+    top, shuffled = data.draw(st.integers(1, len(judged))), list(judged)
+    random.shuffle(shuffled)
+    assert precision_at(*split(shuffled), top) == pytest.approx(precision_at(*split(judged), top))
+    assert auc(*split(shuffled)) == pytest.approx(auc(*split(judged)))
+
+
+@given(JUDGED, st.data())
+def test_precision_lies_between_the_best_and_the_worst_way_to_break_ties(judged, data):
+    scores, wrong = split(judged)
+    top = data.draw(st.integers(1, len(judged)))
+    ways = [wrong[np.lexsort((tie, -scores))[:top]].mean() for tie in (wrong, ~wrong)]
+    assert ways[0] - 1e-9 <= precision_at(scores, wrong, top) <= ways[1] + 1e-9
+
+
+@given(st.lists(st.booleans(), min_size=10, max_size=40))
+def test_the_perfect_score_is_perfect_and_knowing_nothing_is_the_base_rate(wrong):
+    wrong = np.array(wrong)
+    if wrong.any() and not wrong.all():
+        best = found(wrong.astype(float), wrong)
+        assert (best.auc, best.precision_at_wrong) == (1, 1)
+    blind = found(np.zeros(wrong.size), wrong)
+    assert blind.auc in (None, 0.5)
+    assert blind.precision_at_tenth == pytest.approx(wrong.mean())
+    assert blind.to_dict().keys() == {"auc", "precision_at_100", "precision_at_tenth", "precision_at_wrong"}
+
+
+def watched(pixels, labels, epochs=12):
+    """Train softmax regression while a pruner watches: the pruner, and the probabilities in the end."""
+    weights = np.zeros((pixels.shape[1], 10))
+    pruner = Pruner(len(labels), Schedule(epochs, epochs, 4, 5, 4), prune=0.2, leave_out="nothing", classes=10)
+
+    def likely(ids):
+        scores = pixels[ids] @ weights
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(64):
+            shares, right = likely(ids), (np.arange(len(ids)), labels[ids])
+            pruner.observe(-np.log(shares[right]), ids)
+            shares[right] -= 1
+            weights -= 0.1 / len(ids) * pixels[ids].T @ shares
+    return pruner, likely(np.arange(len(labels)))
+
+
+def test_every_way_to_score_finds_planted_wrong_labels():
+    digits = load_digits()
+    labels = with_wrong_labels(digits.target.astype(np.int64), 10, 0.2)
+    wrong = labels != digits.target
+    pruner, likely = watched(digits.data / 16, labels)
+    ways = {
+        "hits": by_counts(pruner.hits, pruner.visits),
+        "hits and high": by_counts(pruner.hits, pruner.visits, pruner.arrays["high"]),
+        "cleanlab": by_cleanlab(labels, likely),
+    }
+    judged = {name: found(scores, wrong) for name, scores in ways.items()}
+    assert all(one.auc > 0.9 and one.precision_at_tenth > 0.7 for one in judged.values()), judged
+    assert judged["hits and high"].precision_at_tenth > judged["hits"].precision_at_tenth

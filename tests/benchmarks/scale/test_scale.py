@@ -1,19 +1,23 @@
-"""The measurements of large runs: small ones, really made, the law, and the page that shows what was recorded."""
+"""Large runs: measured small, the law, and bytes a sample."""
 
 import shutil
 import subprocess
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.common.records import Runs
-from benchmarks.scale.__main__ import RESULTS, main
+from benchmarks.scale.__main__ import main
 from benchmarks.scale.exchange import measure_exchange
 from benchmarks.scale.law import fit
-from benchmarks.scale.table import markdown_scale
-from tests.common.programs import ROOT
+from prunedata import Pruner, Schedule
+from prunedata.policies import DroppingCount, RunningLoss
 
-PAGE = ROOT / "docs" / "frameworks" / "scale.md"
+# The measurements of large runs: small ones, really made, the law, and the page that shows what was recorded.
+
+
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read as Linux tells it")
 
 
@@ -65,14 +69,6 @@ def test_a_law_gives_back_what_it_made():
     assert fit({10_000_000: 2.0}) is None
 
 
-@pytest.mark.docs
-def test_the_page_shows_what_was_recorded():
-    recorded = RESULTS.read()
-    assert {run["kind"] for run in recorded} == {"dropping-count", "running-loss", "exchange"}
-    assert max(run["samples"] for run in recorded if run["kind"] == "dropping-count") == 1_000_000_000
-    assert markdown_scale(recorded) in PAGE.read_text("utf-8")
-
-
 def test_without_namespaces_it_says_what_it_needs(monkeypatch):
     def refused(command, **_):
         return subprocess.CompletedProcess(command, 1, "", "unshare: Operation not permitted")
@@ -80,3 +76,48 @@ def test_without_namespaces_it_says_what_it_needs(monkeypatch):
     monkeypatch.setattr(subprocess, "run", refused)
     with pytest.raises(OSError, match=r"network namespace of their own.*not permitted"):
         measure_exchange(10)
+
+
+# How many bytes a sample a run takes: what docs/frameworks/scale.md says.
+
+
+SAMPLES = 1 << 21
+FIXED = 6 << 20
+"""Bytes of what does not grow with the samples: the block of losses, pieces of the order."""
+
+
+@pytest.fixture
+def traced():
+    tracemalloc.start()
+    yield tracemalloc.get_traced_memory
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("policy", "within", "most"),
+    # Counts, hits, visits and mask: a byte each. The tally of the epoch: four; the mean excess four, and in the epoch
+    # four more. At its end new counts beside the old.
+    [(DroppingCount(), 16, 19), (RunningLoss(), 24, 27)],
+)
+def test_a_run_takes_so_many_bytes_a_sample(traced, policy, within, most):
+    ids, losses = np.arange(SAMPLES), np.random.default_rng(0).random(SAMPLES, dtype=np.float32)
+    before = traced()[0]
+    pruner = Pruner(SAMPLES, Schedule(200, 200, 1, 1, 1), prune=0.25, policy=policy)
+    for _ in range(2):
+        tracemalloc.reset_peak()
+        epoch = pruner.begin_epoch()
+        for first in range(0, SAMPLES, 1 << 16):
+            some = slice(first, first + (1 << 16))
+            pruner.observe(losses[some], ids[some])
+        del epoch
+        assert traced()[0] - before < within * SAMPLES + FIXED
+        pruner.end_epoch()
+        assert traced()[1] - before < most * SAMPLES + FIXED
+
+
+def test_ranks_are_compared_without_a_copy_of_what_they_know(traced):
+    pruner = Pruner(SAMPLES, Schedule(4, 4, 1, 1, 1), prune=0.25)
+    before = traced()[0]
+    tracemalloc.reset_peak()
+    pruner.standing()
+    assert traced()[1] - before < SAMPLES // 8

@@ -143,24 +143,6 @@ def test_passes_take_turns():
     assert made[6 * TURNS] == "short", "who begins does not change with the repeats"
 
 
-@pytest.mark.slow
-def test_passes_that_read_ahead_are_run_whole():
-    made = []
-
-    def batches(name):
-        return Entrant(lambda: (made.append(name) for _ in range(8)), 8)
-
-    race({"a": batches("a"), "b": batches("b"), "c": batches("c")}, 2, lambda: None, turns=1)
-    assert "".join(made[::8]) == "abcbcacab"
-    assert "".join(made) == "".join(8 * name for name in made[::8])
-
-
-def test_only_passes_with_threads_of_their_own_are_run_whole(shards):
-    pytest.importorskip("tensorflow")
-    ahead = [adapter for adapter in streams.ADAPTERS if passes_of(adapter, shards).reads_ahead]
-    assert ahead == ["tensorflow"]
-
-
 def test_a_race_on_one_core_leaves_the_cores_as_they_were():
     cores = getattr(os, "sched_getaffinity", lambda _: {0})  # only Linux lets a program choose
     before = cores(0)
@@ -202,18 +184,6 @@ def test_rows_say_what_was_compared(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_rows_of_tensorflow_name_it(tmp_path, monkeypatch, capsys):
-    tf = pytest.importorskip("tensorflow")
-    both = ["tensorflow", "tensorflow-one-thread"]
-    rows = rows_of(capsys, monkeypatch, tmp_path, "--pixels", "32", "--adapters", *both)
-    assert [(row["adapter"], row["pruned"]) for row in rows] == [
-        (name, share) for name in both for share in streams.PRUNED
-    ]
-    assert all(row["hardware"]["tensorflow"] == tf.__version__ for row in rows)
-    assert all(0 < row["ratio_numbered"] < 10 for row in rows)
-
-
-@pytest.mark.slow
 def test_scale_is_told_as_a_table(tmp_path):
     told = run("--scale", "1001", cwd=tmp_path)
     assert told.returncode == 0, told.stderr
@@ -222,17 +192,6 @@ def test_scale_is_told_as_a_table(tmp_path):
     assert "memory_mib_pass" in header
     assert [[cell.strip() for cell in row.split("|")[1:3]] for row in rows] == [["1,001", "2"]]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_wrong_options_are_refused(tmp_path, capsys):
-    for arguments, message in (
-        (["--data", "nowhere"], "Expected files train-*.parquet in nowhere"),
-        (["--samples", "0"], "Expected an integer of at least 1. Got 0"),
-    ):
-        with pytest.raises(SystemExit) as stopped:
-            streams.main(arguments)
-        assert stopped.value.code == 2
-        assert message in capsys.readouterr().err
 
 
 # -- many samples

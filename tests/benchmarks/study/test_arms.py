@@ -1,4 +1,4 @@
-"""The table of arms: found by itself, and complete."""
+"""The study's arms and their names, and what single samples go through in a run."""
 
 import shutil
 from dataclasses import replace
@@ -6,15 +6,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
-
-pytest.importorskip("torch")
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.study import arms, matrix
 from benchmarks.study.arm import Arm, Group
-from benchmarks.study.arms import ARMS, columns, look_of
-from benchmarks.study.recipe import Recipe
+from benchmarks.study.arms import ARMS
+from benchmarks.study.data import study_data
+from benchmarks.study.recipe import LabelNoise, Recipe
+from benchmarks.study.results import RESULTS, parse, recipe_of
+from benchmarks.study.trace import Trace, traced_ids
+from benchmarks.study.train import Options, train
 from tests.common.programs import ROOT, run_python
+
+# Arms and their names: found by themselves, complete, and read as they were made.
+
+
+# The table of arms: found by itself, and complete.
+
+
+pytest.importorskip("torch")
+
 
 SCRATCH = '''
 """Twice as random."""
@@ -55,35 +69,133 @@ def test_an_arm_is_one_file(tmp_path):
     assert done.stdout.split() == ["scratch", "scratch", "36", "scratch"], done.stderr
 
 
-def test_a_name_that_is_taken_is_told(monkeypatch):
-    monkeypatch.setattr(arms, "import_module", lambda name: type("", (), {"ARMS": (ARMS["easy"],)}))
-    with pytest.raises(ValueError, match="easy twice"):
-        arms._found()
-
-
 def test_every_group_has_arms_and_a_place_in_the_matrix():
     placed = {group for _, _, groups in (*matrix.PARTS, *matrix.DIGITS) for group in groups}
     assert placed == {group for arm in ARMS.values() for group in arm.groups} == set(get_args(Group))
-
-
-def test_an_arm_without_a_look_gets_one_that_stays():
-    one = replace(ARMS["easy"], name="new", colour="", marker="")
-    assert (one.colour, one.marker) == look_of("new") == look_of("new")
-    assert look_of("easy") == (ARMS["easy"].colour, ARMS["easy"].marker)
-    some = [look_of(f"arm-{number}") for number in range(50)]
-    assert len(set(some)) > 8
-    taken = {arm.colour for arm in ARMS.values() if not arm.tried}
-    assert not taken & {colour for colour, _ in some}
-
-
-def test_columns_are_in_their_stated_order_and_can_be_shared():
-    found = columns()
-    assert next(iter(found)) == "paper's rule"
-    assert [arm.name for arm in found["at random"]] == ["random", "random-run"]
-    assert "" not in found
 
 
 def test_a_saving_that_no_schedule_reaches_is_told():
     with pytest.raises(ValueError, match="Expected a saving below"):
         _ = Recipe(arm="random", saving=0.9).prune
     assert isinstance(ARMS["random"], Arm)
+
+
+# What the names of recorded runs say.
+
+
+NOISE = LabelNoise("random", 0.2)
+
+
+@given(
+    arm=st.sampled_from([*ARMS]), network=st.sampled_from(["lenet", "wrn10", "resnet50"]), seed=st.integers(0, 99),
+    noise=st.sampled_from([LabelNoise(), NOISE, LabelNoise("confusable", 0.14), LabelNoise("worse")]),
+    augment=st.booleans(), rates=st.sampled_from(["steps", "cosine"]),
+    samples=st.sampled_from([None, 500]), saving=st.sampled_from([0.14, 0.125, 0.4]),
+)  # fmt: skip
+def test_the_name_of_a_run_is_read_as_it_was_made(arm, network, seed, noise, augment, rates, samples, saving):
+    saving = saving if ARMS[arm].saves else 0.0
+    recipe = Recipe(network, arm, saving, seed, noise, samples, augment=augment, rates=rates)
+    found = parse(recipe.name)
+    assert (found.arm, found.seed, found.noise) == (arm, seed, str(noise))
+    assert float(found.saving or 0) == pytest.approx(100 * saving)
+    assert found.network.startswith(network)
+    assert ("-plain" in found.size) != augment
+    assert ("-cosine0.02" in found.size) == (rates == "cosine")
+
+
+def test_every_recorded_run_has_a_name_that_can_be_read():
+    names = RESULTS.names()
+    assert names == {recipe_of(facts).name for facts in RESULTS.read()}
+    assert len(names) > 100
+    assert {parse(name).network for name in names} <= {"lenet", "wrn10x1"}
+
+
+# What single samples go through in a run, as the trace records it.
+
+
+pytest.importorskip("torch")
+
+
+SMALL = Recipe(samples=300, epochs=6, batch_size=32, noise=LabelNoise("random", 0.2))
+
+
+class Stopped(Exception):
+    """What stands for a kill between two epochs."""
+
+
+def stop(point):
+    if point["epoch"] == 2:
+        raise Stopped
+
+
+def read(path):
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+@given(wrong=st.lists(st.booleans(), min_size=1, max_size=60), count=st.integers(1, 70))
+def test_half_of_the_traced_are_wrong_where_as_many_are(wrong, count):
+    wrong = np.array(wrong)
+    ids = traced_ids(wrong, count)
+    assert len(ids) == len(set(ids)) == min(count, len(wrong))
+    bad = int(wrong[ids].sum())
+    assert bad == min(wrong.sum(), max(count // 2, min(count, len(wrong)) - (~wrong).sum()))
+    assert np.array_equal(ids, traced_ids(wrong, count))
+
+
+@pytest.mark.parametrize("arm", ["regular", "random", "dropping-count-run"])
+def test_a_trace_has_a_loss_for_each_visit_and_nothing_for_what_was_pruned(arm, tmp_path):
+    recipe = replace(SMALL, arm=arm, saving=0.0 if arm == "regular" else 0.25)
+    facts = train(recipe, Options(arrays=tmp_path / "run.npz", trace=300))
+    arrays = read(tmp_path / "run.npz")
+    losses, visits = arrays["trace_losses"].astype(float), arrays["visits"]
+    assert np.array_equal(arrays["trace_ids"], np.arange(300))
+    assert losses.shape == (6, 300)
+    assert np.array_equal((~np.isnan(losses)).sum(0), visits)
+    assert [point["visits"] for point in facts["curves"]] == (~np.isnan(losses)).sum(1).tolist()
+    assert np.nanmean(losses[0]) == pytest.approx(facts["curves"][0]["loss"], rel=1e-3)
+    near = 0.002  # as float16, what was just above a blind guess's loss may lie just below
+    assert ((losses > np.log(10) + near).sum(0) <= arrays["high"]).all()
+    assert (arrays["high"] <= (losses > np.log(10) - near).sum(0)).all()
+    assert (arrays["hits"] <= visits).all()
+
+
+def test_a_pruner_and_the_trace_count_alike(tmp_path):
+    """With a tolerance of 0 a hit is a loss above its batch's mean, to whomever counts."""
+    recipe = replace(SMALL, arm="random", saving=0.25)
+    data = study_data(recipe, None)
+    seen = {}
+
+    class Kept(Trace):
+        def arrays(self):
+            seen.update(super().arrays())
+            return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("benchmarks.study.train.Trace", Kept)
+        train(recipe, Options(arrays=tmp_path / "run.npz", trace=1))
+    arrays = read(tmp_path / "run.npz")
+    assert np.array_equal(arrays["visits"], seen["visits"])
+    assert arrays["hits"].sum() > 300
+    assert np.abs(arrays["hits"].astype(int) - seen["hits"]).sum() <= 2  # a loss at the mean may round either way
+    assert len(arrays["wrong"]) == len(data.train)
+
+
+def test_tracing_changes_nothing_of_the_run(tmp_path):
+    plain, traced = train(SMALL, Options()), train(SMALL, Options(trace=10))
+    assert [point["loss"] for point in plain["curves"]] == [point["loss"] for point in traced["curves"]]
+    assert plain["accuracy_final"] == traced["accuracy_final"]
+
+
+def test_a_trace_goes_on_where_it_was_stopped(tmp_path):
+    recipe = replace(SMALL, arm="dropping-count-run", saving=0.25)
+    train(recipe, Options(arrays=tmp_path / "whole.npz", trace=20))
+    options = Options(arrays=tmp_path / "parts.npz", checkpoint=tmp_path / "run.pt", trace=20)
+    with pytest.raises(Stopped):
+        train(recipe, options, stop)
+    with pytest.raises(ValueError, match="as many samples"):
+        train(recipe, replace(options, trace=10))
+    train(recipe, options)
+    whole, parts = read(tmp_path / "whole.npz"), read(tmp_path / "parts.npz")
+    assert set(whole) == set(parts) >= {"trace_ids", "trace_losses"}
+    assert all(np.array_equal(whole[name], parts[name], equal_nan=whole[name].dtype.kind == "f") for name in whole)
