@@ -128,22 +128,6 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
         assert log.batches == good  # in order
 
 
-def test_batches_wait_until_a_block_is_full():
-    log = Log(100)
-    log.buffer.clear()
-    ids, losses = np.arange(100), np.ones(100)
-    log.add(ids, losses)
-    for _ in range(654):
-        log.add(ids, losses)
-    assert log.taken == 0
-    log.add(ids, losses)
-    assert (log.taken, len(log.batches)) == (1, 655)
-    log.flush()
-    assert (log.taken, len(log.batches), log.buffer.batches) == (2, 656, 656)
-    log.flush()
-    assert log.taken == 2
-
-
 def test_what_waits_is_a_copy():
     log = Log()
     log.buffer.clear()
@@ -153,20 +137,6 @@ def test_what_waits_is_a_copy():
         log.add(ids, losses)
     log.flush()
     assert log.batches == [(list(range(n, n + 4)), [float(n)] * 4) for n in range(3)]
-
-
-def test_an_epoch_begins_without_what_waited_and_counts_batches_anew():
-    log = Log()
-    log.buffer.clear()
-    for _ in range(3):
-        log.add(np.arange(2), np.ones(2))
-    log.flush()
-    log.add(np.arange(2), np.ones(2))
-    log.buffer.clear()
-    log.flush()
-    assert (len(log.batches), log.buffer.batches) == (3, 0)
-    with pytest.raises(LossError, match="batch 0 of this epoch"):
-        log.add(np.array([SAMPLES]), np.ones(1))
 
 
 @pytest.mark.parametrize("given", [([], []), (np.array([], dtype=np.int64), np.array([])), (np.array([]), [])])
@@ -213,32 +183,6 @@ def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
     assert log.batches == expected
 
 
-@pytest.mark.parametrize(
-    ("ids", "losses"),
-    [
-        (np.arange(4), np.ones(3)),
-        (np.arange(4), np.ones((4, 1), np.float32)),
-        (np.arange(4), np.ones((1, 4), np.float32)),
-        (np.arange(4).reshape(4, 1), np.ones(4, np.float32)),
-        (np.arange(4), np.float32(1)),
-        (np.arange(4.0), np.ones(4, np.float32)),
-        (np.ones(4, np.bool_), np.ones(4, np.float32)),
-        (np.arange(4), np.ones(4, np.complex64)),
-        (np.arange(4), b"1234"),
-    ],
-)
-@pytest.mark.parametrize("first", [np.float32, np.float64])
-def test_what_is_no_batch_is_refused_at_once_and_leaves_no_trace(ids, losses, first):
-    log = Log()
-    log.buffer.clear()
-    for _ in range(2):
-        log.add(np.arange(2), np.ones(2, first))
-        with pytest.raises(LossError, match="Expected"):
-            log.add(ids, losses)
-    log.flush()
-    assert log.batches == [([0, 1], [1.0, 1.0])] * 2
-
-
 def test_views_with_strides_are_taken():
     log = Log()
     log.buffer.clear()
@@ -246,15 +190,6 @@ def test_views_with_strides_are_taken():
         log.add(np.arange(10)[::2], np.arange(20.0).reshape(5, 4)[:, 1])
     log.flush()
     assert log.batches == [([0, 2, 4, 6, 8], [1.0, 5.0, 9.0, 13.0, 17.0])] * 2
-
-
-def test_what_was_cleared_is_forgotten():
-    log = Log()
-    log.add(np.arange(3), np.ones(3))
-    log.buffer.clear()
-    log.flush()
-    assert log.batches == []
-    assert not log.buffer.add(np.arange(3), np.ones(3)), "the first batch of an epoch is offered, to be checked at once"
 
 
 @given(st.lists(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=9), min_size=1, max_size=9), st.booleans())

@@ -142,20 +142,6 @@ def test_arrays_that_a_store_cannot_keep_are_refused_when_the_run_is_made(made):
         Pruner(20, SCHEDULE, prune=5, policy=watching(lambda samples: {"mine": made}))
 
 
-@pytest.mark.parametrize(
-    ("made", "found"),
-    [
-        (np.zeros(19), r"shape \(19,\), float64"),
-        (np.zeros(20, np.complex64), r"shape \(20,\), complex64"),
-        (np.zeros(20, ">f4" if sys.byteorder == "little" else "<f4"), r"shape \(20,\), [<>]f4"),
-        ("loss", "'loss'"),
-    ],
-)
-def test_what_came_in_the_place_of_an_array_is_told(made, found):
-    with pytest.raises(PrunedataError, match=rf"Got {found}\.$"):
-        SampleArrays(20, [watching(lambda samples: {"mine": made})])
-
-
 @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
 def test_arrays_of_numbers_are_taken_as_they_are(kind):
     array = np.zeros(20, kind)

@@ -1,12 +1,17 @@
-"""Several batches dealt and reported in one call: the same run as one by one, and all or none is recorded."""
+"""Several batches in one call, and what losses weigh: what travels with deals and comes back, all or none."""
 
+import pickle
 import threading
 
 import numpy as np
 import pytest
 
 from prunedata import Deal, Dealer, Pruner, Schedule, Wait
-from prunedata.errors import LossError, PrunedataError
+from prunedata.errors import LossError, PrunedataError, UnweighedWarning
+from prunedata.policies import LossRanked
+
+# Several batches dealt and reported in one call: the same run as one by one, and all or none is recorded.
+
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 KEPT = [60, 45, 60, 45]
@@ -96,3 +101,68 @@ def test_threads_share_a_run_several_at_a_time_and_each_sample_is_seen_once():
     assert dealer.pruner.visits.sum() == sum(KEPT)
     assert dealer.deal_many("late", 2) is None
     assert isinstance(Dealer(pruner(), 2).deal("one"), Deal)
+
+
+# What losses weigh reaches workers with their deals; a run whose workers never look at it is warned.
+
+
+SAMPLES = 50
+RUNS = {
+    "held out": {"holdout": 0.2},
+    "left out by weight": {"leave_out": "weight"},
+    "weighed": {"policy": LossRanked()},
+}
+
+
+def start(**options):
+    schedule = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
+    return Pruner(SAMPLES, schedule, **{"prune": 0.3, "seed": 3, **options})
+
+
+def weigh(run, *, reads, sent=False, light=False):
+    """Train without a model, in this process or by deals that were sent to another one and back."""
+    dealer = Dealer(start(**run), 8)
+    for deal in dealer.deals("one"):
+        mine = pickle.loads(pickle.dumps(deal)) if sent else deal
+        if reads:
+            assert mine.weights is None or mine.weights.shape == mine.ids.shape
+        back = mine.without_arrays() if light else mine
+        assert dealer.observe(pickle.loads(pickle.dumps(back)) if sent else back, np.cos(deal.ids))
+    assert dealer.is_finished
+    return dealer.pruner
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("sent", [False, True], ids=["threads", "processes"])
+def test_workers_that_never_read_the_weights_are_warned(run, sent):
+    with pytest.warns(UnweighedWarning, match=r"deal\.weights"):
+        weigh(RUNS[run], reads=False, sent=sent)
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("way", [{}, {"sent": True}, {"sent": True, "light": True}], ids=str)
+def test_workers_that_read_them_are_not(run, way):
+    pruner = weigh(RUNS[run], reads=True, **way)
+    assert len(pruner.history) == 4
+
+
+def test_a_run_without_weights_needs_no_reading():
+    weigh({}, reads=False)
+
+
+def test_to_show_a_deal_is_not_to_read_its_weights():
+    dealer = Dealer(start(holdout=0.2), 8)
+    deal = dealer.deal("one")
+    assert "weighted" in repr(deal)
+    assert not deal.was_read
+    assert np.count_nonzero(deal.weights == 0) == np.count_nonzero(dealer.pruner.current.loss_weights(deal.ids) == 0)
+    assert deal.was_read
+
+
+def test_what_travels_back_is_the_deal_without_its_arrays():
+    dealer = Dealer(start(holdout=0.2), 8)
+    deal = dealer.deal("one")
+    light = deal.without_arrays()
+    assert not light.ids.size
+    assert light.weights is None
+    assert dealer.observe(light, np.ones(8))

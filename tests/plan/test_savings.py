@@ -44,23 +44,8 @@ def test_visits_batches_and_seconds_are_added_up():
     assert found["seconds_saved"] == 1.5 + 1.0  # beside 4.5: the first epoch warmed up
 
 
-@pytest.mark.parametrize("kept", [100, 75])
-def test_without_a_neighbour_to_compare_with_time_is_not_known(kept):
-    assert savings([record(kept, 2.0)] * 3, 100)["seconds_saved"] is None
-
-
-def test_the_first_epoch_is_no_measure_as_it_warms_up():
-    warmed, pruned = record(100, 9.0), record(75, 3.0)
-    assert savings([warmed, pruned], 100)["seconds_saved"] is None
-    assert savings([warmed, record(100, 4.0), pruned], 100)["seconds_saved"] == 1.0
-
-
 def test_batches_are_not_known_without_their_size():
     assert savings([record(75, 2.0)], 100)["batches_saved"] is None
-
-
-def test_time_that_pruning_costs_is_told():
-    assert savings([record(100, 9.0), record(100, 2.0), record(75, 3.0)], 100)["seconds_saved"] == -1.0
 
 
 @given(st.integers(3, 60), st.integers(1, 20), st.data())

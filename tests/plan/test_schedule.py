@@ -153,13 +153,6 @@ def test_formula_3_is_exact_where_all_divides(windows, block, blocks, start, dat
     assert s.formula_3 == len(s.pruned_epochs)
 
 
-def test_the_remainder_and_the_tail_are_where_the_print_errs():
-    remainder = Schedule(60, 30, 10, 8, 2)
-    assert (remainder.formula_3, len(remainder.pruned_epochs)) == (16, 12)
-    tail = Schedule(200, 60, 30, 5, 4)
-    assert (tail.formula_4, len(tail.pruned_epochs)) == (64, 72)
-
-
 def test_the_formulas_know_one_window_length_and_the_corrected_one_only_the_aligned_reading():
     uneven = Schedule.from_milestones(200, (60, 120, 160), 20, 5, 4)
     for name in ("formula_3", "formula_4"):
@@ -190,21 +183,10 @@ def test_one_epoch_is_a_run():
             make()
 
 
-@pytest.mark.parametrize(
-    ("epochs", "milestones", "message"),
-    [
-        (200, [120, 60], r"Expected milestones that rise within 200 epochs. Got \[120, 60\]."),
-        (200, [60, 60], r"Expected milestones that rise within 200 epochs. Got \[60, 60\]."),
-        (200, [0, 60], "Expected each milestone to be from 1 to 199. Got 0."),
-        (200, [200], "Expected each milestone to be from 1 to 199. Got 200."),
-        (2, [2], "Expected each milestone to be from 1 to 1. Got 2."),
-        (200, [60.0], "Expected each milestone to be an integer. Got 60.0."),
-        (200, [True], "Expected each milestone to be an integer. Got True."),
-    ],
-)
-def test_milestones_that_do_not_rise_inside_the_run_are_refused(epochs, milestones, message):
-    with pytest.raises(ScheduleError, match=message):
-        Schedule.from_milestones(epochs, milestones, 20, 5, 4)
+@pytest.mark.parametrize("milestones", [[120, 60], [60, 60], [0, 60], [200], [60.0], [True]])
+def test_milestones_that_do_not_rise_inside_the_run_are_refused(milestones):
+    with pytest.raises(ScheduleError, match="milestone"):
+        Schedule.from_milestones(200, milestones, 20, 5, 4)
 
 
 @given(st.one_of(shapes().map(lambda shape: Schedule(*shape)), uneven()), st.integers(1, 40), st.data())
@@ -220,15 +202,6 @@ def test_rewindow_begins_a_window_and_leaves_the_past_alone(s, window, data):
     for _ in range(number):
         start = max(1, int(start / s.attenuation))
     assert new.start_at(epoch) == start
-
-
-def test_rewindow_by_example():
-    s = Schedule(200, 60, 20, 5, 4, 2)
-    assert s.rewindow(70, 50).window == (60, 10, 50, 50, 50)
-    assert s.rewindow(60, 70).window == (60, 70, 70)
-    assert s.rewindow(0, 100).window == (100, 100)
-    assert s.rewindow(70, 50).rewindow(80, 200).window == (60, 10, 10, 200)
-    assert s.rewindow(70, 50).start_at(70) == 5
 
 
 @pytest.mark.parametrize("epoch", [-1, 200, 3.0, True, None])
@@ -247,36 +220,20 @@ def test_rewindow_is_refused_for_the_printed_reading_and_for_no_window():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value"),
     [
-        ({"epochs": 0}, "Expected epochs to be at least 1. Got 0."),
-        ({"epochs": 2.0}, "Expected epochs to be an integer. Got 2.0."),
-        ({"epochs": True}, "Expected epochs to be an integer. Got True."),
-        ({"epochs": 2**60}, "Expected epochs to be from 1 to"),
-        ({"window": 0}, "Expected window to be at least 1"),
-        ({"window": None}, "Expected window to be an integer"),
-        ({"window": "60"}, "Expected each window to be an integer. Got '6'."),
-        ({"window": (60, 0, 200)}, "Expected each window to be at least 1"),
-        ({"window": ()}, "Expected windows that cover all 200 epochs"),
-        ({"window": (60, 60)}, r"Expected windows that cover all 200 epochs. Got \(60, 60\), in sum 120"),
-        ({"window": (100, 100), "reading": "printed"}, "Expected an int window for reading='printed'"),
-        ({"start": 0}, "Expected start to be at least 1"),
-        ({"block": 0}, "Expected block to be at least 1"),
-        ({"pruned_per_block": -1}, "Expected pruned_per_block to be at least 0"),
-        ({"pruned_per_block": 6}, "Expected pruned_per_block to be at most block, 5. Got 6."),
-        ({"attenuation": 0.5}, "Expected attenuation to be a finite number of at least 1. Got 0.5."),
-        ({"attenuation": float("nan")}, "Expected attenuation"),
-        ({"attenuation": float("inf")}, "Expected attenuation"),
-        ({"attenuation": "2"}, "Expected attenuation"),
-        ({"attenuation": True}, "Expected attenuation"),
-        ({"attenuation": None}, "Expected attenuation"),
-        ({"reading": "literal"}, "Expected reading to be 'aligned' or 'printed'. Got 'literal'."),
+        *(("epochs", value) for value in (0, 2.0, True, 2**60)),
+        *(("window", value) for value in (0, None, "60", (60, 0, 200), (), (60, 60))),
+        ("start", 0), ("block", 0), ("pruned_per_block", -1), ("pruned_per_block", 6), ("reading", "literal"),
+        *(("attenuation", value) for value in (0.5, float("nan"), float("inf"), "2", True, None)),
     ],
-)
-def test_what_makes_no_sense_is_refused(change, message):
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(name, value):
     fields = dict(zip(("epochs", "window", "start", "block", "pruned_per_block"), PAPER, strict=True))
-    with pytest.raises(ScheduleError, match=message):
-        Schedule(**(fields | change))
+    with pytest.raises(ScheduleError, match=name):
+        Schedule(**(fields | {name: value}))
+    with pytest.raises(ScheduleError, match="window"):
+        Schedule(**(fields | {"window": (100, 100), "reading": "printed"}))
     assert issubclass(ScheduleError, PrunedataError)
 
 
@@ -312,11 +269,6 @@ def test_from_dict_refuses_what_is_no_schedule(stored):
         Schedule.from_dict(stored)
     with pytest.raises(ScheduleError, match="Expected start"):
         Schedule.from_dict(Schedule(*PAPER).to_dict() | {"start": "20"})
-
-
-def test_a_schedule_that_never_prunes_is_still_a_schedule():
-    assert Schedule(10, 10, 50, 5, 4).pruned_epochs == ()
-    assert Schedule(200, 60, 20, 5, 0).pruned_epochs == ()
 
 
 # -- annealing
@@ -401,8 +353,3 @@ def test_a_steady_schedule_prunes_every_epoch_from_its_start_on(epochs):
 @given(schedules())
 def test_whether_it_ever_prunes(schedule):
     assert schedule.ever_prunes == bool(schedule.pruned_epochs)
-
-
-def test_one_pruned_epoch_is_pruning():
-    assert Schedule(2, 2, 1, 1, 1).pruned_epochs == (1,)
-    assert Schedule(2, 2, 1, 1, 1).ever_prunes
