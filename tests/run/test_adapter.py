@@ -37,23 +37,6 @@ class Recorder(Adapter):
         self.calls.append((self.name, "forget"))
 
 
-def test_they_are_called_in_the_order_in_which_they_were_attached():
-    calls = []
-    run = make(policy=LossRanked())
-    for name in ("first", "second"):
-        run.attach(Recorder(name, calls))
-    run.begin_epoch()
-    run.observe(np.ones(20), IDS)
-    calls.clear()
-    run.end_epoch()
-    assert calls == [
-        ("first", "held back"),
-        ("second", "held back"),
-        ("first", "end", 0, 20),
-        ("second", "end", 0, 20),
-    ]
-
-
 class Logger(Adapter):
     """Looks at the run when an epoch has ended."""
 
@@ -167,17 +150,6 @@ def test_an_epoch_that_could_not_end_is_not_merged_twice():
     run.end_epoch()
     assert run.visits.tolist() == [1] * 10 + [2] * 10
     assert run.arrays["loss"].tolist() == [0] * 10 + [5] * 10
-
-
-def test_what_is_held_back_is_dropped_when_the_run_goes_elsewhere():
-    calls = []
-    run = make()
-    run.attach(Recorder("only", calls))
-    run.begin_epoch()
-    state = run.state_dict()
-    calls.clear()
-    run.load_state_dict(state)
-    assert calls == [("only", "forget")]
 
 
 def test_overhead_within_overhead_counts_once():

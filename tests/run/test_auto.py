@@ -165,10 +165,6 @@ def test_what_began_late_is_advised_again_by_the_turn(turn):
     assert run.schedule.start == run.advice.turned + 1
 
 
-def test_until_the_turn_it_says_to_watch():
-    assert run_with(epochs=3).advice.verdict == "watch"
-
-
 @FEWER
 @given(stop=st.integers(1, 23), batches=st.integers(0, 3), seed=st.integers(0, 5), late=st.booleans())
 def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, seed, late):
@@ -297,11 +293,6 @@ def test_how_much_may_be_left_open_where_nothing_depends_on_it():
     assert Pruner(SAMPLES, SCHEDULE, leave_out="nothing").prune == 0
     with pytest.raises(PrunedataError, match=r"Expected prune, how much .* Got none: only runs with policy"):
         Pruner(SAMPLES, SCHEDULE)
-
-
-def test_another_word_is_refused():
-    with pytest.raises(PrunedataError, match=r"Expected a policy such as DroppingCount\(\), or \"auto\". Got 'best'"):
-        Pruner(10, SCHEDULE, prune=0.5, policy="best")
 
 
 @pytest.mark.parametrize("advice", [{}, {"verdict": "prune"}, ["prune"], "prune", 3])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
-from prunedata.dealing.dealer import Dealer
 from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError, SkippedSamples
 from prunedata.findings.inspection import inspect
 from prunedata.policies import DroppingCount, LossRanked, Random, RunningLoss
@@ -197,16 +196,3 @@ def test_an_adapter_that_cannot_is_refused():
         start().attach(Cannot())
     start().attach(Can())
     start(leave_out="delivery").attach(Cannot())
-
-
-def test_a_dealer_deals_what_the_mean_is_over():
-    run = start(prune=20)
-    dealer = Dealer(run, batch_size=8)
-    for deal in dealer.deals("worker"):
-        losses = np.cos(deal.ids)
-        if run.current.zero_weights:
-            np.testing.assert_array_equal(deal.weights, run.current.factors(deal.ids))
-            counted = run.current.trained[deal.ids]
-            assert (deal.weights * losses).mean() == pytest.approx(losses[counted].sum() / max(1, counted.sum()))
-        assert dealer.observe(deal, losses)
-    assert [record["observed"] for record in run.history] == [60, 40, 40] * 2

@@ -72,35 +72,6 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
     assert run.visits.tolist() == [taken + 1] * 8
 
 
-def test_bad_values_in_several_batches_of_a_block_are_all_named(run):
-    for number in range(9):
-        run.observe(changed(FINE, _1=np.nan) if number in (2, 5) else FINE, IDS)
-    run.observe(FINE, changed(IDS, _0=50))
-    with pytest.raises(LossError) as error:
-        run.state_dict()
-    assert "in batches [2, 5] of this epoch" in str(error.value)
-    assert "[50] in batch 9 of this epoch" in str(error.value)
-    run.observe(changed(FINE, _1=np.nan), IDS)
-    with pytest.raises(LossError, match="batch 10 of this epoch"):  # those left out are counted
-        run.end_epoch()
-    run.end_epoch()
-    assert run.visits.tolist() == [7] * 8
-
-
-def test_a_bad_batch_found_as_a_block_fills_does_not_take_the_next_with_it():
-    pruner = Pruner(40_000, SCHEDULE, prune=0.5)
-    pruner.begin_epoch()
-    ids, losses = np.arange(40_000), np.ones(40_000)
-    pruner.observe(losses[:10], ids[:10])
-    pruner.observe(np.full(10, np.nan), ids[10:20])
-    pruner.observe(losses[20:], ids[20:])
-    with pytest.raises(LossError, match="batch 1 of this epoch"):
-        pruner.observe(losses, ids)  # does not fit beside what waits
-    pruner.observe(losses[10:20], ids[10:20])
-    pruner.end_epoch()
-    assert (pruner.visits == 2).all()
-
-
 @pytest.mark.parametrize(
     ("ids", "losses", "told"),
     [

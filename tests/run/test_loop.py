@@ -1,5 +1,6 @@
-"""The loop as users write it: what they see of an epoch, how long the run is, and what they are told."""
+"""The loop as users write it, and what a run is where little is said."""
 
+import re
 import warnings
 
 import numpy as np
@@ -9,8 +10,12 @@ from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
 from prunedata import Pruner, Schedule
-from prunedata.errors import FinishedWarning, NeverPrunesWarning, NotInEpoch, PrunedataError, ScheduleError
+from prunedata.errors import FinishedWarning, LossError, NeverPrunesWarning, NotInEpoch, PrunedataError, ScheduleError
+from prunedata.policies import DroppingCount, Random
 from tests.common.strategies import pruner, schedules
+
+# The loop as users write it: what they see of an epoch, how long the run is, and what they are told.
+
 
 SCHEDULE = Schedule(4, window=4, start=2, block=2, pruned_per_block=1)
 IDS = np.arange(100)
@@ -18,37 +23,6 @@ IDS = np.arange(100)
 
 def observe(run, epoch):
     run.observe(np.cos(np.flatnonzero(epoch.keep)), np.flatnonzero(epoch.keep))
-
-
-def test_an_epoch_is_printed_on_one_line():
-    run = Pruner(100_000, SCHEDULE, prune=0.25, seed=3)
-    assert repr(run.begin_epoch()) == "Epoch(number=0, pruned=False, kept=100000 of 100000, seed=3)"
-    run.observe(np.ones(60), np.arange(60))
-    assert repr(run.begin_epoch()) == "Epoch(number=0, pruned=False, kept=100000 of 100000, remaining=99940, seed=3)"
-
-
-def test_end_epoch_within_the_loop_ends_the_epoch_once():
-    run = Pruner(100, SCHEDULE, prune=0.25)
-    for epoch in run.epochs():
-        observe(run, epoch)
-        run.end_epoch()
-    assert [record["number"] for record in run.history] == [0, 1, 2, 3]
-
-
-def test_break_at_the_end_of_an_epoch_loses_nothing_of_it():
-    run = Pruner(100, SCHEDULE, prune=0.25)
-    for epoch in run.epochs():
-        observe(run, epoch)
-        if epoch.number == 1:
-            break
-    assert (run.next_epoch, len(run.history)) == (2, 2)
-    for epoch in run.epochs():
-        run.observe(np.ones(10), np.flatnonzero(epoch.keep)[:10])
-        break
-    assert (run.next_epoch, run.current.number) == (2, 2)  # not seen whole: it stays open
-    for epoch in run.epochs():
-        observe(run, epoch)
-    assert run.visits.sum() == 100 * 4 - 25 + 10
 
 
 @given(schedules(), st.integers(1, 40), st.integers(1, 50), st.booleans(), st.data())
@@ -93,21 +67,6 @@ def test_an_integer_that_reads_as_a_percentage_is_asked_about(samples, prune, as
         run = Pruner(samples, SCHEDULE, prune=prune)
     assert [one.category for one in caught] == [NeverPrunesWarning] * asks
     assert run.prune == (prune if prune >= 1 else 20)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "told"),
-    [
-        (Schedule(4, window=60, start=20, block=5, pruned_per_block=4), "let start be less than the epochs, 4"),
-        (Schedule(9, window=60, start=7, block=5, pruned_per_block=4, anneal=3), "the epochs, 9 less the last 3"),
-        (Schedule(60, window=10, start=10, block=5, pruned_per_block=4), "let start be less than the window"),
-        (Schedule(60, window=10, start=2, block=5, pruned_per_block=0), "let pruned_per_block be at least 1"),
-    ],
-)
-def test_a_schedule_that_never_prunes_says_which_number_is_to_blame(schedule, told):
-    with pytest.warns(NeverPrunesWarning, match=told) as caught:
-        Pruner(100, schedule, prune=0.25)
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("samples", [np.int64(3), np.uint8(3), np.array(3)])
@@ -172,3 +131,83 @@ class TestAPolicyThatFails:
         with pytest.warns(FinishedWarning) as caught:
             list(run.epochs())
         assert caught[0].filename == __file__
+
+
+# What a run is where little is said: the schedule, the policy, the number of samples; and who knows a batch's ids.
+
+
+def test_epochs_alone_are_a_run_that_decides_by_itself():
+    alone, spelt = Pruner(40, epochs=6), Pruner(40, Schedule.steady(6), policy="auto")
+    assert alone.standing() == spelt.standing()
+
+
+def test_a_schedule_alone_is_the_papers():
+    schedule = Schedule(6, 6, 1, 2, 1)
+    assert Pruner(40, schedule, prune=5).standing() == Pruner(40, schedule, prune=5, policy=DroppingCount()).standing()
+
+
+def test_epochs_go_with_a_policy_of_ones_own():
+    run = Pruner(40, epochs=6, policy=Random(), prune=0.25)
+    assert (run.schedule, run.prune, run.policy) == (Schedule.steady(6), 10, Random())
+
+
+@pytest.mark.parametrize("given", [{}, {"schedule": Schedule.steady(6), "epochs": 6}])
+def test_when_to_prune_is_said_once(given):
+    with pytest.raises(ScheduleError, match="Expected epochs"):
+        Pruner(40, **given)
+
+
+def test_samples_may_be_the_data_set():
+    assert Pruner(list(range(40)), epochs=6).samples == 40
+    assert Pruner(np.zeros((40, 2)), epochs=6).samples == 40
+
+
+def test_a_run_that_knows_no_samples_says_so():
+    run = Pruner(epochs=6)
+    for use in (
+        run.begin_epoch, lambda: run.samples, lambda: run.history, run.commit,
+        lambda: run.observe([1.0], [0]), lambda: next(run.epochs()),
+    ):  # fmt: skip
+        with pytest.raises(PrunedataError, match="has not begun, as its samples"):
+            use()
+    with pytest.raises(AttributeError, match="no attribute 'sample'"):
+        run.sample  # noqa: B018
+
+
+def test_what_is_wrapped_says_how_many_samples_there_are(tmp_path):
+    run = Pruner(epochs=3, policy=Random(), prune=4, store=tmp_path / "run.zarr")
+    stream = run.wrap(list(range(16)), id=int)
+    assert run.samples == 16
+    for epoch in run.epochs():
+        seen = [number for number, _ in stream]
+        assert len(seen) == epoch.kept
+        run.observe(np.ones(len(seen)), seen)
+    assert Pruner(16, epochs=3, policy=Random(), prune=4, store=tmp_path / "run.zarr", resume=True).next_epoch == 3
+
+
+def test_what_has_no_length_needs_the_number():
+    with pytest.raises(PrunedataError, match=r"which the generator does not know\. Got none: pass it"):
+        Pruner(epochs=3).wrap((number for number in range(3)), id=int)
+
+
+def test_ids_are_needed_where_no_loader_knows_them():
+    run = Pruner(8, epochs=2)
+    run.begin_epoch()
+    with pytest.raises(LossError, match=r"Expected ids with the losses\. Got none, and no wrapped loader"):
+        run.observe(np.ones(8))
+
+
+def test_a_warning_is_of_the_line_that_called():
+    with pytest.warns(NeverPrunesWarning) as told:
+        Pruner(5000, Schedule(4, 4, 1, 2, 1), prune=20)
+    assert told[0].filename == __file__
+    with pytest.warns(NeverPrunesWarning) as told:
+        Pruner(epochs=1, policy=Random(), prune=0).wrap([1, 2], id=int)
+    assert told[0].filename == __file__
+
+
+def test_ids_and_losses_that_change_places_are_refused():
+    run = Pruner(8, epochs=2)
+    run.begin_epoch()
+    with pytest.raises(LossError, match=re.escape("Expected ids")):
+        run.observe(np.arange(8), np.ones(8))

@@ -143,10 +143,6 @@ def test_seed_and_epoch_are_taken_as_words_of_64_bits(seed, epoch):
     assert order == ids_of(epoch_order(keep, seed=seed, epoch=epoch - 2**64))
 
 
-def test_there_are_no_more_buckets_than_that():
-    assert len(drawn(np.ones(32, dtype=np.bool_), (32, 8, 1), seed=0, epoch=0)) == order.BUCKETS
-
-
 PIECES = st.lists(hnp.arrays(np.uint32, st.integers(0, 12)), max_size=8)
 
 

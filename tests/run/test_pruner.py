@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Adapter, Delivery, Pruner, Schedule
-from prunedata.errors import ForeignStore, LossError, PrunedataError
+from prunedata import Adapter, Delivery, Schedule
+from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.policies import DroppingCount, LossRanked, Random
 from tests.common.strategies import SEEDS, PlainRun, feeds, policies, pruner, schedules
 
@@ -61,11 +61,6 @@ def test_an_epoch_cannot_be_changed():
         epoch.kept = 3
 
 
-def test_a_run_shows_itself_in_one_line():
-    run = Pruner(1000, SCHEDULE, prune=0.25)
-    assert repr(run) == f"Pruner(1,000 samples, 0 of {SCHEDULE.epochs} epochs done, {DroppingCount()!r})"
-
-
 def test_counts_hits_and_visits_are_copies():
     run = pruner(5, SCHEDULE, prune=2)
     next(run.epochs())
@@ -77,17 +72,6 @@ def test_counts_hits_and_visits_are_copies():
     for array in (run.counts, run.hits, run.visits):
         np.add(array, 7, out=array)
     assert (run.counts.tolist(), run.hits.tolist(), run.visits.tolist()) == ([0, 0, 0, 1, 1], [0, 0, 0, 1, 1], [1] * 5)
-
-
-def test_an_epoch_is_closed_when_the_loop_advances_and_not_before():
-    run = pruner(5, SCHEDULE, prune=2)
-    epochs = run.epochs()
-    for number in range(6):
-        assert next(epochs).number == number
-        run.observe(np.arange(5.0), np.arange(5))
-        assert len(run.history) == number
-    assert next(epochs, None) is None
-    assert len(run.history) == 6
 
 
 def test_the_mean_loss_and_the_visits_are_recorded():
@@ -266,82 +250,6 @@ def comparable(run):
     state = run.state_dict()
     state["state"].pop("meter")
     return state
-
-
-def without(path):
-    def spoil(state):
-        *above, last = path
-        for key in above:
-            state = state[key]
-        del state[last]
-
-    return spoil
-
-
-def with_value(path, value):
-    def spoil(state):
-        *above, last = path
-        for key in above:
-            state = state[key]
-        state[last] = value
-
-    return spoil
-
-
-SPOILED = {
-    **{f"no {' '.join(p)}": without(p) for p in [("format",), ("state",), ("arrays",)]},
-    **{
-        f"no {key}": without(("state", key))
-        for key in ("run", "schedule", "epoch", "open", "complete", "skipped", "observed", "meter", "history")
-    },
-    **{f"no {name}": without(("arrays", name)) for name in ("counts", "hits", "visits", "tally")},
-    **{
-        f"{name} cut to {cut}": with_value(("arrays", name, "data"), b"\0" * cut)
-        for name in ("counts", "hits", "visits", "tally")
-        for cut in (0, 3)
-    },
-    "an array of floats": with_value(("arrays", "hits"), {"dtype": "<f8", "data": bytes(160)}),
-    "an unknown dtype": with_value(("arrays", "hits", "dtype"), "foo"),
-    "no bytes": with_value(("arrays", "hits", "data"), None),
-    "another format": with_value(("format",), 99),
-    "an epoch beyond the end": with_value(("state", "epoch"), 7),
-    "an open epoch beyond the end": with_value(("state", "epoch"), 6),
-    "an epoch before the first": with_value(("state", "epoch"), -1),
-    "an epoch of text": with_value(("state", "epoch"), "1"),
-    "a schedule of text": with_value(("state", "schedule"), "daily"),
-    "a schedule without a field": without(("state", "schedule", "start")),
-    "a schedule of nonsense": with_value(("state", "schedule", "start"), 0),
-    "a history of numbers": with_value(("state", "history"), 3),
-}
-
-
-@pytest.mark.parametrize("how", SPOILED)
-def test_a_spoiled_state_is_refused_and_changes_nothing(how):
-    run = pruner(**arguments())
-    next(run.epochs())
-    run.observe(np.arange(15.0), np.arange(15))
-    state = copy.deepcopy(run.state_dict())
-    run.observe(np.arange(5.0), np.arange(15, 20))
-    before = comparable(run)
-    SPOILED[how](state)
-    with pytest.raises(PrunedataError, match="Expected"):
-        run.load_state_dict(state)
-    assert comparable(run) == before
-    run.end_epoch()
-
-
-@pytest.mark.parametrize("garbage", [None, 3, "text", [], {}, {"format": 1}, {"a": 1}, b"\0", np.zeros(3)])
-def test_what_is_no_state_is_refused(garbage):
-    with pytest.raises(PrunedataError, match=r"Expected what state_dict\(\) returned"):
-        pruner(5, SCHEDULE, prune=2).load_state_dict(garbage)
-
-
-def test_the_first_batch_of_every_epoch_is_checked_at_once():
-    run = Pruner(8, SCHEDULE, prune=2)
-    for _ in run.epochs():
-        with pytest.raises(LossError, match="batch 0 of this epoch"):
-            run.observe(np.full(8, np.nan), np.arange(8))
-        run.observe(np.ones(8), np.arange(8))
 
 
 def test_what_was_delivered_of_the_last_epoch_means_nothing_in_the_next():

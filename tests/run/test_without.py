@@ -1,20 +1,26 @@
-"""Samples that are left out for good: a run over them is one over a smaller data set, whatever happens to it."""
+"""Samples that are left out for good, and runs that only watch."""
 
+import json
 import os
 import signal
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Schedule
+from prunedata import CostModel, Pruner, Schedule
+from prunedata.cli.main import main
 from prunedata.errors import ForeignStore, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.findings.table import suspect_table
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, Random, RunningLoss
-from tests.common.marks import WORKERS
 from tests.common.programs import run_python
+from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
+
+# Samples that are left out for good: a run over them is one over a smaller data set, whatever happens to it.
+
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 
@@ -182,35 +188,99 @@ def test_what_was_cleaned_is_no_suspect_and_not_pruned_most(tmp_path):
     assert found["without"] == 10
 
 
-def test_advice_is_of_the_samples_that_are_left():
-    """A third of the labels are wrong and known: of what is left no loss stands out."""
-    wrong = np.arange(300) < 100
-    runs = [
-        Pruner(300, Schedule.steady(60), prune=0.3, policy="auto", **options) for options in ({}, {"without": wrong})
-    ]
-    for pruner in runs:
-        for _ in range(10):
-            epoch = pruner.begin_epoch()
-            ids = np.flatnonzero(epoch.keep)
-            pruner.observe(np.where(wrong[ids], 90.0, np.where(ids % 10 == 0, 60.0, 0.0)), ids)
-            pruner.validated(80 - 3 * abs(epoch.number - 5))
-            pruner.end_epoch()
-    assert runs[0].advice.prune == 90  # the most that it may, of 100 wrong ones
-    assert runs[1].advice.prune == 20  # of 200 samples each tenth has a high loss
+# A run that only observes: it prunes nothing, counts everything, and says what pruning would have saved.
 
 
-@WORKERS
-@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
-def test_a_loader_never_delivers_them(workers):
-    torch = pytest.importorskip("torch")
-    from prunedata.adapters.torch import wrap
+WATCHED = Schedule(6, window=3, start=1, block=1, pruned_per_block=1)
 
-    pruner = start()
-    data = torch.utils.data.DataLoader(torch.arange(SAMPLES), batch_size=8, shuffle=True, num_workers=workers)
-    loader = wrap(data, pruner)
-    for epoch in pruner.epochs():
-        assert len(loader) == -(-epoch.kept // 8)
-        for batch in loader:
-            assert not BAD[batch.numpy()].any()
-            loader.observe(batch.double().cos())
-    assert [record["observed"] for record in pruner.history] == [90, 70, 70, 90, 70, 70]
+
+def watch(run, epochs=None, feed=None):
+    for epoch in run.epochs():
+        for ids in epoch.batches(8):
+            losses = np.cos(ids + epoch.number) + 1 if feed is None else feed.losses(ids, epoch.number)
+            run.observe(losses, ids)
+        if epoch.number + 1 == epochs:
+            run.end_epoch()
+            break
+    return run
+
+
+@given(
+    schedules(),
+    policies() | st.just(LossRanked()) | st.just(EasyPruning()),
+    st.integers(1, 40),
+    st.none() | st.integers(1, 50),
+    SEEDS,
+    st.data(),
+)
+def test_nothing_is_pruned_and_all_is_counted(schedule, policy, samples, batch_size, seed, data):
+    prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples))
+    options = {"policy": policy, "seed": seed, "batch_size": batch_size}
+    run = pruner(samples, schedule, prune=prune, leave_out="nothing", **options)
+    other = pruner(samples, schedule, prune=prune, **options)
+    regular = watch(pruner(samples, schedule, prune=0, **options), feed=feed)
+    for epoch in run.epochs():
+        assert (epoch.pruned, epoch.kept, epoch.weights) == (False, samples, None)
+        assert epoch.keep.all()
+        assert run.kept_in(epoch.number) == samples
+        for ids in epoch.batches(8):
+            run.observe(feed.losses(ids, epoch.number), ids)
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(run, name), getattr(regular, name))
+    would = [samples - other.kept_in(number) for number in range(schedule.epochs)]
+    assert [record["would_prune"] for record in run.history] == would
+    assert {(record["pruned"], record["kept"]) for record in run.history} == {(False, samples)}
+    assert not any("would_prune" in record for record in regular.history)
+
+
+def test_what_it_says_is_what_the_plan_says(tmp_path, capsys):
+    watch(Pruner(200, WATCHED, prune=0.3, leave_out="nothing", store=tmp_path / "run.zarr"))
+    predicted = CostModel(200, 8, 1.0).predict(WATCHED, 0.3).visits_saved_percent
+    found = inspect(tmp_path / "run.zarr")
+    assert (found["leave_out"], found["classes"]) == ("nothing", None)
+    assert found["would_save_percent"] == pytest.approx(predicted)
+    assert found["most_pruned"] == []
+    assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
+    assert f"pruning would have saved {predicted:.2f} % of visits" in capsys.readouterr().out
+    assert main(["inspect", "--json", str(tmp_path / "run.zarr")]) == 0
+    assert [record["would_prune"] for record in json.loads(capsys.readouterr().out)["history"]] == [0, 60, 60] * 2
+
+
+def test_that_it_never_prunes_is_no_surprise():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Pruner(20, WATCHED, prune=0, leave_out="nothing")
+
+
+@pytest.mark.parametrize("before", ["delivery", "nothing"])
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_run_never_changes_its_mode_unasked(tmp_path, before, epochs):
+    def make(leave_out, **more):
+        return Pruner(20, WATCHED, prune=5, leave_out=leave_out, **more)
+
+    there, other = make(before, store=tmp_path), "delivery" if before == "nothing" else "nothing"
+    if epochs:
+        watch(there, epochs)
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
+        make(other, store=tmp_path, resume=True)
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
+        make(other).load_state_dict(there.state_dict())
+    assert make(before, store=tmp_path, resume=True).next_epoch == epochs
+
+
+def test_it_goes_on_from_its_store(tmp_path):
+    def make(**more):
+        return Pruner(20, WATCHED, prune=5, policy=LossRanked(), leave_out="nothing", classes=4, **more)
+
+    whole = watch(make())
+    run = watch(make(store=tmp_path), epochs=2)
+    epoch = run.begin_epoch()
+    ids = next(epoch.batches(8))
+    run.observe(np.cos(ids + epoch.number) + 1, ids)
+    run.commit()
+    run = watch(make(store=tmp_path, resume=True))
+    assert [record["would_prune"] for record in run.history] == [0, 5, 5, 0, 5, 5]
+    for name in ("counts", "hits", "visits"):
+        assert np.array_equal(getattr(run, name), getattr(whole, name))
+    for name, array in whole.arrays.items():
+        assert np.array_equal(run.arrays[name], array)
