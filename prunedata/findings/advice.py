@@ -50,18 +50,18 @@ class Advice:
     prune : int
         Samples to leave out of a pruned epoch.
     schedule : Schedule or None
-        When to prune: in every epoch after the turn, or of the last third.
+        When to prune: in every epoch after the validation peak, or of the last third.
     saving_percent : float
         Sample visits that it saves.
     evidence : tuple of str
-        Sentences: what was seen, and what was measured where.
+        Sentences that explain the verdict.
     turned : int or None
-        The epoch whose figure showed the turn.
+        The epoch whose figure showed that validation had passed its peak.
     lost : float
         How far the mean of the last three figures lies below the highest mean so far, in the units of the figure.
     shorter : int or None
-        How many epochs to train instead of pruning, with a learning-rate schedule of their own: as many as had the
-        highest figures. None if the figure has not turned.
+        How many epochs to train instead of pruning, with a learning-rate schedule of that length: up to the validation
+        peak. None if the figure has not passed a peak.
     doubted : int
         How many labels look wrong by their losses; 0 where the verdict is to watch. ``prune`` is this number, or less
         where the run has a limit.
@@ -127,20 +127,20 @@ def advise(
     prune: int | None = None,
     labels: Array | None = None,
 ) -> Advice:
-    """Advise a run by what it has recorded so far.
+    """Advise on a run from what it has recorded so far.
 
     Parameters
     ----------
     history : sequence of mapping
         ``Pruner.history``, with the figures that :meth:`prunedata.Pruner.validated` was given.
     schedule : Schedule
-        Of the run: how many epochs it has.
+        The run's schedule, for its number of epochs.
     losses : array of float, shape (samples,)
-        Of the samples that it may train on: a recent average of the losses of each, see :func:`losses_of`.
+        A recent average of the losses of each sample that the run may train on, see :func:`losses_of`.
     prune : int, optional
-        Leave out at most so many.
+        Leave out at most this many.
     labels : array of int or str, shape (samples,), optional
-        Of the same samples: each is then compared with those of its own label.
+        The labels of the same samples: each loss is then compared with those of its own label.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def advise(
 
 
 def losses_of(arrays: Arrays, history: Sequence[Mapping[str, Any]]) -> Array:
-    """Return a recent average of each sample's losses, of a run's arrays; where it keeps none, the mean of all."""
+    """Return a recent average of each sample's losses from a run's arrays; without one, the mean of all."""
     if RecentLoss.array in arrays:  # an average that began with 0 lacks what earlier epochs would have weighed
         return np.asarray(arrays[RecentLoss.array] / (1 - ADVISED_POLICY.decay ** max(1, len(history))))
     told = _means(history)

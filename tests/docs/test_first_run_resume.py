@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from prunedata import Pruner, Schedule
+from prunedata import Pruner
 from prunedata.adapters.torch import wrap
 from prunedata.findings.inspection import inspect
 from tests.docs.test_pages import blocks
@@ -49,7 +49,7 @@ def program(monkeypatch, tmp_path):
             "wrap": wrap,
             "torch": torch,
             "train_set": data,
-            "schedule": Schedule.steady(epochs=EPOCHS),
+            "epochs": EPOCHS,
             "model": model,
             "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
         }
