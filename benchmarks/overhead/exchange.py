@@ -103,7 +103,9 @@ def _rows(samples: int, repeats: int) -> Iterator[dict[str, Any]]:
 
     keep, other = np.random.default_rng(0).random(samples) >= PRUNED, Tally(samples)
     alone = run(lambda: _kept_alone(tally, keep, other), process_time)
-    times = alternate({"kept": alone, "all": run(lambda: other.set_bits(tally.bits()), process_time)}, min(FEW, repeats))
+    times = alternate(
+        {"kept": alone, "all": run(lambda: other.set_bits(tally.bits()), process_time)}, min(FEW, repeats)
+    )
     yield row("bits of the kept alone", times["kept"], peers={"bits of all": times["all"]})
 
     waiting = WaitingLosses.none(SharedBatches(BATCH, True), samples)

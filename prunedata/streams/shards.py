@@ -191,14 +191,14 @@ def expand(urls: str | Iterable[str]) -> list[str]:
     if not set(urls) & set("{}\\"):
         return parts
     try:
-        from braceexpand import UnbalancedBracesError, braceexpand  # noqa: PLC0415 (it comes with WebDataset)
+        from braceexpand import braceexpand  # noqa: PLC0415 (it comes with WebDataset)
     except ImportError as error:
         raise PrunedataError(
             f"Expected the package that expands the braces in {urls!r}. It is not installed: pip install braceexpand."
         ) from error
     try:
         return [url for part in parts for url in braceexpand(part)]
-    except UnbalancedBracesError as error:
+    except ValueError as error:
         raise PrunedataError(f"Expected as many closing braces as opening ones. Got {urls!r}.") from error
 
 

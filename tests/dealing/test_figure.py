@@ -83,10 +83,9 @@ VALUES = [
 ]  # fmt: skip
 PLACES = [
     ("format",), ("batch_size",), ("run",), ("skipped",), ("skipped", 0), ("skipped", 0, 1),
-    ("staleness",), ("staleness", "counts"), ("staleness", "counts", 0), ("staleness", "counts", 0, 0),
-    ("staleness", "newest"),
+    ("staleness",), ("staleness", 0), ("staleness", 0, 0), ("newest",),
 ]  # fmt: skip
-LISTS = {("skipped",), ("staleness", "counts")}
+LISTS = {("skipped",), ("staleness",)}
 """Where an empty list says that there is nothing."""
 
 

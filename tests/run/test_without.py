@@ -241,7 +241,7 @@ def test_what_it_says_is_what_the_plan_says(tmp_path, capsys):
     assert found["would_save_percent"] == pytest.approx(predicted)
     assert found["most_pruned"] == []
     assert main(["inspect", str(tmp_path / "run.zarr")]) == 0
-    assert f"pruning would have saved {predicted:.2f} % of visits" in capsys.readouterr().out
+    assert f"would have saved {predicted:.2f} % of visits" in capsys.readouterr().out
     assert main(["inspect", "--json", str(tmp_path / "run.zarr")]) == 0
     assert [record["would_prune"] for record in json.loads(capsys.readouterr().out)["history"]] == [0, 60, 60] * 2
 
