@@ -77,7 +77,7 @@ def wrap(
         )
     if len(dataset) != pruner.samples:
         raise PrunedataError(
-            f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {len(dataset)}: "
+            f"Expected a dataset of {pruner.samples} samples, like the Pruner. Got one of {len(dataset)}: "
             "build the Pruner with len(dataset), and call batch() in build=."
         )
     pruner.trains_on(prints_by(dataset.__getitem__))
@@ -222,7 +222,7 @@ class Pass(grain.DatasetIterator):  # type: ignore[misc]
             raise PrunedataError(
                 f"Expected a new iterator of epoch {shown(epoch)}, as the state. Got one of epoch "
                 f"{self._delivery.epoch} that has delivered {self._delivered} samples: call pruner.load_state_dict() "
-                "first, and iterate the dataset anew."
+                "first, and iterate the dataset again."
             )
 
 

@@ -61,15 +61,15 @@ def wrap(
     """
     if isinstance(raw, Iterator):
         raise PrunedataError(
-            f"Expected an iterable that can be passed over in every epoch. Got the iterator {type(raw).__name__}: "
-            "wrap what makes it in an object whose __iter__ returns a new one."
+            f"Expected an iterable that can be iterated in every epoch. Got the iterator {type(raw).__name__}: "
+            "wrap its maker in an object whose __iter__ returns a new one."
         )
     if not isinstance(raw, Iterable):
         raise PrunedataError(f"Expected an iterable. Got {type(raw).__name__}.")
     if not (isinstance(id, str) or callable(id)):
         raise PrunedataError(
-            f"Expected id as the key of a sample's id, or a function of the sample. Got {id!r}: for tuples, give "
-            "id=lambda sample: sample[0], or another place."
+            f"Expected id as the key of a sample's id, or a function of the sample. Got {id!r}: for tuples, pass "
+            "id=lambda sample: sample[0], or another position."
         )
     kind = Stream
     if "torch" in sys.modules:
@@ -110,10 +110,10 @@ class Stream(Resumable):
         for came, item in enumerate(self._items()):
             if came == keep.size:
                 raise LossError(
-                    f"Expected at most {came} raw samples in a pass, as the Pruner. Got more: does the iterable never "
-                    "end, or give samples twice, as a mixture that oversamples a source? It has to give each sample "
-                    "once and then stop; `for epoch in pruner.epochs():` begins the next pass. To keep a mixture, "
-                    "count each repetition as a sample of its own: Pruner(its length), with its places as ids."
+                    f"Expected at most {came} raw samples in a pass, like the Pruner. Got more: does the iterable "
+                    "never end, or yield samples twice, like a mixture that oversamples? Yield each sample once per "
+                    "pass; `for epoch in pruner.epochs():` begins the next pass. To keep a mixture, count each "
+                    "repetition as a sample: Pruner(its length), with positions in it as ids."
                 )
             number = self._number(item, keep.size)
             if keep[number]:
@@ -146,8 +146,8 @@ class Stream(Resumable):
         """The id of a sample that comes with its key."""
         if self._keys is None:
             raise LossError(
-                f"Expected an int as the id of a sample. Got {key!r}: for names give the run its keys, as in "
-                "Pruner(keys=names, epochs=30), with one for each sample."
+                f"Expected an int as the id of a sample. Got {key!r}: to use names, pass one key per sample, as in "
+                "Pruner(keys=names, epochs=30)."
             )
         if self._places is None:
             self._places = KeyPlaces(self._keys)
@@ -162,6 +162,6 @@ class Stream(Resumable):
         except (KeyError, IndexError, TypeError):
             has = f"one with {', '.join(map(repr, item))}" if isinstance(item, Mapping) else f"a {type(item).__name__}"
             raise PrunedataError(
-                f"Expected raw samples with {self._id!r}, as id= says. Got {has}: name the key that holds a sample's "
-                "id, or give a function, id=lambda sample: ..."
+                f"Expected raw samples with {self._id!r}, as id= names. Got {has}: name the field with the sample's "
+                "id, or pass a function, id=lambda sample: ..."
             ) from None

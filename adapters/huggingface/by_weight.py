@@ -76,9 +76,9 @@ class ByWeight(WeighingTrainer):
             checkpoint.load(resume, self.args, self.pruner)
         elif self.pruner.next_epoch:
             raise PrunedataError(
-                f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
-                "with train(resume_from_checkpoint=True), or train anew with a new Pruner. In a search "
-                "for settings build trainer and Pruner within each trial, with a store of its own."
+                f"Expected a run at its beginning. Got a pruner at epoch {self.pruner.next_epoch}: resume with "
+                "train(resume_from_checkpoint=True), or train again with a new Pruner. In a search "
+                "for settings build trainer and Pruner within each trial, with its own store."
             )
         return plain._inner_training_loop(*args, **options)
 
@@ -89,14 +89,14 @@ class ByWeight(WeighingTrainer):
         if number >= epochs or (self._batches is not None and passes > epochs):
             raise PrunedataError(
                 f"Expected a schedule of at least as many epochs as there are passes over the data. Got {epochs}, and "
-                f"{max(passes, number + 1) if self._batches is not None else 'more'} passes: give it more."
+                f"{max(passes, number + 1) if self._batches is not None else 'more'} passes: use a longer one."
             )
         self._run.join()  # before an epoch goes on that several processes had begun
         epoch = pruner.begin_epoch()
         if epoch.number != number:
             raise PrunedataError(
-                f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch {number}"
-                ": a stream can be gone on with in its first pass only, as the Trainer counts no later ones."
+                f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch {number}"
+                ": a stream resumes in its first pass only, because the Trainer does not count later ones."
             )
         self._open(epoch, options)
         result = plain._run_epoch(**options)

@@ -31,8 +31,9 @@ def check_stream(dataset: Any) -> None:
     """Raise :class:`PrunedataError` for a stream."""
     if dataset is not None and (isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__")):
         raise PrunedataError(
-            "Expected a map-style train_dataset, as the Trainer has to know beforehand how many batches each epoch "
-            f"has. Got the stream {type(dataset).__name__}: give a map-style dataset, or write your own loop around "
+            "Expected a map-style train_dataset, because the Trainer needs the number of batches of each epoch "
+            f"beforehand. Got the stream {type(dataset).__name__}: pass a map-style dataset, or write your own loop "
+            "around "
             "prunedata.adapters.iterable.wrap."
         )
 
@@ -43,7 +44,7 @@ def check_dataset(dataset: Any, pruner: Pruner) -> None:
     if dataset is None or len(dataset) != pruner.samples:
         has = "none" if dataset is None else f"one of {len(dataset)}"
         raise PrunedataError(
-            f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got {has}: build the Pruner with "
+            f"Expected a train_dataset of {pruner.samples} samples, like the Pruner. Got {has}: build the Pruner with "
             f"len(train_dataset). {_DROPPED}"
         )
 
@@ -53,8 +54,8 @@ def check_args(args: Any, pruner: Pruner) -> None:
     epochs = pruner.schedule.epochs
     if pruner.leave_out == "weight":
         raise PrunedataError(
-            'Expected a Pruner that shortens epochs. Got one with leave_out="weight": make the trainer without the '
-            "mixin, and give it to wrap(trainer, pruner), from prunedata.adapters.huggingface."
+            'Expected a Pruner that shortens epochs. Got one with leave_out="weight": build the trainer without the '
+            "mixin, and call wrap(trainer, pruner) of prunedata.adapters.huggingface."
         )
     if args.max_steps > 0:
         raise PrunedataError(
@@ -76,13 +77,13 @@ def check_args(args: Any, pruner: Pruner) -> None:
     for name in ("split_batches", "dispatch_batches"):
         if getattr(args.accelerator_config, name, None):
             raise PrunedataError(
-                f"Expected accelerator_config without {name}. Got it: each process reads batches of its own, of "
+                f"Expected accelerator_config without {name}. Got it: each process reads its own batches of "
                 "per_device_train_batch_size samples."
             )
     if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
         raise PrunedataError(
-            "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which gives "
-            "batches, so that nobody knows how many are left when samples are pruned: use 'random' or "
+            "Expected a sampler that returns samples. Got train_sampling_strategy='batch_rebalance', which returns "
+            "batches: how many are left after pruning is unknown. Use 'random' or "
             "'group_by_length'."
         )
 
@@ -105,13 +106,12 @@ def check_args_by_weight(args: Any) -> None:
         )
     if getattr(args, "packing", False) and args.packing_strategy == "wrapped":
         raise PrunedataError(
-            "Expected packing_strategy='bfd', or 'bfd_split'. Got 'wrapped', with which nobody knows whose tokens are "
-            "whose."
+            "Expected packing_strategy='bfd', or 'bfd_split'. Got 'wrapped', which cuts samples across rows."
         )
     if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
         raise PrunedataError(
-            "Expected a sampler that gives samples. Got train_sampling_strategy='batch_rebalance', which deals batches "
-            "to the processes by itself: use 'random' or 'group_by_length'."
+            "Expected a sampler that returns samples. Got train_sampling_strategy='batch_rebalance', which deals "
+            "batches to the processes by itself: use 'random' or 'group_by_length'."
         )
 
 
@@ -130,8 +130,8 @@ def check_samples(dataset: Any, pruner: Pruner, starts: Any, key: str | None) ->
     if samples != pruner.samples:
         of = "" if starts is None else f" in {len(dataset)} packed rows"
         raise PrunedataError(
-            f"Expected a train_dataset of {pruner.samples} samples, as the Pruner. Got one of {samples}{of}: build the "
-            f"Pruner with {samples}. {_DROPPED if samples < pruner.samples else ''}".rstrip()
+            f"Expected a train_dataset of {pruner.samples} samples, like the Pruner. Got one of {samples}{of}: build "
+            f"the Pruner with {samples}. {_DROPPED if samples < pruner.samples else ''}".rstrip()
         )
 
 
@@ -159,8 +159,8 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
     some_out = pruner.leave_out == "weight" or pruner.holdout is not None
     if some_out and args.world_size > 1 and not args.average_tokens_across_devices:
         raise PrunedataError(
-            "Expected average_tokens_across_devices=True, as the mean is over what counts in the batches of all "
-            'processes. Got False: leave it out, or build the Pruner without leave_out="weight" and holdout.'
+            "Expected average_tokens_across_devices=True, because the mean is over the batches of all processes. Got "
+            'False: leave it out, or build the Pruner without leave_out="weight" and holdout.'
         )
     own, stock = compute_loss_owner(kind, mixin)
     name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
@@ -169,8 +169,7 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
     if not theirs and not told:
         raise PrunedataError(
             f"Expected sample_losses(self, outputs, inputs) in {kind.__name__}, as {name} may compute any loss. Got "
-            "none: let it return one loss for each sample, or super().sample_losses(outputs, inputs) if that is their "
-            "cross entropy."
+            "none: return one loss per sample, or super().sample_losses(outputs, inputs) if it is the cross entropy."
         )
     if not isinstance(pruner.policy, Weigher):
         return
@@ -184,7 +183,7 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
     for given, is_given in why.items():
         if is_given:
             raise PrunedataError(
-                f"Expected the model's own cross entropy, as {type(pruner.policy).__name__} weighs the loss of each "
+                f"Expected the model's own cross entropy, as {type(pruner.policy).__name__} weights the loss of each "
                 f"sample. Got {given}: use a policy without weights, such as RunningLoss()."
             )
 
@@ -206,6 +205,6 @@ def check_loader(loader: Any, pruner: Pruner, world: int) -> None:
     else:
         return
     raise PrunedataError(
-        f"Expected a sampler that gives each of {pruner.samples} samples once, so that the Trainer knows how many "
-        f"batches an epoch has. Got {got}."
+        f"Expected a sampler that returns each of {pruner.samples} samples once, because the Trainer computes the "
+        f"number of batches from it. Got {got}."
     )

@@ -41,8 +41,8 @@ class BatchesWithIds:
         for ids, batch in self.loader:
             if not hasattr(batch, "keys"):
                 raise PrunedataError(
-                    f"Expected batches that are dicts, as the Trainer passes them to the model by name. Got "
-                    f"{type(batch).__name__}: let data_collator return a dict."
+                    f"Expected batches that are dicts, which the Trainer passes to the model by name. Got "
+                    f"{type(batch).__name__}: return a dict from data_collator."
                 )
             batch[IDS] = ids
             yield batch
@@ -59,8 +59,8 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
         return None
     if not hasattr(dataset, "__len__"):
         raise PrunedataError(
-            "Expected a packed dataset with a length. Got a stream that is packed, where nobody knows which samples "
-            "are in which row: leave packing out, or give a dataset that is no stream."
+            "Expected a packed dataset with a length. Got a stream that is packed, whose rows do not identify their "
+            "samples: turn packing off, or pass a dataset with a length."
         )
     lengths = dataset.with_format(None)["seq_lengths"]
     return np.concatenate([[0], np.cumsum([len(row) for row in lengths])]).astype(np.int64)
@@ -87,8 +87,8 @@ class _IdsInBatch:
         batch = self.collate(samples)
         if not hasattr(batch, "keys"):
             raise PrunedataError(
-                f"Expected batches that are dicts, as the Trainer passes them to the model by name. Got "
-                f"{type(batch).__name__}: let data_collator return a dict."
+                f"Expected batches that are dicts, which the Trainer passes to the model by name. Got "
+                f"{type(batch).__name__}: return a dict from data_collator."
             )
         # Only where one process deals out the parts of a batch they have to be a tensor: which would go to the device
         # with the batch, and its way back would make every step wait for all that the device has still to do.
@@ -101,7 +101,7 @@ def _id_of(sample: Any, key: str) -> int:
         return int(sample[key])
     except (AttributeError, KeyError, TypeError, ValueError):
         raise PrunedataError(
-            f"Expected samples of the stream that are dicts with an integer at {key!r}, as id= says. Got {sample!r}."
+            f"Expected samples of the stream that are dicts with an integer at {key!r}, as id= names. Got {sample!r}."
         ) from None
 
 

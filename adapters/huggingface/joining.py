@@ -73,7 +73,7 @@ def wrap(
     if not isinstance(pruner, Pruner):
         raise PrunedataError(f"Expected a Pruner as pruner. Got {type(pruner).__name__}.")
     if isinstance(trainer, WatchedTrainer):
-        raise PrunedataError("Expected a Trainer that prunes not yet. Got one that does: make it anew.")
+        raise PrunedataError("Expected a Trainer that is not wrapped yet. Got a wrapped one: build a new Trainer.")
     check_release()
     refuse_pairs(trainer, sample_losses)
     mixin: Any = PruneTrainerMixin if pruner.leave_out == "delivery" else ByWeight
@@ -101,7 +101,6 @@ def refuse_pairs(trainer: Any, sample_losses: Any) -> None:
     names = [name for name in of_trl if name.endswith("Trainer") and not name.startswith("_")]
     if names and "SFTTrainer" not in names and sample_losses is None:
         raise PrunedataError(
-            f"Expected a trainer whose samples have a loss of their own. Got {names[0]}, whose loss compares answers, "
-            "as the preferred one of a pair with the other under two models, so that no cross entropy says how hard a "
-            "sample is: train with SFTTrainer."
+            f"Expected a trainer with one loss per sample. Got {names[0]}, whose loss compares the answers of a pair: "
+            "train with SFTTrainer."
         )

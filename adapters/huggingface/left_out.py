@@ -1,4 +1,4 @@
-"""What of a Trainer's batch must not be learnt: it loses its labels, or its rows leave the batch."""
+"""What of a Trainer's batch must not be learned: it loses its labels, or its rows leave the batch."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -124,7 +124,7 @@ def without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
             batch[name] = type(value)(value[row] for row in which.tolist())
         elif isinstance(value, torch.Tensor):
             raise PrunedataError(
-                f"Expected one row for each of {size} samples in the batch, so that those that must not be learnt "
+                f"Expected one row for each of {size} samples in the batch, so that those that must not be learned "
                 f"leave it, as with a loss of your own. Got {name} of shape {tuple(value.shape)}: use a Pruner that "
                 'shortens epochs, without leave_out="weight" and holdout.'
             )

@@ -32,7 +32,7 @@ def losses_and_counts(
         With ``logits`` of shape (n, classes), or (n, tokens, classes); or with ``log_probs`` and ``label_mask`` of
         shape (n, tokens), as TRL has it.
     inputs : dict
-        With ``labels`` of shape (n,) or (n, tokens); tokens labelled -100 have no loss.
+        With ``labels`` of shape (n,) or (n, tokens); tokens labeled -100 have no loss.
     shifted : bool
         Whether position n of the output predicts label n + 1.
     model : Module, optional

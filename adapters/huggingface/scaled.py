@@ -71,7 +71,7 @@ class ScaledTrainer(WatchedTrainer):
         if not 1 / APART < loss / (mean * (share if scaled else 1.0) or inf) < APART:
             raise PrunedataError(
                 f"Expected the compute_loss of {type(self).__name__} to return the mean of its sample_losses, "
-                f"{mean:.4g}, or their sum divided by num_items_in_batch. Got {loss:.4g}, so that nobody knows how "
+                f"{mean:.4g}, or their sum divided by num_items_in_batch. Got {loss:.4g}, so it is unknown how "
                 "much a batch counts from which samples are left out: set loss_is_scaled_for_ga in the trainer's "
                 "class, True if its loss is divided by num_items_in_batch."
             )

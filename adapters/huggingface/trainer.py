@@ -112,9 +112,9 @@ class PruneTrainerMixin(WeighingTrainer):
             self._changes = checkpoint.load(resume, self.args, self.pruner)
         elif self.pruner.next_epoch:
             raise PrunedataError(
-                f"Expected a run at its beginning. Got a pruner that stands at epoch {self.pruner.next_epoch}: go on "
-                "with train(resume_from_checkpoint=True), or train anew with a new Pruner. In a search "
-                "for settings build trainer and Pruner within each trial, with a store of its own."
+                f"Expected a run at its beginning. Got a pruner at epoch {self.pruner.next_epoch}: resume with "
+                "train(resume_from_checkpoint=True), or train again with a new Pruner. In a search "
+                "for settings build trainer and Pruner within each trial, with its own store."
             )
         self._checked = False
         self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
@@ -129,7 +129,7 @@ class PruneTrainerMixin(WeighingTrainer):
         if self._loader is None:
             raise PrunedataError(
                 f"Expected the get_train_dataloader of PruneTrainerMixin. Got that of {type(self).__name__}: define it "
-                "in a class of its own, Mine(Trainer), and let the trainer be a class (PruneTrainerMixin, Mine)."
+                "in another class, Mine(Trainer), and derive the trainer from (PruneTrainerMixin, Mine)."
             )
         total_train_batch_size = check_values(plain.set_initial_training_values(args, dataloader), args)
         pruner, steps = self.pruner, self._steps
@@ -171,7 +171,7 @@ class PruneTrainerMixin(WeighingTrainer):
         epoch = self.pruner.begin_epoch()
         if epoch.number != options["epoch"]:
             raise PrunedataError(
-                f"Expected the trainer to go on with epoch {epoch.number}, where the pruner stands. Got epoch "
+                f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch "
                 f"{options['epoch']}."
             )
         behind, self._behind = self._behind, 0

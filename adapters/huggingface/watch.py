@@ -71,7 +71,7 @@ class ForwardWatch:
         """Look at what the model returns; ``weights`` of shape (n,), or None, are those of :meth:`weigh`.
 
         ``counted``, of shape (n,), says which samples have a part in the loss; None if all have. Without ``trains``,
-        look at passes without gradients: those of samples that must not be learnt.
+        look at passes without gradients: those of samples that must not be learned.
         """
 
         def look(module: Any, args: Any, called_with: dict[str, Any], outputs: Any) -> None:

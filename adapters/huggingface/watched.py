@@ -64,7 +64,7 @@ class WatchedTrainer:
         """Return one loss for each sample of a batch, shape (n,): those that are recorded.
 
         By default what the loss of a stock head is the mean of, as its cross entropy; of a model of tokens the mean
-        over the sample's own tokens, without those that are labelled -100. Override it for a model, or a
+        over the sample's own tokens, without those that are labeled -100. Override it for a model, or a
         ``compute_loss``, with another loss.
 
         Parameters
@@ -109,7 +109,7 @@ class WatchedTrainer:
         losses = self._watch.losses
         if losses is None:
             raise LossError(
-                "Expected compute_loss to call the model that it is given, with gradients. Got none of its outputs: "
+                "Expected compute_loss to call the model in its arguments, with gradients. Got none of its outputs: "
                 "call that model, not self.model or a part of it."
             )
         if losses.shape != (samples,):

@@ -200,7 +200,7 @@ class WeighingTrainer(ScaledTrainer):
         return losses
 
     def _look(self, model: Any, part: Part) -> torch.Tensor:
-        """The losses of the samples of a batch that must not be learnt, shape (those,): in a pass without gradients."""
+        """Return the losses of the samples that must not be learned, shape (those,), from a pass without gradients."""
         module = self.accelerator.unwrap_model(model)  # other processes may have no such pass
         called, self._part = self._watch.called, None
         with evaluating(module), self.compute_loss_context_manager():

@@ -61,13 +61,13 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
             )
         if tf.distribute.get_strategy().num_replicas_in_sync > 1 or _replicas(self.model) > 1:
             raise PrunedataError(
-                "Expected one replica. Got several, each with a part of the batch, whose losses don't come together: "
-                "leave TensorFlow's strategy out, or train on several devices with PyTorch."
+                "Expected one replica. Got several, which do not collect the losses of the whole batch: remove "
+                "TensorFlow's strategy, or train on several devices with PyTorch."
             )
         if keras.distribution.distribution() is not None:
             raise PrunedataError(
-                "Expected one device. Got a distribution of Keras's, each device of which has a part of the batch, "
-                "whose losses don't come together: leave it out, or train on several devices with PyTorch."
+                "Expected one device. Got a Keras distribution, whose devices do not collect the losses of the whole "
+                "batch: remove it, or train on several devices with PyTorch."
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -75,7 +75,7 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         current = self.pruner.begin_epoch()
         if current.number != epoch:
             raise PrunedataError(
-                f"Expected epoch {current.number}, where the pruner stands. Got epoch {epoch} from fit: use "
+                f"Expected epoch {current.number}, the pruner's epoch. Got epoch {epoch} from fit: use "
                 "fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)."
             )
         if self.batch is not None and current.kept < self.batch:

@@ -29,7 +29,7 @@ def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None
     spec = x.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2 and getattr(spec[0], "dtype", None) == tf.int64):
         raise PrunedataError(
-            "Expected batches of (ids, data), where data is what the model trains on: (x, y) or (x, y, weights). "
+            "Expected batches of (ids, data), where data is (x, y) or (x, y, weights). "
             f"Got {spec}. Keep the ids in map(): map(lambda id, sample: (id, parse(sample)))."
         )
     if len(spec[0].shape) != 1:
@@ -45,15 +45,17 @@ def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None
             "and Keras counts them. Leave it out."
         )
     if arguments.get("class_weight") is not None:
-        raise PrunedataError("Expected no class_weight. Got one: let the dataset give sample weights, (x, y, weights).")
+        raise PrunedataError(
+            "Expected no class_weight. Got one: yield sample weights from the dataset, (x, y, weights)."
+        )
 
 
 def check_other(x: Any, what: str) -> None:
     """Refuse a pruned dataset where nothing is trained: it gives ids, and the samples of an epoch."""
     if _pruner_of(x) is not None:
         raise PrunedataError(
-            f"Expected a dataset that isn't pruned to {what} on. Got the result of wrap(): make one of the dataset "
-            "that was given to wrap(), with a map() of the samples alone, and the same batch()."
+            f"Expected a dataset that isn't pruned to {what} on. Got the result of wrap(): use the dataset before "
+            "wrap(), with a map() of the samples alone, and the same batch()."
         )
 
 

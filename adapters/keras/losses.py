@@ -83,8 +83,8 @@ class _OneEach:
         rank = len(losses.shape)
         if rank == 0:
             raise LossError(
-                f"Expected a loss for each sample. Got one number from {self.loss.name}: let it return values of "
-                "shape (n,), of which Keras takes the mean."
+                f"Expected a loss for each sample. Got one number from {self.loss.name}: return values of shape (n,), "
+                "which Keras averages."
             )
         return keras.ops.mean(losses, axis=tuple(range(1, rank))) if rank > 1 else losses
 

@@ -51,7 +51,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
     given = call.bound()
     x, y, weights, held_out = given["x"], given["y"], given["sample_weight"], given["validation_data"]
     if y is None or not array_slicing.can_slice_array(keras.tree.flatten(x)[0]):
-        raise PrunedataError(f"fit() trains on a {type(x).__name__}, whose samples have no places: give it arrays")
+        raise PrunedataError(f"fit() trains on a {type(x).__name__}, whose samples have no places: pass it arrays")
     if given["validation_split"] and held_out is None:
         (x, y, weights), held_out = array_slicing.train_validation_split((x, y, weights), given["validation_split"])
         held_out = data_adapter_utils.pack_x_y_sample_weight(*held_out)

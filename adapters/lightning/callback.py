@@ -32,7 +32,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     Give ``fit`` a loader that :func:`wrap` returned, and return ``observe(self, losses)`` from ``training_step``.
     Every epoch then has the batches that it keeps, ``trainer.estimated_stepping_batches`` is the sum over all epochs,
-    and checkpoints hold where the pruner stands. Several processes share an epoch evenly.
+    and checkpoints hold the pruner's epoch. Several processes share an epoch evenly.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     def _check_epoch(self, trainer: Any) -> None:
         if trainer.current_epoch != self.pruner.next_epoch and not trainer.fast_dev_run:
             raise PrunedataError(
-                f"Expected epoch {self.pruner.next_epoch}, where the pruner stands. Got epoch {trainer.current_epoch} "
-                "from Lightning: let both go on from one checkpoint, fit(ckpt_path=...), or both begin anew."
+                f"Expected epoch {self.pruner.next_epoch}, the pruner's epoch. Got epoch {trainer.current_epoch} "
+                "from Lightning: resume both from one checkpoint, fit(ckpt_path=...), or start both again."
             )
 
     def __reduce__(self) -> Never:

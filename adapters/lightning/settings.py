@@ -81,16 +81,16 @@ def check_loader(trainer: Any, pruner: Pruner) -> None:
     if not isinstance(loader, PrunedLoader):
         kind = type(loader)
         raise PrunedataError(
-            "Expected one loader to train on, the result of wrap(loader, pruner), as the Trainer has DataPruning. "
-            f"Got {kind.__module__}.{kind.__qualname__}: wrap it, and give it to fit() alone, not in a list or a dict."
+            "Expected one loader to train on, the result of wrap(loader, pruner), because the Trainer has DataPruning. "
+            f"Got {kind.__module__}.{kind.__qualname__}: wrap it, and pass it to fit() alone, not in a list or a dict."
         )
     if not loader.belongs_to(pruner):
-        raise PrunedataError("Expected a loader and a DataPruning of one Pruner. Got two: give both the same one.")
+        raise PrunedataError("Expected a loader and a DataPruning of one Pruner. Got two: pass both the same one.")
     if trainer.world_size > 1 and not isinstance(loader.sampler, DistributedSampler):
         raise PrunedataError(
             f"Expected a loader that {trainer.world_size} processes can share evenly: with shuffle=True or False, or "
-            "with a DistributedSampler. Got a sampler or a stream of your own, which may give each another number of "
-            "batches."
+            "with a DistributedSampler. Got your own sampler or a stream, which may give the processes different "
+            "numbers of batches."
         )
 
 
@@ -99,10 +99,10 @@ def check_step(step: int | None, saved: int, processes: int) -> None:
     if step != saved:
         fits = saved % processes == 0
         raise PrunedataError(
-            f"Expected {saved} samples in a step of all processes, as the checkpoint was saved within an epoch of such "
-            f"steps. Got {step}, with {processes} process{'es' * (processes > 1)}: "
-            + (f"give the loader batch_size={saved // processes}" if fits else "take a number that divides it")
-            + ", or go on from a checkpoint that was saved between two epochs "
+            f"Expected {saved} samples in a step of all processes, as in the epoch in which the checkpoint was saved. "
+            f"Got {step}, with {processes} process{'es' * (processes > 1)}: "
+            + (f"pass the loader batch_size={saved // processes}" if fits else "take a number that divides it")
+            + ", or resume from a checkpoint saved between two epochs "
             "(ModelCheckpoint(save_on_train_epoch_end=True))."
         )
 

@@ -49,11 +49,11 @@ def _check_size(dataset: Any, pruner: Pruner) -> None:
         return
     if batched:
         raise PrunedataError(
-            f"Expected a dataset of samples. Got one of batches, {dataset.element_spec}: call wrap() first and "
-            "batch() on what it returns."
+            f"Expected a dataset of samples. Got one of batches, {dataset.element_spec}: call wrap() first and batch() "
+            "on its result."
         )
     raise PrunedataError(
-        f"Expected a dataset of {pruner.samples} samples, as the Pruner. Got one of {size}: "
+        f"Expected a dataset of {pruner.samples} samples, like the Pruner. Got one of {size}: "
         "build the Pruner with int(dataset.cardinality())."
     )
 

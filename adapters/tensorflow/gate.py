@@ -64,8 +64,8 @@ class Gate(Adapter):
         if pruned and self.passed < np.count_nonzero(epoch.remaining):
             raise LossError(
                 f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
-                "was not read from its beginning to its end: is there a cache() behind wrap(), an iterator that was "
-                "made in an earlier epoch, or is the dataset iterated that was given to wrap()? Cache before wrap()."
+                "was not read from start to end: is there a cache() after wrap(), an iterator from an earlier epoch, "
+                "or do you iterate the dataset before wrap()? Cache before wrap()."
             )
         if twice and int(self.passes.numpy()) > 1:
             raise LossError(
@@ -99,7 +99,7 @@ class Gate(Adapter):
     def _look_up(self, ids: tf.Tensor, first: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         checks = [
             tf.debugging.Assert(
-                end <= self.samples, [f"Expected a dataset of {self.samples} samples, as the Pruner. Got more."]
+                end <= self.samples, [f"Expected a dataset of {self.samples} samples, like the Pruner. Got more."]
             ),
             tf.debugging.Assert(
                 self.passes.assign_add(tf.cast(first == 0, tf.int64)) <= PASSES,

@@ -119,7 +119,7 @@ def _widened(losses: torch.Tensor, error: Exception) -> Any:
         try:
             return plain.float().numpy(force=True)
         except RuntimeError as unknown:  # of a dtype that PyTorch itself does not compute with
-            raise LossError(f"Expected losses of a floating dtype. Got {losses.dtype}: give losses of float32.") from (
+            raise LossError(f"Expected losses of a floating dtype. Got {losses.dtype}: pass losses of float32.") from (
                 unknown
             )
     raise LossError(
@@ -132,9 +132,9 @@ def _plain(losses: torch.Tensor) -> torch.Tensor:
     """Return losses or logits as they are; raise if they are no dense Tensor of numbers."""
     if losses.is_nested or losses.is_quantized:
         kind, instead = ("nested", "torch.cat(losses.unbind())") if losses.is_nested else ("quantized", "dequantize()")
-        raise LossError(f"Expected losses as a plain Tensor of shape (n,). Got a {kind} one: give {instead}.")
+        raise LossError(f"Expected losses as a plain Tensor of shape (n,). Got a {kind} one: pass {instead}.")
     if losses.layout != torch.strided:
-        raise LossError(f"Expected losses as a dense Tensor. Got layout {losses.layout}: give losses.to_dense().")
+        raise LossError(f"Expected losses as a dense Tensor. Got layout {losses.layout}: pass losses.to_dense().")
     if losses.is_complex() or losses.dtype == torch.bool:
         raise LossError(f"Expected losses of a floating dtype, one for each sample. Got {losses.dtype}.")
     return losses
@@ -147,8 +147,7 @@ def two_likeliest(logits: Any) -> tuple[torch.Tensor, int]:
     """
     if not isinstance(logits, torch.Tensor):
         raise LossError(
-            f"Expected logits as a Tensor of shape (n, classes). Got {type(logits).__name__}: give what the model "
-            "returned."
+            f"Expected logits as a Tensor of shape (n, classes). Got {type(logits).__name__}: pass the model's output."
         )
     logits = _plain(logits.detach())
     classes = classes_in(logits.shape, is_floating=logits.is_floating_point(), dtype=logits.dtype)

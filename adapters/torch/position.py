@@ -53,5 +53,5 @@ def resume_at(begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
 
 def _refused(got: str) -> PrunedataError:
     return PrunedataError(
-        f"Expected what the loader's state_dict() returned. Got {got}: save it as it is, and load it as it was saved."
+        f"Expected the result of the loader's state_dict(). Got {got}: save it as it is, and load it as it was saved."
     )

@@ -120,9 +120,10 @@ class TorchRun(Adapter):
             )
         if self.trained_order is not None:
             raise LossError(
-                f"Expected the losses of one loader in epoch {number}, of those that deliver all samples. Got those of "
+                f"Expected the losses of a single loader in epoch {number}, because each delivers all samples. Got "
+                "those of "
                 "a second one, which would count twice: train on one of them in an epoch; or call begin_epoch() "
-                "between them, and the second delivers what remains."
+                "between them, and the second delivers the rest."
             )
         self.trained_order = order
 

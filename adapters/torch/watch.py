@@ -53,13 +53,13 @@ def watch(
     """
     if isinstance(batches, Iterator) or not isinstance(batches, Iterable):
         raise PrunedataError(
-            f"Expected an iterable that gives the batches of every epoch. Got a {type(batches).__name__}: wrap what "
-            "makes it in an object whose __iter__ returns a new one."
+            f"Expected an iterable that yields the batches of every epoch. Got a {type(batches).__name__}: wrap its "
+            "maker in an object whose __iter__ returns a new one."
         )
     if pruner.leave_out == "delivery":
         raise PrunedataError(
-            'Expected a Pruner with leave_out="weight", as all batches come whatever it keeps. Got one that '
-            "shortens epochs."
+            'Expected a Pruner with leave_out="weight", because watch() delivers all batches. Got one that shortens '
+            "epochs."
         )
     return WatchedBatches(batches, pruner, ids, integer("ahead", ahead, 0))
 
@@ -111,7 +111,8 @@ class WatchedBatches:
         if not 0 < len(self._pending) <= self._ahead + 1:
             raise LossError(
                 f"Expected 1 to {self._ahead + 1} batches that wait for their losses. Got {len(self._pending)}: "
-                "observe each batch once, in its order, and say by watch(..., ahead=n) how many the loop fetches ahead."
+                "observe each batch once, in order, and pass watch(..., ahead=n) the number of batches that the loop "
+                "fetches ahead."
             )
         ids, epoch = self._pending.popleft(), self._pruner.current
         if weights is not None:
@@ -135,14 +136,13 @@ class WatchedBatches:
         samples, right = self._pruner.samples, array.ndim == 1 and array.dtype.kind in "iu" and array.size > 0
         if not right or array.min() < 0 or array.max() >= samples:
             raise PrunedataError(
-                f"Expected the ids of a batch, ints of shape (n,) from 0 to {samples - 1}. Got {found!r}: say by ids "
-                "where they are."
+                f"Expected the ids of a batch, ints of shape (n,) from 0 to {samples - 1}. Got {found!r}: name their "
+                "place in the batch with ids=."
             )
         return array.astype(np.int64, copy=True)
 
     def _refuse_ranks(self) -> None:
         if self._run.group_size() > 1:
             raise PrunedataError(
-                "Expected one process with watch(). Got several, none of which knows what counts of the others': use "
-                "wrap() on a DataLoader with a DistributedSampler."
+                "Expected one process with watch(). Got several: use wrap() on a DataLoader with a DistributedSampler."
             )

@@ -91,8 +91,8 @@ class Lifted:
         for sample in made:
             if waiting is None:
                 raise PrunedataError(
-                    f"Expected a stage that takes a sample for each that it gives. Got {self.stages[-1]!r}, which "
-                    "gives more or holds samples back, so that nobody knows which is which. To shuffle, use shuffle()."
+                    f"Expected a stage that yields at most one sample for each that it takes. Got {self.stages[-1]!r}, "
+                    "which yields more or holds samples back, so their ids are lost. To shuffle, use shuffle()."
                 )
             number, waiting = waiting, None
             yield number, sample

@@ -75,11 +75,11 @@ def wrap(
         )
     if len(index) != pruner.samples:
         raise PrunedataError(
-            f"Expected an index of {pruner.samples} samples, as the Pruner. Got one of {len(index)}: "
+            f"Expected an index of {pruner.samples} samples, like the Pruner. Got one of {len(index)}: "
             "build the Pruner with len(index)."
         )
     _check_stages(dataset)
-    pruner.trains_on(prints_by(index.key_of), lambda: index.keys)
+    pruner.trains_on(prints_by(lambda sample: index.place_of(sample)[1]), lambda: index.keys)
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")
@@ -99,14 +99,14 @@ def _check_stages(dataset: wds.DataPipeline) -> None:
         isinstance(stage, _ENDLESS) or function_of(stage) is shardlists.resampled_ for stage in dataset.pipeline
     ):
         raise PrunedataError(
-            "Expected a dataset that gives each sample once in a pass. Got one with resampled shards, repeat() or "
-            "with_epoch(): what an epoch keeps means nothing there."
+            "Expected a dataset that yields each sample once in a pass. Got one with resampled shards, repeat() or "
+            "with_epoch(): an epoch keeps or leaves out a sample as a whole."
         )
     last = dataset.pipeline[-1]
     if last is not compat.check_empty and function_of(last) not in _LAST:
         raise PrunedataError(
-            f"Expected a WebDataset with nothing after it. Got {last!r} after it: call wrap() first and the stages "
-            "on what it returns, so that pruned samples are neither shuffled nor decoded. To cache, use cache_dir=."
+            f"Expected a WebDataset with nothing after it. Got {last!r} after it: call wrap() first and add the stages "
+            "to its result, so that pruned samples are neither shuffled nor decoded. To cache, use cache_dir=."
         )
 
 

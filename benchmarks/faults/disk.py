@@ -1,6 +1,6 @@
 """A disk as it may be found after a power cut, made from the log of the calls that wrote to it.
 
-Only what was synchronised is sure: the bytes of a file by a call on the file, the names in a folder by a call on the
+Only what was synchronized is sure: the bytes of a file by a call on the file, the names in a folder by a call on the
 folder. Of everything else any part may be there: a write in whole, in some of its sectors, as zeros, or not; a name as
 it was at any moment since. No real file system is as bad.
 """

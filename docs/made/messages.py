@@ -11,16 +11,16 @@ MARK = "<!-- messages of {}: python docs/made/messages.py --write -->\n"
 END = "<!-- end of the messages -->\n"
 SOURCES = ("prunedata", "adapters")
 CLASSES = {
-    "SkippedSamples": "Observe every batch, or skip what was left out.",
-    "LossError": "Correct what is observed for this batch.",
-    "NotInEpoch": "Put the call into the loop over the epochs.",
-    "ScheduleError": "Change the argument to what is expected.",
-    "RunExists": "Go on with the run, or name another store.",
-    "ForeignStore": "Name the run's own place, and give it the arguments that it began with.",
-    "DamagedStore": "Go on from a copy, or from a checkpoint.",
-    "StoreError": "Name another place, or let this one be written to.",
+    "SkippedSamples": "Observe every batch, or call skip() for the ones left out.",
+    "LossError": "Correct the ids or losses of this batch.",
+    "NotInEpoch": "Move the call into the loop over the epochs.",
+    "ScheduleError": "Change the argument to the expected value.",
+    "RunExists": "Pass resume=True to continue the run, or name another store.",
+    "ForeignStore": "Name the run's own store, and pass the arguments with which it began.",
+    "DamagedStore": "Resume from a copy, or from a checkpoint.",
+    "StoreError": "Name another store, or make this one writable.",
     "DealerDied": "Start the dealer again from the run's store.",
-    "PrunedataError": "Give what is expected.",
+    "PrunedataError": "Pass the expected value.",
 }
 """The classes of errors, and what to do if a message doesn't say more."""
 FEW = {"TypeError", "ValueError", "ImportError", "OSError"}

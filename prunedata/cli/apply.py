@@ -67,7 +67,7 @@ def _refuse_overwriting(args: argparse.Namespace) -> None:
         for what, path in read.items():
             if output is not None and _is_one_file(output, path):
                 raise PrunedataError(
-                    f"Expected {option} to be a file of its own. Got {output}, which holds {what}: name another file."
+                    f"Expected {option} to be a new file. Got {output}, which holds {what}: name another file."
                 )
         read |= {"the corrected labels": output}
 

@@ -17,7 +17,7 @@ def add_completion(commands: argparse._SubParsersAction[Any], program: argparse.
     """Add the command to the program."""
     shell = commands.add_parser("completion", help="print the script with which a shell completes commands and options")
     shell.set_defaults(run=lambda args: _completion(args.shell, program))
-    shell.add_argument("shell", choices=SHELLS, help="which shell")
+    shell.add_argument("shell", choices=SHELLS, help="your shell")
 
 
 def _completion(shell: str, program: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         metavar="FORM",
-        help="of the file: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's "
+        help="format: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's "
         "score; as FILE ends, else ids",
     )
 

@@ -81,8 +81,8 @@ def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArra
         raise PrunedataError(f"Expected labels in {path}, as text with one a line. Got {shown(error)}.") from error
     if samples is not None and len(labels) + more != samples:
         raise PrunedataError(
-            f"Expected {samples} labels in {path}, one for each sample. Got {len(labels) + more}. "
-            "If the first line names a column, say which with --label-column."
+            f"Expected {samples} labels in {path}, one per sample. Got {len(labels) + more}. "
+            "If the first line has column names, choose one with --label-column."
         )
     return _plain(labels, path)
 

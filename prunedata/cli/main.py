@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     program = _Parser(
         prog="prunedata",
-        description="Find wrong labels in the training that you do anyway, and do not learn them.",
+        description="Find wrong labels in your training set while you train, and leave them out.",
         epilog=STATUSES,
     )
     program.add_argument("--version", action="version", version=f"prunedata {__version__}")
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add_plan(commands)
     look = commands.add_parser("inspect", help="the contents of a run's store, and the samples pruned most")
     look.set_defaults(run=_inspect)
-    look.add_argument("store", help="path of the run's store, as run.zarr")
+    look.add_argument("store", help="path of the run's store, such as run.zarr")
     add_top(look, 10, "samples pruned most to list")
     look.add_argument("--json", action="store_true", help="print one JSON object")
     scan = commands.add_parser("index", help="index the samples of WebDataset shards, by their headers")

@@ -1,4 +1,4 @@
-"""The command ``prunedata plan``: which epochs a schedule prunes, and the time it saves."""
+"""The command ``prunedata plan``: show which epochs a schedule prunes, and the time it saves."""
 
 from __future__ import annotations
 
@@ -26,42 +26,50 @@ NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation"
 
 def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    plan = commands.add_parser("plan", help="which epochs a schedule prunes, and the time it saves")
+    plan = commands.add_parser("plan", help="show which epochs a schedule prunes, and the time it saves")
     plan.set_defaults(run=_plan)
     add = plan.add_argument
     add("--samples", type=int, required=True, metavar="N", help="samples in the data set")
     add("--epochs", type=int, required=True, metavar="N", help="epochs of the run")
-    add("--window", type=int, nargs="+", metavar="N", help="epochs of a window, or of each window in turn")
+    add("--window", type=int, nargs="+", metavar="N", help="epochs per window, or of each window in turn")
     add(
         "--milestones",
         type=int,
         nargs="+",
         metavar="N",
-        help="epochs at which the learning rate drops: a window for each plateau, instead of --window",
+        help="epochs at which the learning rate drops: one window per plateau, instead of --window",
     )
     add(
         "--steady",
         action="store_true",
-        help="every epoch from --start on (a sixth of the epochs), as Schedule.steady: instead of window and block",
+        help="prune every epoch from --start on (a sixth of the epochs), as Schedule.steady; replaces window and block",
     )
-    add("--start", type=int, metavar="N", help="position in a window from which pruning begins, at least 1")
-    add("--block", type=int, metavar="N", help="of every block of this many epochs ...")
-    add("--pruned-per-block", type=int, metavar="N", help="... the first this many are pruned")
-    add("--attenuation", type=float, metavar="X", help="divides the start after the first window (1)")
+    add("--start", type=int, metavar="N", help="first pruned position in a window, at least 1")
+    add("--block", type=int, metavar="N", help="epochs per block")
+    add("--pruned-per-block", type=int, metavar="N", help="pruned epochs at the start of each block")
+    add("--attenuation", type=float, metavar="X", help="divisor of the start after the first window (1)")
     add(
-        "--anneal", type=number, metavar="N", help="the last epochs are not pruned: a number, or a fraction below 1 (0)"
+        "--anneal",
+        type=number,
+        metavar="N",
+        help="last epochs, on all samples: a number, or a fraction below 1 (0)",
     )
-    add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction as 0.2 or 20%%")
+    add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction such as 0.2 or 20%%")
     add("--batch-size", type=int, required=True, metavar="N", help="samples in a batch")
     add(
         "--batch-time",
         type=float,
         metavar="S",
-        help="seconds of a training step on one batch; without it, percent only",
+        help="seconds per training step; without it, print percentages only",
     )
-    add("--overhead", type=float, default=0.0, metavar="S", help="seconds of watching an epoch (0)")
-    add("--reading", choices=("aligned", "printed"), default="aligned", help="of Algorithm 2 (aligned)")
-    add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much time")
+    add("--overhead", type=float, default=0.0, metavar="S", help="seconds that recording losses adds to an epoch (0)")
+    add(
+        "--reading",
+        choices=("aligned", "printed"),
+        default="aligned",
+        help="of the paper's Algorithm 2 (aligned)",
+    )
+    add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much of the time")
     add("--json", action="store_true", help="print one JSON object")
 
 

@@ -21,9 +21,9 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     show = commands.add_parser("report", help="a page about a run: its suspects, and what to do")
     show.set_defaults(run=_report)
     add = show.add_argument
-    add("store", help="path of the run's store, as run.zarr")
+    add("store", help="path of the run's store, such as run.zarr")
     add("-o", "--output", metavar="FILE", help="where to write (report.html, review.html)")
-    add("--compare", metavar="STORE", help="another run, to be put beside it")
+    add("--compare", metavar="STORE", help="store of another run, to show beside it")
     add(
         "--dataset",
         metavar="MODULE:NAME",

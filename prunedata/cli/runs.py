@@ -39,15 +39,15 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     look.add_argument(
         "--labels",
         metavar="FILE",
-        help="labels by id, to see in which classes suspects gather: .npy, or text with one a line, or a CSV table",
+        help="labels by id, to show the classes of the suspects: .npy, text with one per line, or a CSV table",
     )
-    look.add_argument("--label-column", metavar="NAME", help="the column of the table (label)")
+    look.add_argument("--label-column", metavar="NAME", help="column of the table (label)")
     add_export(look)
     look.add_argument("--json", action="store_true", help="print one JSON object")
-    two = commands.add_parser("compare", help="whether two runs on the same data suspect the same samples")
+    two = commands.add_parser("compare", help="compare the suspects of two runs on the same data")
     two.set_defaults(run=_compare)
     two.add_argument("stores", nargs=2, metavar="STORE", help="paths of the runs' stores")
-    add_top(two, 0.1, "how many samples of each are compared")
+    add_top(two, 0.1, "number of samples of each run to compare")
     two.add_argument("--json", action="store_true", help="print one JSON object")
     ask = commands.add_parser("advise", help="how many labels of a run look wrong, and what to leave out")
     ask.set_defaults(run=_advise)
@@ -124,7 +124,7 @@ def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     from prunedata.findings.searched import told_unsearched
 
     counted = [name for name in ("hits", "high", "visits") if name in rows[0]]
-    told = {name: head for name, head in (("label", "labelled"), ("guess", "looks like")) if name in rows[0]}
+    told = {name: head for name, head in (("label", "labeled"), ("guess", "looks like")) if name in rows[0]}
     head = ["sample", *counted, "score", *told.values()]
     shown = [
         [

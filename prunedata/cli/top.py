@@ -18,11 +18,11 @@ CLEAR = "\x1b[H\x1b[2J"
 
 def add_top_command(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    look = commands.add_parser("top", help="how far a run is, and its suspects, refreshed in the terminal")
+    look = commands.add_parser("top", help="show the progress and suspects of a run in the terminal, refreshed")
     look.set_defaults(run=_top)
-    look.add_argument("store", help="path of the run's store, as run.zarr")
-    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look (2)")
-    look.add_argument("--top", type=int, default=20, metavar="N", help="how many suspects (20)")
+    look.add_argument("store", help="path of the run's store, such as run.zarr")
+    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="seconds between refreshes (2)")
+    look.add_argument("--top", type=int, default=20, metavar="N", help="number of suspects (20)")
 
 
 def _top(args: argparse.Namespace) -> None:

@@ -108,7 +108,7 @@ class LossBuffer:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if guesses is not None and np.shape(guesses) != ids.shape:
             raise LossError(
-                f"Expected logits for each of {ids.size} ids. Got those of {np.size(guesses)}: give a row for each."
+                f"Expected logits for each of {ids.size} ids. Got those of {np.size(guesses)}: pass a row for each."
             )
         if not ids.size:
             return

@@ -63,7 +63,7 @@ def classes_in(shape: tuple[int, ...], *, is_floating: bool, dtype: object) -> i
         hint = " (logits.squeeze(1))" if len(shape) == 2 and shape[1] == 1 else ""
         raise LossError(
             f"Expected logits of shape (n, classes), of 2 to {MOST_CLASSES:,} classes, or of shape (n,) for two of "
-            f"them, and a floating dtype{hint}. Got shape {tuple(shape)}, {dtype}: give one number for each class of "
+            f"them, and a floating dtype{hint}. Got shape {tuple(shape)}, {dtype}: pass one number for each class of "
             "each sample."
         )
     return classes
@@ -158,7 +158,7 @@ class Guess:
         if known * squares != total * total:
             raise LossError(
                 f"Expected logits of as many classes on all ranks. Got {own:,} on this one, and {total / known:g} in "
-                "the mean of all: give what one head returns on each rank."
+                "the mean of all: pass what one head returns on each rank."
             )
         self.classes = int(total / known) if known else 0
         self._make(arrays, samples, wide=any_wide > 0)

@@ -88,7 +88,7 @@ def joined(states: Iterable[RunState]) -> RunState:
             sums = {name: sums.get(name, 0) + state.arrays[name] for name in (OPEN + array for array in SUMS)}
             joined = joined if first else _merged(joined, state)
     if joined is None:
-        raise PrunedataError("Expected what state_dict() returned. Got an empty list.")
+        raise PrunedataError("Expected the result of state_dict(). Got an empty list.")
     if joined.open and sorted(ranks) != list(range(joined.processes)):
         raise PrunedataError(
             f"Expected the states of all {joined.processes} ranks, as each has saved what it observed of epoch "

@@ -93,7 +93,7 @@ class Advice:
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
         """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
         if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
-            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.")
+            raise PrunedataError(f"Expected advice as Advice.to_dict() returns it. Got {shown(plain)}.")
         try:
             policy, schedule, turned, shorter = (plain[name] for name in ("policy", "schedule", "turned", "shorter"))
             verdict, evidence = plain["verdict"], plain["evidence"]
@@ -112,7 +112,7 @@ class Advice:
                 doubted=integer("doubted", plain["doubted"], 0),
             )
         except (LookupError, TypeError, RecursionError) as error:
-            raise PrunedataError(f"Expected advice as Advice.to_dict() gives it. Got {shown(plain)}.") from error
+            raise PrunedataError(f"Expected advice as Advice.to_dict() returns it. Got {shown(plain)}.") from error
         agrees = found.verdict in VERDICTS and (found.verdict != "prune" or None not in (found.policy, found.schedule))
         if not agrees or not all(isinstance(sentence, str) for sentence in found.evidence):
             raise PrunedataError(f"Expected advice with one of two verdicts, and evidence. Got {shown(plain)}.")

@@ -149,7 +149,7 @@ def check_figure(figure: object, lower_is_better: object, history: Sequence[Mapp
         told = "lower" if lower_is_better else "higher"
         raise PrunedataError(
             f"Expected a validation figure of the same kind in every epoch. Got one of which {told} is better after "
-            f"others in epoch {before[-1]['number']}: give one metric throughout the run."
+            f"others in epoch {before[-1]['number']}: pass one metric throughout the run."
         )
     if lower_is_better:  # a loss may fall, or rise, to any value
         return value
@@ -159,7 +159,7 @@ def check_figure(figure: object, lower_is_better: object, history: Sequence[Mapp
     if to_percent or to_share:
         raise PrunedataError(
             f"Expected a validation figure on one scale. Got {value:g} after figures from {min(figures):g} to "
-            f"{max(figures):g}: give fractions or percentages, not both."
+            f"{max(figures):g}: pass fractions or percentages, not both."
         )
     return value
 

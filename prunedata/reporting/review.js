@@ -80,7 +80,7 @@ function show(speak) {
   one("undo").disabled = !log.length;
   if (item) picture(item);
   one("spoken").textContent = (speak ? speak + ". " : "")
-    + (item ? "Sample " + item.id + ", labelled " + (item.label === null ? "not known" : item.label)
+    + (item ? "Sample " + item.id + ", labeled " + (item.label === null ? "not known" : item.label)
       + (item.guess === null ? "" : ", looks like " + called(item.guess)) : "All are seen.");
 }
 function say(said, label) {

@@ -156,7 +156,7 @@ class Engine:
             raise PrunedataError(
                 f"Expected epoch {self.ledger.next_epoch} to go on with {restored.processes} processes, as it was "
                 f"left: each has saved what it observed. Got {self.group.processes} and the state of rank "
-                f"{restored.rank} alone: give load_state_dict() the list of all {restored.processes} states, and go on "
+                f"{restored.rank} alone: pass load_state_dict() the list of all {restored.processes} states, and go on "
                 "with any number."
             )
 
@@ -164,7 +164,7 @@ class Engine:
         epochs = self.pruning.schedule.epochs
         if self.ledger.next_epoch >= epochs:
             raise NotInEpoch(
-                f"Expected one of {epochs} epochs to begin. Got none: all are done. To go on, give the schedule more."
+                f"Expected one of {epochs} epochs to begin. Got none: all are done. To continue, pass more epochs."
             )
         opened = self._opened()
         self.meter.begin()
@@ -492,7 +492,7 @@ class Engine:
         if not self.in_thread():
             raise NotInEpoch(
                 "Expected to be called in the thread that trains, as losses wait there to be recorded. Got another "
-                "thread: ask between epochs, or look at counts, hits and visits. If the training has moved to this "
+                "thread: call it between epochs, or read counts, hits and visits. If the training has moved to this "
                 "thread, as where each step runs in a thread of its own, call pruner.take_over() here."
             )
         if self.is_recording:

@@ -64,7 +64,7 @@ class GroupTotals(NamedTuple):
         if 0 < self.lower_is_better < self.figures:
             raise PrunedataError(
                 "Expected validation figures of one kind from all processes. Got some of which lower is better, and "
-                "others of which higher is: give the same metric on all ranks."
+                "others of which higher is: pass the same metric on all ranks."
             )
         told = {"lower_is_better": bool(self.lower_is_better)} if self.lower_is_better or self.higher_is_better else {}
         return {"validation": self.figure_sum / self.figures} | told

@@ -113,7 +113,7 @@ def _check_plain(value: object) -> None:
             _check_plain(inner)
     elif type(value) not in (str, int, float, bool, type(None)):
         raise PrunedataError(
-            f"Expected what state_dict() returned, of plain values. Got {type(value).__name__}: {shown(value)}."
+            f"Expected the result of state_dict(), of plain values. Got {type(value).__name__}: {shown(value)}."
         )
 
 

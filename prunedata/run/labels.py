@@ -83,7 +83,7 @@ def given_labels(given: Any, samples: int) -> GivenLabels:
     if labels.shape != (samples,) or labels.dtype.kind not in "iuUT":
         raise PrunedataError(
             f"Expected labels of shape ({samples},), whole numbers or text, one for each sample by its id. Got shape "
-            f"{labels.shape}, {labels.dtype}: give the classes, as np.array(train_set.targets)."
+            f"{labels.shape}, {labels.dtype}: pass the classes, as np.array(train_set.targets)."
         )
     names, numbers = np.unique(labels, return_inverse=True)
     if names.size > MOST_NAMES or (names.dtype.kind in "UT" and max(map(len, names.tolist())) > LONGEST_NAME):

@@ -171,7 +171,7 @@ def _check_memory(samples: int) -> None:
     if samples * BYTES > memory:
         raise PrunedataError(
             f"Expected samples whose counts fit into memory. Got {samples:,}, which take "
-            f"{samples * BYTES / 1e9:,.0f} GB at {BYTES} bytes each, and this machine has {memory / 1e9:,.0f} GB: give "
+            f"{samples * BYTES / 1e9:,.0f} GB at {BYTES} bytes each, and this machine has {memory / 1e9:,.0f} GB: pass "
             "the length of the data set, and names or large ids as keys=..."
         )
 

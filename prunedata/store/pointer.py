@@ -135,7 +135,7 @@ def _check_format(found: object, location: str) -> None:
     if type(found) is int and found in TOO_OLD:
         raise ForeignStore(
             f"Expected a store of format {FORMAT} at {location}. Got format {found}, which is too old: a development "
-            "version of prunedata wrote it. Begin anew: name another store, or delete this one."
+            "version of prunedata wrote it. Start again: name another store, or delete this one."
         )
     if type(found) is not int or found != FORMAT:
         raise ForeignStore(

@@ -132,10 +132,10 @@ class RunState:
             }
             return cls.from_json(packed["state"], arrays)
         except PrunedataError as error:
-            raise PrunedataError(f"Expected what state_dict() returned. {error}") from error
+            raise PrunedataError(f"Expected the result of state_dict(). {error}") from error
         except (TypeError, ValueError, MemoryError) as error:  # of bytes that are none, or not of whole numbers
             raise PrunedataError(
-                f"Expected what state_dict() returned. Got {type(packed).__name__}: {shown(error)}."
+                f"Expected the result of state_dict(). Got {type(packed).__name__}: {shown(error)}."
             ) from error
 
     # -- its content

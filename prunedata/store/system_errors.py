@@ -67,7 +67,7 @@ def _of_service(error: Exception, location: str, verb: str) -> UnwritableStore:
     why = printable(f"{name}: {error}")
     if "Credential" in name or "Token" in name or "Auth" in name:
         what = (
-            f"credentials for {location}. Got none that work ({why}): give them as its service wants, for s3:// in "
+            f"credentials for {location}. Got none that work ({why}): pass them as its service wants, for s3:// in "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or give a zarr store that has them"
         )
         return _error(DeniedStore, what, verb, None)

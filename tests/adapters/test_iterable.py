@@ -268,7 +268,7 @@ def test_an_endless_source_is_told_with_the_first_sample_too_many():
     pruner = start()
     stream = wrap(Forever(), pruner, id=int)
     pruner.begin_epoch()
-    with pytest.raises(LossError, match=r"at most 103 raw samples in a pass, as the Pruner\. Got more: .*never end"):
+    with pytest.raises(LossError, match=r"at most 103 raw samples in a pass, like the Pruner\. Got more: .*never end"):
         list(stream)
 
 
@@ -286,7 +286,7 @@ def test_a_missing_column_is_named(item, has):
     pruner = start()
     stream = wrap([item], pruner, id="uid")
     pruner.begin_epoch()
-    with pytest.raises(PrunedataError, match=f"Expected raw samples with 'uid', as id= says. Got {has}: name the key"):
+    with pytest.raises(PrunedataError, match=f"raw samples with 'uid', as id= names. Got {has}: name the field"):
         list(stream)
 
 
@@ -294,7 +294,7 @@ def test_a_missing_column_is_named(item, has):
     "raw", [iter([1]), (n for n in [1]), map(int, "1"), zip([1], strict=True)], ids=lambda raw: type(raw).__name__
 )
 def test_an_iterator_is_refused(raw):
-    with pytest.raises(PrunedataError, match=r"passed over in every epoch\. Got the iterator"):
+    with pytest.raises(PrunedataError, match=r"iterated in every epoch\. Got the iterator"):
         wrap(raw, start(), id="uid")
 
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_iterated_is_refused():
 
 
 def test_an_id_that_is_no_key_and_no_function_is_refused():
-    with pytest.raises(PrunedataError, match=r"Got 0: for tuples, give id=lambda sample: sample\[0\]"):
+    with pytest.raises(PrunedataError, match=r"Got 0: for tuples, pass id=lambda sample: sample\[0\]"):
         wrap([(0, "a")], start(), id=0)
 
 
@@ -418,7 +418,7 @@ class Mixture:
         (
             True,
             LossError,
-            "or give samples twice, as a mixture that oversamples a source.*Pruner.its length., with its",
+            "or yield samples twice, like a mixture that oversamples.*Pruner.its length., with",
         ),
         (False, SkippedSamples, "2 visits were of samples that had been observed before.*or does a mixture of sources"),
     ],

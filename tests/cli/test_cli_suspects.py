@@ -81,7 +81,7 @@ def test_suspects_say_what_they_look_like(say, tmp_path, named):
     status, out, err = say(f"suspects {tmp_path / 'run.zarr'} --top 4 -o {tmp_path / 'a.csv'}")
     assert (status, err) == (0, "")
     head, *rows = out.splitlines()[1:6]
-    assert head.split()[-3:] == ["labelled", "looks", "like"]
+    assert head.split()[-3:] == ["labeled", "looks", "like"]
     label, guess = ("ape", "bear") if named else ("0", "1")
     assert rows[0].split()[-2:] == [label, guess]
     assert "\x1b" not in out

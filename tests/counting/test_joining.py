@@ -360,7 +360,7 @@ class TestRefused:
     def test_one_state_alone_when_it_is_gone_on_with(self):
         run = make()
         run.load_state_dict(self.states()[1])
-        with pytest.raises(PrunedataError, match=r"with 3 processes.*Got 1 and the state of rank 1 alone: give load_s"):
+        with pytest.raises(PrunedataError, match=r"with 3 processes.*Got 1 and the state of rank 1 alone: pass load_s"):
             run.begin_epoch()
         assert run.state_dict()["state"]["rank"] == 1  # it is what it was, and may be saved
 

@@ -169,7 +169,7 @@ def test_numbers_of_all_kinds_are_taken():
 @pytest.mark.parametrize(("before", "now"), [([0.5, 0.61], 62.0), ([0.03], 3.1), ([50.0, 61], 0.62), ([88.0], 0.9)])
 def test_fractions_after_percentages_are_refused_and_the_reverse(before, now):
     history = [{"validation": figure} for figure in before]
-    with pytest.raises(PrunedataError, match=r"on one scale. Got .*: give fractions or percentages, not both"):
+    with pytest.raises(PrunedataError, match=r"on one scale. Got .*: pass fractions or percentages, not both"):
         check_figure(now, False, history)
 
 

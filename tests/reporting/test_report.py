@@ -98,7 +98,7 @@ def test_the_suspects_are_shown_with_their_classes(made):
     sheet.classes = [f"class {number}" for number in range(len(HOSTILE))]
     page = check(prunedata.report(run, dataset=sheet, top=5).html)
     assert [one["alt"] for one in page.all("img")][1:] == [
-        f"Sample {i}, labelled class {i % 11}" for i in suspect_table(place, top=5)["id"]
+        f"Sample {i}, labeled class {i % 11}" for i in suspect_table(place, top=5)["id"]
     ]
     assert "Classes in which suspects gather" in page.text
     assert "class 10" in page.text

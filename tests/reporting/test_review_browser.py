@@ -244,7 +244,7 @@ def test_by_tab_and_enter_and_told_to_a_screen_reader(context, pages):
             break
     press(page, "Enter")
     assert page.inner_text("#progress").startswith("1 of 90 seen: 0 wrong, 1 right")
-    assert "labelled" in page.inner_text("#spoken")
+    assert "labeled" in page.inner_text("#spoken")
     snapshot = page.locator("body").aria_snapshot()
     assert 'button "W wrong"' in snapshot
     assert 'progressbar "Seen so far"' in snapshot

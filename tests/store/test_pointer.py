@@ -252,7 +252,7 @@ class TestState:
     def test_no_others_do(self, kind):
         packed = state().to_checkpoint()
         packed["arrays"]["mine"] = {"dtype": kind, "data": bytes(64)}
-        with pytest.raises(PrunedataError, match=r"^Expected what state_dict\(\) returned\."):
+        with pytest.raises(PrunedataError, match=r"^Expected the result of state_dict\(\)\."):
             RunState.from_checkpoint(packed)
 
     def test_an_array_has_a_name(self):
@@ -276,7 +276,7 @@ class TestState:
     )  # fmt: skip
     def test_another_checkpoint_is_refused(self, change):
         for packed in (state().to_checkpoint() | change, None, []):
-            with pytest.raises(PrunedataError, match=r"^Expected what state_dict\(\) returned\."):
+            with pytest.raises(PrunedataError, match=r"^Expected the result of state_dict\(\)\."):
                 RunState.from_checkpoint(packed)
 
     def test_what_it_says(self):

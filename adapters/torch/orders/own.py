@@ -100,7 +100,7 @@ class OwnOrder(SampledOrder):
         if processes > 1 and self.world == 1:
             raise PrunedataError(
                 f"Expected a loader that splits each epoch over {processes} processes. Got one that gives all samples "
-                "to each of them: build it with sampler=DistributedSampler(dataset), or let accelerate prepare it."
+                "to each of them: build it with sampler=DistributedSampler(dataset), or prepare it with accelerate."
             )
 
     def left_out(self, epoch: Epoch) -> int:

@@ -27,7 +27,7 @@ class PowerCuts(Attack):
     """A case is one log: a run that is created, killed, resumed and trained to its end. An attempt is one state."""
 
     name = "power-cuts"
-    about = "power cut: any part of what was not synchronised is lost, torn or kept, contents and names alike"
+    about = "power cut: any part of what was not synchronized is lost, torn or kept, contents and names alike"
     many, few, needs_calls = 10_000, 100, True
 
     def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:

@@ -1,4 +1,4 @@
-"""Random trainings in which some samples must not be learnt: their labels are poisoned, and no weight may move."""
+"""Random trainings in which some samples must not be learned: their labels are poisoned, and no weight may move."""
 
 import random
 import re
@@ -62,7 +62,7 @@ class Weights(Attack):
 
     name = "weights"
     about = (
-        "a training in a random loop with samples that must not be learnt: gradients, and with their labels poisoned"
+        "a training in a random loop with samples that must not be learned: gradients, and with their labels poisoned"
     )
     many, few = 3000, 40
     loops: ClassVar[dict[str, float]] = ALONE

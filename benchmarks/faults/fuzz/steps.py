@@ -1,4 +1,4 @@
-"""One step of all ranks: which samples are real, what is learnt of their losses, and what they weigh."""
+"""One step of all ranks: which samples are real, what is learned of their losses, and what they weigh."""
 
 from typing import Any
 

@@ -108,7 +108,7 @@ class Fitted(Loop):
         self.pruner.begin_epoch = noting  # type: ignore[method-assign]
 
     def labels_of(self, ids: Any) -> Any:
-        """The labels of some samples, poisoned where they must not be learnt."""
+        """The labels of some samples, poisoned where they must not be learned."""
         labels = self.labels[torch.as_tensor(ids)]
         if not (self.poisoned and self.pruner.is_open):  # between epochs a trainer validates
             return labels
@@ -304,7 +304,7 @@ class InKeras(Fitted):
         features, _ = data_of(setup)
         data = wrap(tf.data.Dataset.from_tensor_slices((features, np.arange(setup.samples))), self.pruner)
 
-        def labelled(number: Any, sample: Any) -> Any:
+        def labeled(number: Any, sample: Any) -> Any:
             labels = tf.numpy_function(lambda at: self.labels_of([int(at)]).numpy()[0], [number], tf.int64)
             labels.set_shape(())
             return number, (sample[0], labels)
@@ -314,6 +314,6 @@ class InKeras(Fitted):
         model: Any = Model(inputs, dense(inputs))
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64")
         model.compile(keras.optimizers.SGD(RATE, MOMENTUM), loss, jit_compile=False)
-        data = data.map(labelled).batch(setup.batch, drop_remainder=setup.drop_last)
+        data = data.map(labeled).batch(setup.batch, drop_remainder=setup.drop_last)
         callbacks = [PruneCallback(self.pruner), Note()]
         model.fit(data, epochs=setup.epochs, callbacks=callbacks, verbose=0)

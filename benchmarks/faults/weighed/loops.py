@@ -76,7 +76,7 @@ class Loop:
     ----------
     setup : Weighed
     poisoned : bool
-        Whether samples that must not be learnt come with wrong labels.
+        Whether samples that must not be learned come with wrong labels.
     rank, ranks : int
     state : dict or None
         What an earlier one had saved, to go on from.

@@ -22,7 +22,7 @@ ARGUMENTS = {
         {"accelerator_config": {"split_batches": True}},
         "accelerator_config without split_batches",
     ),
-    "samples": ({"dataset": Rows(95)}, "Expected a train_dataset of 96 samples, as the Pruner. Got one of 95"),
+    "samples": ({"dataset": Rows(95)}, "Expected a train_dataset of 96 samples, like the Pruner. Got one of 95"),
     "batches of its own": (
         {"train_sampling_strategy": "batch_rebalance", "dataset": Lines()},
         "Got train_sampling_strategy='batch_rebalance'",
@@ -109,7 +109,7 @@ def collate(rows):
     [
         (
             lambda: DataLoader(Rows(), sampler=SubsetRandomSampler(range(50)), batch_size=8),
-            "Expected a sampler that gives each of 96 samples once.* Got SubsetRandomSampler of 50 samples",
+            "Expected a sampler that returns each of 96 samples once.* Got SubsetRandomSampler of 50 samples",
         ),
         (lambda: DataLoader(Rows(), batch_sampler=[[0, 1], [2, 3]]), "Expected a sampler.* Got list"),
         (lambda: DataLoader(Rows(), batch_size=None), "Expected a sampler.* Got NoneType"),
@@ -155,7 +155,7 @@ def test_a_run_that_has_begun(tmp_path):
     pruner = pruner_of()
     trainer, _ = build(pruner, tmp_path)
     trainer.train()
-    with pytest.raises(PrunedataError, match=r"Expected a run at its beginning. Got a pruner that stands at epoch 6"):
+    with pytest.raises(PrunedataError, match=r"Expected a run at its beginning. Got a pruner at epoch 6"):
         trainer.train()
 
 
@@ -245,7 +245,7 @@ def test_a_loss_of_the_users_own_needs_the_losses_of_its_samples(tmp_path):
     ):
         trainer.train()
     trainer, _ = build(pruner_of(), tmp_path, trainer=NotTheModel)
-    with pytest.raises(LossError, match="Expected compute_loss to call the model that it is given"):
+    with pytest.raises(LossError, match="Expected compute_loss to call the model in its arguments"):
         trainer.train()
 
 

@@ -174,7 +174,7 @@ def test_weights_of_samples_weigh_their_tokens(tmp_path):
         ({"padding_free": True, "max_length": None}, "Expected padding_free to be left out"),
         ({"shuffle_dataset": True}, "Expected shuffle_dataset to be left out.*ids are positions in the dataset"),
         ({"max_steps": 10}, "pruning goes by epochs"),
-        ({"max_length": 4}, "Expected a train_dataset of 120 samples, as the Pruner. Got one of"),
+        ({"max_length": 4}, "Expected a train_dataset of 120 samples, like the Pruner. Got one of"),
     ],
     ids=["packing", "padding_free", "shuffle_dataset", "max_steps", "cut"],
 )

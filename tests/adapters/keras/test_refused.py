@@ -36,7 +36,7 @@ def unbatched(pruner):
         (lambda pruner: data(make_pruner(SAMPLES)), {}, "of one pruner"),
         (lambda pruner: tf.data.Dataset.from_tensor_slices((IMAGES, DIGITS)).batch(8), {}, "no pruned dataset"),
         (data, {"class_weight": {0: 1.0}}, "sample weights"),
-        (data, {"initial_epoch": 1}, "Expected epoch 0, where the pruner stands"),
+        (data, {"initial_epoch": 1}, "Expected epoch 0, the pruner's epoch"),
     ],
 )
 def test_what_fit_cannot_do(dataset, options, why):

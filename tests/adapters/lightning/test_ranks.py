@@ -166,4 +166,4 @@ def test_an_epoch_is_gone_on_with_by_another_number_of_processes(ranks, name, wh
 def test_an_epoch_goes_on_with_as_many_samples_in_a_step(ranks):
     told = ranks[0]["other steps"]
     assert "Expected 8 samples in a step of all processes" in told
-    assert "Got 4, with 1 process: give the loader batch_size=8, or go on from" in told
+    assert "Got 4, with 1 process: pass the loader batch_size=8, or resume from" in told

@@ -66,5 +66,5 @@ def test_a_run_that_stands_elsewhere_than_lightning_is_refused(tmp_path):
     behind.end_epoch()
     with pytest.raises(PrunedataError, match=r"Expected epoch 1, .* Got epoch 0 .* fit\(ckpt_path="):
         fit(tmp_path, "epoch", pruner=behind)
-    with pytest.raises(PrunedataError, match=r"Expected what state_dict\(\) returned"):
+    with pytest.raises(PrunedataError, match=r"Expected the result of state_dict\(\)"):
         DataPruning(pruner).load_state_dict({"ranks": [{}, {}, {}]})

@@ -180,7 +180,7 @@ def test_pairs_are_refused_with_the_reason(tmp_path):
         (
             {"packing": True, "max_length": 24, "packing_strategy": "wrapped"},
             ROWS,
-            "nobody knows whose tokens are whose",
+            "which cuts samples across rows",
         ),
         ({"max_length": 6}, ROWS, r"Got one of 2\d: .* SFTTrainer drops samples of which max_length leaves no label"),
         ({"packing": True, "max_length": 24}, ROWS + 1, "max_length leaves no label"),

@@ -45,7 +45,7 @@ def test_integers_are_recorded_as_they_are_from_numpy(opened):
     [
         (
             lambda: torch.tensor(VALUES).to_sparse(),
-            r"dense Tensor\. Got layout torch\.sparse_coo: give losses\.to_",
+            r"dense Tensor\. Got layout torch\.sparse_coo: pass losses\.to_",
         ),
         (lambda: torch.empty(8, device="meta"), r"that were computed\. Got those of the device meta"),
         (lambda: torch.quantize_per_tensor(torch.rand(8), 0.1, 0, torch.quint8), "a quantized one: give"),
