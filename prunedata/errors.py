@@ -1,5 +1,7 @@
 """The errors of the library. Each is a :class:`PrunedataError`, which is a :class:`ValueError`."""
 
+import warnings
+
 __all__ = [
     "DamagedStore",
     "DealerDied",
@@ -88,6 +90,10 @@ class NeverPrunesWarning(UserWarning):
 
 class FinishedWarning(UserWarning):
     """The run has finished all of its epochs."""
+
+
+# Not once for each line of a program: of a search, all trials but the first would train nothing without a word.
+warnings.filterwarnings("always", category=FinishedWarning, append=True)
 
 
 class UnweighedWarning(UserWarning):

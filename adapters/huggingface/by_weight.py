@@ -77,8 +77,9 @@ class ByWeight(WeighingTrainer):
         elif self.pruner.next_epoch:
             raise PrunedataError(
                 f"Expected a run at its beginning. Got a pruner at epoch {self.pruner.next_epoch}: resume with "
-                "train(resume_from_checkpoint=True), or train again with a new Pruner. In a search "
-                "for settings build trainer and Pruner within each trial, with its own store."
+                "train(resume_from_checkpoint=True), or train again with a new Pruner. For hyperparameter_search call "
+                "wrap(trainer, make_pruner) on a Trainer without the mixin, with a function that returns a new Pruner "
+                "for each trial."
             )
         return plain._inner_training_loop(*args, **options)
 

@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from prunedata.adapters.huggingface.by_weight import ByWeight
+from prunedata.adapters.huggingface.callback import ExactEpochs, HandOver
 from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
@@ -35,7 +36,7 @@ def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
 
 def wrap(
     trainer: Any,
-    pruner: Pruner,
+    pruner: Pruner | Callable[[Any], Pruner],
     *,
     id: str | None = None,
     sample_losses: Callable[[Any, Any], torch.Tensor] | None = None,
@@ -46,12 +47,13 @@ def wrap(
     ----------
     trainer : transformers.Trainer
         Or any subclass, as TRL's ``SFTTrainer`` or your own. Its class becomes a subclass of what it was.
-    pruner : Pruner
-        The run. Ids are positions in ``trainer.train_dataset``; where TRL has packed samples into rows, they number
-        the samples of the first row, then those of the second, and so on. With ``leave_out="weight"`` or
-        ``"nothing"`` loader, order, steps and epochs are the trainer's own: ``max_steps``, streams, packing,
-        ``group_by_length`` and ``dispatch_batches`` work. Otherwise epochs are shortened, as by
-        ``PruneTrainerMixin``.
+    pruner : Pruner or callable
+        The run; or a function that makes the run of each ``trainer.train()``, for ``hyperparameter_search``: it is
+        called with the trial, as ``model_init`` is, or with None. Ids are positions in ``trainer.train_dataset``;
+        where TRL has packed samples into rows, they number the samples of the first row, then those of the second, and
+        so on. With ``leave_out="weight"`` or ``"nothing"`` loader, order, steps and epochs are the trainer's own:
+        ``max_steps``, streams, packing, ``group_by_length`` and ``dispatch_batches`` work. Otherwise epochs are
+        shortened, as by ``PruneTrainerMixin``.
     id : str, optional
         For a stream: the key at which each sample has its id, an integer. It is taken out of the sample.
     sample_losses : callable, optional
@@ -70,12 +72,20 @@ def wrap(
     """
     if not isinstance(trainer, transformers.Trainer):
         raise PrunedataError(f"Expected a Trainer of transformers, or of a subclass. Got {type(trainer).__name__}.")
-    if not isinstance(pruner, Pruner):
-        raise PrunedataError(f"Expected a Pruner as pruner. Got {type(pruner).__name__}.")
+    if not (isinstance(pruner, Pruner) or callable(pruner)):
+        raise PrunedataError(
+            f"Expected a Pruner, or for a search a function that makes one for each trial. Got {type(pruner).__name__}."
+        )
     if isinstance(trainer, WatchedTrainer):
         raise PrunedataError("Expected a Trainer that is not wrapped yet. Got a wrapped one: build a new Trainer.")
     check_release()
     refuse_pairs(trainer, sample_losses)
+    if not isinstance(pruner, Pruner):
+        before = type(trainer)
+        options = {name: given for name, given in (("id", id), ("sample_losses", sample_losses)) if given is not None}
+        own = {"_make_pruner": staticmethod(pruner), "_options": options}
+        trainer.__class__ = type(before.__name__, (_Searching, before), own)
+        return trainer
     mixin: Any = PruneTrainerMixin if pruner.leave_out == "delivery" else ByWeight
     if mixin is PruneTrainerMixin and id is not None:
         raise PrunedataError(
@@ -93,6 +103,39 @@ def wrap(
         trainer.__class__ = before
         raise
     return trainer
+
+
+class _Searching:
+    """A Trainer that joins a run of its own whenever it trains: of that trial of a search."""
+
+    _make_pruner: Callable[[Any], Pruner]
+    _options: dict[str, Any]
+    _is_training = False
+
+    def train(self, *args: Any, **options: Any) -> Any:
+        """As the Trainer's, one at a time."""
+        plain: Any = super()
+        if self._is_training:
+            raise PrunedataError(
+                "Expected one trial at a time, as all threads of n_jobs share the Trainer and its model. Got two: "
+                "search in several processes that share a study, storage=..., or with backend='ray'."
+            )
+        self._is_training = True
+        try:
+            return plain.train(*args, **options)
+        finally:
+            self._is_training = False
+
+    def _hp_search_setup(self, trial: Any) -> None:
+        plain, kind = cast(Any, super()), type(self)
+        plain._hp_search_setup(trial)  # the model and the arguments are then those of the trial
+        handler = cast(Any, self).callback_handler
+        handler.callbacks = [one for one in handler.callbacks if not isinstance(one, HandOver | ExactEpochs)]
+        self.__class__ = kind.__mro__[kind.__mro__.index(_Searching) - 1]  # without what pruned the trial before
+        made = self._make_pruner(trial)
+        if not isinstance(made, Pruner):
+            raise PrunedataError(f"Expected the function to return the trial's Pruner. Got {type(made).__name__}.")
+        made.wrap(self, **self._options)
 
 
 def refuse_pairs(trainer: Any, sample_losses: Any) -> None:

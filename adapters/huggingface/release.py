@@ -16,6 +16,7 @@ OLDEST, NEWEST = "5.3", "5.24"
 HOOKS: dict[str, tuple[str, ...]] = {
     "_get_num_items_in_batch": ("batch_samples",),
     "_get_train_sampler": (),
+    "_hp_search_setup": ("trial",),
     "_init_training_state": (),
     "_inner_training_loop": ("resume_from_checkpoint",),
     "_maybe_log_save_evaluate": (),

@@ -691,8 +691,8 @@ class Pruner:
 
     def __reduce__(self) -> Never:
         raise TypeError(
-            "Expected a Pruner to stay the only one of its run. Got a copy or a pickle of it: save state_dict(), and "
-            "load it into a Pruner of the same arguments."
+            "Expected a Pruner to stay the only one of its run. Got a copy or a pickle of it: make it in the process, "
+            "or in the function of a trial, that trains; to go on with a run, load its state_dict() there."
         )
 
     def commit(self) -> None:
@@ -730,6 +730,7 @@ class Pruner:
     def _warn_finished(self) -> None:
         warn(
             f"This run has finished its {self.schedule.epochs} epochs. To continue, pass more epochs and resume=True; "
-            "to train anew, name another store.",
+            "to train anew, name another store. In a search for settings make a Pruner within each trial, with a store "
+            "of its own.",
             FinishedWarning,
         )

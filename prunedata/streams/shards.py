@@ -100,11 +100,12 @@ class ShardIndex:
         keys = self.shards[number].keys
         return {key: first + place for place, key in enumerate(keys.split("\n") if keys else ())}
 
-    def key_of(self, sample: int) -> str:
-        """Return the key of a sample by its id: the part of its files' names that WebDataset has as ``__key__``."""
-        at = bisect_right(self.shards, sample, key=lambda shard: self._first[shard.url][1]) - 1
-        shard = self.shards[at]
-        return shard.keys.split("\n")[sample - self._first[shard.url][1]]
+    def place_of(self, sample: int) -> tuple[str, str]:
+        """Return the shard's URL and the key, WebDataset's ``__key__``, of a sample by its id."""
+        if not 0 <= sample < len(self):
+            raise PrunedataError(f"Expected an id from 0 to {len(self) - 1}. Got {sample}.")
+        shard = self.shards[bisect_right(self.shards, sample, key=lambda shard: self._first[shard.url][1]) - 1]
+        return shard.url, shard.keys.split("\n")[sample - self._first[shard.url][1]]
 
     @property
     def keys(self) -> list[str]:

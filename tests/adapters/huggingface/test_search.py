@@ -1,0 +1,156 @@
+"""``Trainer.hyperparameter_search``, by Optuna and by Ray Tune: each trial has a run of its own, and none is empty."""
+
+import threading
+
+import pytest
+from transformers import Trainer, TrainingArguments
+
+from prunedata import Pruner
+from prunedata.adapters.huggingface import wrap
+from prunedata.errors import PrunedataError
+from prunedata.findings.inspection import inspect
+from prunedata.policies import RunningLoss
+from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, build, pruner_of
+
+EPOCHS = 3
+WHOLE = [SAMPLES, 72, 72]
+
+
+def trainer_in(folder, **options):
+    options = {
+        "num_train_epochs": EPOCHS, "per_device_train_batch_size": 8, "dataloader_pin_memory": False,
+        "disable_tqdm": True, "report_to": [], "save_strategy": "no", "use_cpu": True, "eval_strategy": "epoch",
+    } | options  # fmt: skip
+    return Trainer(
+        model_init=Net,
+        args=TrainingArguments(str(folder / "checkpoints"), **options),
+        train_dataset=Rows(),
+        eval_dataset=Rows(16),
+    )
+
+
+def space(trial):
+    return {"learning_rate": trial.suggest_float("learning_rate", 1e-3, 1e-1, log=True)}
+
+
+def new_run(store, **options):
+    return Pruner(epochs=EPOCHS, prune="25%", policy=RunningLoss(), store=store, **options)
+
+
+def observed(store):
+    return [record["observed"] for record in inspect(store)["history"]]
+
+
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
+def test_each_trial_of_optuna_is_as_a_training_alone(tmp_path, leave_out):
+    pytest.importorskip("optuna")
+    trainer = trainer_in(tmp_path)
+    assert wrap(trainer, lambda trial: new_run(tmp_path / f"{trial.number}.zarr", leave_out=leave_out)) is trainer
+    known = []
+    best = trainer.hyperparameter_search(
+        hp_space=space,
+        compute_objective=lambda metrics: (known.append(trainer.pruner), metrics["eval_loss"])[1],
+        backend="optuna",
+        n_trials=2,
+        direction="minimize",
+    )
+    assert [observed(tmp_path / f"{number}.zarr") for number in (0, 1)] == [WHOLE] * 2
+    run = known[EPOCHS * int(best.run_id)]
+    alone = trainer_in(tmp_path, learning_rate=best.hyperparameters["learning_rate"])
+    new_run(None, leave_out=leave_out).wrap(alone)
+    alone.train()
+    assert np.array_equal(run.arrays["mean_excess"], alone.pruner.arrays["mean_excess"])
+    assert alone.evaluate()["eval_loss"] == best.objective
+    assert len([one for one in trainer.callback_handler.callbacks if type(one).__name__ == "HandOver"]) == 1
+
+
+def test_a_trial_that_is_stopped_keeps_what_it_has_trained_and_the_next_is_whole(tmp_path):
+    optuna = pytest.importorskip("optuna")
+    trainer = trainer_in(tmp_path)
+    wrap(trainer, lambda trial: new_run(tmp_path / f"{trial.number}.zarr"))
+
+    class Second(optuna.pruners.BasePruner):
+        def prune(self, study, trial):
+            return trial.number == 1 and len(trial.intermediate_values) == 2
+
+    trainer.hyperparameter_search(hp_space=space, backend="optuna", n_trials=3, direction="minimize", pruner=Second())
+    assert [observed(tmp_path / f"{number}.zarr") for number in range(3)] == [WHOLE, WHOLE[:2], WHOLE]
+
+
+def test_trials_in_threads_are_refused(tmp_path):
+    """They would share the model that each of them makes anew."""
+    trainer, both = trainer_in(tmp_path), threading.Barrier(2, timeout=60)
+    refused = []
+
+    def make_pruner(trial):
+        both.wait()
+        return new_run(None)
+
+    def train():
+        both.wait()
+        with pytest.raises(PrunedataError, match="Expected one trial at a time") as caught:
+            trainer.train()
+        refused.append(str(caught.value))
+
+    wrap(trainer, make_pruner)
+    other = threading.Thread(target=train)
+    other.start()
+    trainer.train()
+    other.join()
+    assert "backend='ray'" in refused[0]
+    assert trainer.pruner.next_epoch == EPOCHS
+
+
+@pytest.mark.slow
+def test_two_trials_of_ray_at_once(tmp_path):
+    pytest.importorskip("ray.tune")
+    from ray import tune
+
+    from benchmarks.common.processes.on_ray import on_ray
+
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    with on_ray():
+        trainer = trainer_in(tmp_path)
+        wrap(trainer, _maker(str(tmp_path), str(meeting), EPOCHS))
+        best = trainer.hyperparameter_search(
+            hp_space=lambda trial: {"learning_rate": tune.grid_search([0.01, 0.1])},
+            backend="ray", n_trials=1, direction="minimize", storage_path=str(tmp_path / "tune"), verbose=0,
+        )  # fmt: skip
+    stores = sorted(tmp_path.glob("*.zarr"))
+    assert {best.run_id} < {store.stem for store in stores}
+    assert [observed(store) for store in stores] == [WHOLE] * 2
+
+
+def _maker(folder, meeting, epochs):
+    """By value, as Ray's workers cannot import a test."""
+
+    def make_pruner(trial):
+        import time
+        from pathlib import Path
+
+        from ray import tune
+
+        name = tune.get_context().get_trial_id()
+        Path(meeting, name).touch()
+        until = time.monotonic() + 60
+        while len(list(Path(meeting).iterdir())) < 2:
+            assert time.monotonic() < until, "the other trial did not come"
+            time.sleep(0.05)
+        return Pruner(epochs=epochs, prune="25%", policy=RunningLoss(), store=f"{folder}/{name}.zarr")
+
+    return make_pruner
+
+
+def test_what_the_function_returns_is_looked_at(tmp_path):
+    trainer = trainer_in(tmp_path)
+    wrap(trainer, lambda trial: None)
+    with pytest.raises(PrunedataError, match=r"the trial's Pruner\. Got NoneType"):
+        trainer.train()
+
+
+def test_the_message_of_a_second_training_names_this_way(tmp_path):
+    trainer, _ = build(pruner_of(epochs=2), tmp_path)
+    trainer.train()
+    with pytest.raises(PrunedataError, match=r"call wrap\(trainer, make_pruner\) on a Trainer without the mixin"):
+        trainer.train()
