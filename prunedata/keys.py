@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -37,14 +39,20 @@ def hash_keys(keys: Any) -> Keys:
     """
     if isinstance(keys, str | bytes) or not (hasattr(keys, "__array__") or hasattr(keys, "__iter__")):
         raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
-    texts = _texts(np.asarray(keys).tolist() if hasattr(keys, "__array__") else list(keys))
-    digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
-    hashes = np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+    given = np.asarray(keys).tolist() if hasattr(keys, "__array__") else list(keys)
+    if not isinstance(given, list):
+        raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
+    hashes = _hashes(_texts(given))
     ordered = np.sort(hashes)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:
-        _refuse_repeats(texts, hashes, np.unique(repeated))
+        _refuse_repeats(list(_texts(given)), hashes, np.unique(repeated))
     return hashes
+
+
+def _hashes(texts: Iterable[bytes]) -> Keys:
+    digests = b"".join([one.digest() for one in map(partial(blake2b, digest_size=8), texts)])
+    return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
 
 class KeyPlaces:
@@ -61,7 +69,7 @@ class KeyPlaces:
 
     def of(self, key: str | bytes) -> int | None:
         """Return the id of a key's sample; None if the key is unknown."""
-        value = np.frombuffer(blake2b(_text(0, key), digest_size=8).digest(), dtype=">u8").astype(np.uint64)[0]
+        value = _hashes([_text(0, key)])[0]
         at = int(np.searchsorted(self._sorted, value))
         return int(self._order[at]) if at < self._sorted.size and self._sorted[at] == value else None
 
@@ -75,15 +83,13 @@ def own_keys(keys: Any, samples: int) -> Keys | None:
     return hashes if hashes is None or hashes.size == samples else None
 
 
-def _texts(keys: Any) -> list[bytes]:
-    if not isinstance(keys, list):
-        raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
+def _texts(keys: list[Any]) -> Iterator[bytes]:
     kinds = set(map(type, keys))
     if kinds == {str}:
-        return [key.encode("utf-8", "surrogatepass") for key in keys]  # file names may hold bytes that are no text
+        return (key.encode("utf-8", "surrogatepass") for key in keys)  # file names may hold bytes that are no text
     if kinds == {int}:
-        return [b"%d" % key for key in keys]
-    return [_text(at, key) for at, key in enumerate(keys)]
+        return (b"%d" % key for key in keys)
+    return (_text(at, key) for at, key in enumerate(keys))
 
 
 def _text(at: int, key: object) -> bytes:

@@ -20,6 +20,7 @@ import torch
 from benchmarks.common.arguments import positive, program
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, machine, table
+from benchmarks.overhead.keys import keys
 from benchmarks.overhead.single_calls import end_of_epoch, observe, order, selection
 from benchmarks.overhead.whole_runs import added_to_an_epoch, commit, commit_after, commits, whole_run
 
@@ -68,6 +69,8 @@ def _measure(options: argparse.Namespace, peer: InfoBatch | None) -> Iterator[Ro
     for samples in sizes + [LARGE] * options.large:
         for pruned in (False, True):
             yield order(samples, few if samples == LARGE else repeats, pruned=pruned)
+    for samples in sizes:
+        yield from keys(samples, repeats)
     for samples in sizes:
         with TemporaryDirectory(dir=options.disk) as folder:
             whole, pruner = whole_run(samples, middle, options.epochs, few, Path(folder))

@@ -318,8 +318,9 @@ class Pruner:
         return self._engine.meter.overhead.elapsed
 
     def kept_in(self, epoch: int) -> int:
-        """Return how many samples epoch number ``epoch`` delivers, also before it begins."""
-        return self._engine.pruning.kept_in(epoch)
+        """Return how many samples epoch number ``epoch`` delivers, also before it begins; or has delivered."""
+        history = self._engine.ledger.history
+        return int(history[epoch]["kept"]) if 0 <= epoch < len(history) else self._engine.pruning.kept_in(epoch)
 
     def total_batches(self, batch_size: int | None = None, *, drop_last: bool = False) -> int:
         """Return how many batches, and so steps, the whole run has: for schedulers that step by batch.

@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 from transformers import Trainer, TrainingArguments
 

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
-from tests.adapters.huggingface.trainers import SAMPLES, Lines, build, pruner_of, with_lengths
+from prunedata import Pruner, Schedule
+from prunedata.errors import OtherData, PrunedataError
+from prunedata.policies import BoundedLoss
+from tests.adapters.huggingface.trainers import SAMPLES, Lines, Rows, build, pruner_of, with_lengths
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
 EVERY_EPOCH = {"eval_strategy": "epoch", "save_strategy": "epoch"}
@@ -131,3 +134,64 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(case, tmp_path
     assert [record["mean_loss"] for record in expected.history] == [record["mean_loss"] for record in got.history]
     parts = [batch for batches in first.seen + second.seen for batch in batches]
     assert parts == [batch for batches in seen_whole.seen for batch in batches]
+
+
+class AtBegin(TrainerCallback):
+    """What the pruner knows when the training goes on."""
+
+    def __init__(self, pruner):
+        self.pruner = pruner
+
+    def on_train_begin(self, args, state, control, **others):
+        self.visits, self.arrays = self.pruner.visits, self.pruner.arrays
+
+
+FOLLOWED = {
+    "shuffled": np.random.default_rng(0).permutation(SAMPLES).tolist(),
+    "filtered": [row for row in range(SAMPLES) if row % 3],
+    "appended": list(range(SAMPLES + 20)),
+}
+
+
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
+@pytest.mark.parametrize("change", FOLLOWED)
+def test_a_checkpoint_goes_on_with_rows_that_have_moved(change, leave_out, tmp_path):
+    def new(rows, *callbacks, **options):
+        pruner = Pruner(
+            len(rows), Schedule(4, window=4, start=1, block=2, pruned_per_block=1), prune="30%", policy=BoundedLoss(),
+            keys=[f"row {row}" for row in rows], leave_out=leave_out, **options,
+        )  # fmt: skip
+        dataset = torch.utils.data.Subset(Rows(SAMPLES + 20), rows)
+        built = {"num_train_epochs": 4, "per_device_train_batch_size": 8, "dataset": dataset, **EVERY_EPOCH}
+        if leave_out == "weight":
+            built |= {"trainer": lambda pruner, **given: pruner.wrap(Trainer(**given))}
+        seen = AtBegin(pruner)
+        return pruner, seen, *build(pruner, tmp_path, callbacks=[seen, *callbacks], **built)
+
+    class AfterTwo(TrainerCallback):
+        def on_save(self, args, state, control, **others):
+            control.should_training_stop = state.epoch >= 2
+
+    first, _, trainer, _ = new(range(SAMPLES), AfterTwo())
+    trainer.train()
+    assert first.next_epoch == 2
+    rows = FOLLOWED[change]
+    with pytest.raises(OtherData if change == "shuffled" else PrunedataError, match="follow=True"):
+        new(rows)[2].train(resume_from_checkpoint=True)
+    pruner, seen, trainer, watcher = new(rows, follow=True)
+    if leave_out == "weight" and change != "shuffled":
+        with pytest.raises(PrunedataError, match="by weight go on with as many rows"):
+            trainer.train(resume_from_checkpoint=True)
+        return
+    trainer.train(resume_from_checkpoint=True)
+    known = np.array(rows) < SAMPLES
+    kept = np.array(rows)[known]
+    for name, array in {"visits": first.visits, **first.arrays}.items():
+        now = seen.visits if name == "visits" else seen.arrays[name]
+        assert np.array_equal(now[known], array[kept]), name
+        assert (now[~known] <= 0).all()  # -1 is what no guess is known of
+    for kept, batches in zip(watcher.kept, watcher.seen, strict=True):
+        assert sorted(row for batch in batches for row in batch) == sorted(rows[at] for at in kept)
+    assert trainer.state.global_step == trainer.state.max_steps
+    assert watcher.rates[-1] == 0
+    assert pruner.next_epoch == 4
