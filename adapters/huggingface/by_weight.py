@@ -96,8 +96,8 @@ class ByWeight(WeighingTrainer):
         epoch = pruner.begin_epoch()
         if epoch.number != number:
             raise PrunedataError(
-                f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch {number}, as the "
-                "Trainer counts its batches: by weight resume with as many rows as the checkpoint was saved with; a "
+                f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch {number}, as "
+                "the Trainer counts its batches: by weight resume with as many rows as the checkpoint was saved with; a "
                 "stream resumes in its first pass only."
             )
         self._open(epoch, options)

@@ -164,8 +164,8 @@ class Engine:
         epochs = self.pruning.schedule.epochs
         if self.ledger.next_epoch >= epochs:
             raise NotInEpoch(
-                f"Expected one of {epochs} epochs to begin. Got none: all are done. To continue, pass more epochs; in a "
-                "search for settings make a Pruner within each trial."
+                f"Expected one of {epochs} epochs to begin. Got none: all are done. To continue, pass more epochs; in "
+                "a search for settings make a Pruner within each trial."
             )
         opened = self._opened()
         self.meter.begin()
