@@ -1,8 +1,8 @@
 """One module per framework, each with the same verb: ``wrap(<the framework's own object>, pruner)``.
 
-Two take what a run knows of its samples: ``cleanlab`` and ``parquet``.
+``cleanlab`` and ``parquet`` pass on the findings of a run instead.
 
-Nothing is imported here: a framework is loaded only when its own module is, as ``prunedata.adapters.torch``.
+Nothing is imported here: a framework is imported only with its own module, as ``prunedata.adapters.torch``.
 """
 
 # A source tree has this folder beside prunedata/, and another project's package is called adapters.

@@ -1,4 +1,4 @@
-"""cleanlab: the issue type ``training_dynamics`` in ``Datalab``, by what a run has seen of each sample.
+"""cleanlab: the issue type ``training_dynamics`` of ``Datalab``, from the losses that a run has observed.
 
 Importing this module registers it::
 
@@ -32,9 +32,9 @@ __all__ = ["TrainingDynamics"]
 class TrainingDynamics(IssueManager):  # type: ignore[misc]
     """Samples whose losses stayed high while a network was trained.
 
-    The score of a sample is ``1 / (1 + exp(x))``, where x says how far its losses lay above the means of their batches,
-    in the mean of its visits up to the turn of a validation figure. It is an issue if it is 0.1 or less. A sample has
-    no score, NaN, and is no issue if its visits are too few to tell, it was held out, or it was left out for good.
+    The score of a sample is ``1 / (1 + exp(x))``, where x is how far its losses were above the means of their batches,
+    on average over its visits up to the memorization onset. It is an issue if the score is 0.1 or less. A sample has
+    the score NaN, and is no issue, if it has too few visits, was held out, or was left out for good.
     """
 
     description = "Samples whose losses stayed above those of their batches while a network was trained on them."
@@ -52,29 +52,31 @@ class TrainingDynamics(IssueManager):  # type: ignore[misc]
         Raises
         ------
         PrunedataError
-            If no run is given or there, nothing was observed, or it has another number of samples.
+            If there is no run, nothing was observed, or it has another number of samples.
         """
         epochs, visits, scored = _scored(run)
         samples = len(self.datalab.data)
         if visits.size != samples:
-            raise PrunedataError(f"Expected a run of {samples} samples, as the Datalab. Got one of {visits.size}.")
+            raise PrunedataError(f"Expected a run of {samples} samples, as the Datalab has. Got one of {visits.size}.")
         self.issues = pd.DataFrame(scored)
         self.summary = self.make_summary(score=float(self.issues[self.issue_score_key].mean()))
         self.info = {"epochs": epochs, "visits": visits}
 
 
 def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
-    """The epochs of a run, its visits, and the columns of the issue."""
+    """Return the number of epochs of a run, its visits, and the columns of the issue."""
     if run is None:
         raise PrunedataError(
-            'Expected the run: find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}). Got none.'
+            'Expected a run. Got none: call find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}).'
         )
     state = state_of(run)
     if not state.visits.any():
-        raise PrunedataError(f"Expected samples that were observed. Got none in {len(state.history)} epochs.")
+        raise PrunedataError(f"Expected a run with observed samples. Got none in {len(state.history)} epochs.")
     return len(state.history), state.visits, issue_table(state)
 
 
-if not any(TrainingDynamics.issue_name in known for known in REGISTRY.values()):  # not again, if it is reloaded
+if not any(
+    TrainingDynamics.issue_name in names for names in REGISTRY.values()
+):  # not again, if this module is reloaded
     for task in REGISTRY:
         register(TrainingDynamics, task=str(task))

@@ -1,7 +1,7 @@
-"""Grain: ``wrap(dataset, pruner)`` reads the kept samples only, each with its id, through a pipeline built each epoch.
+"""Grain: ``wrap(dataset, pruner)`` reads only the kept samples, each with its id, by a pipeline built in each epoch.
 
-Grain's ``filter`` keeps the length that a dataset had, and ``batch`` the one that it had when it was called. So the
-part of a pipeline that depends on the length is built anew in each epoch, over a source that has the kept samples only.
+Grain's ``filter`` does not change the length of a dataset, and ``batch`` uses the length at the time of its call. So
+the part of a pipeline that depends on the length is built anew in each epoch, over a source of the kept samples.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ except ImportError as error:
 __all__ = ["wrap"]
 
 MOVES = ("Shuffle", "Mixed", "Repeat", "Filter")
-"""Parts of names of Grain's datasets whose places are not those of the same samples in every epoch."""
+"""Parts of the names of Grain's datasets that have other samples at their places in every epoch, or none."""
 
 
 def wrap(
@@ -41,54 +41,54 @@ def wrap(
     Parameters
     ----------
     dataset : grain.MapDataset
-        Of ``pruner.samples`` samples. A sample's id is its place. Whatever is done to single samples may be in it
-        already, as ``map`` and ``random_map``: it is done to kept samples only. No ``shuffle``, ``filter``, ``mix`` or
-        ``repeat``.
+        Of ``pruner.samples`` samples. A sample's id is its place. It may have stages for single samples, as ``map`` and
+        ``random_map``, which run for kept samples only; but no ``shuffle``, ``filter``, ``mix`` or ``repeat``.
     pruner : Pruner
         The run. Iterate inside ``for epoch in pruner.epochs():``.
     build : callable, optional
-        Gets a MapDataset of this epoch's ``(id, element)`` in their order, and returns the MapDataset or IterDataset
-        to iterate: ``lambda kept: kept.batch(64)``, where also ``to_iter_dataset(read_options)`` and
-        ``mp_prefetch(options)`` belong. Called in each epoch. What it returns has to give ``(ids, ...)``.
+        Called in each epoch with a MapDataset of its ``(id, element)`` in their order; returns the MapDataset or
+        IterDataset to iterate, which has to give ``(ids, ...)``: ``lambda kept: kept.batch(64)``. Call
+        ``to_iter_dataset(read_options)`` and ``mp_prefetch(options)`` there, too.
     shuffle : bool
-        In the order that follows from the run's seed and the epoch's number; else by ascending ids.
+        Whether to shuffle, by the run's seed and the epoch's number; otherwise ids ascend.
 
     Returns
     -------
     grain.IterDataset
-        Made once for the whole run. A run that goes on in the middle of an epoch gets what is left of it, in the same
-        order and with the same random numbers: save the pruner's state; an iterator's says no more than its epoch.
+        Made once for the whole run. A run that is resumed within an epoch gets what remains of it, in the same order
+        and with the same random numbers. Save the pruner's state; that of an iterator only has the epoch's number.
 
     Raises
     ------
     PrunedataError
-        If ``dataset`` is no MapDataset, has another number of samples, or its places do not belong to samples. In a
-        pass: if ``build`` returns something else, gives no ids, or drops all samples.
+        If ``dataset`` is no MapDataset, has another number of samples, or has other samples at its places in every
+        epoch. In a pass: if ``build`` returns something else, gives no ids, or drops all samples.
     LossError
         In a pass that gives more samples than the epoch has.
     """
     if not isinstance(dataset, grain.MapDataset):
-        raise PrunedataError(_no_dataset(dataset))
+        raise PrunedataError(_not_a_dataset(dataset))
     moved = next((name for name in map(_name, _stages(dataset)) if any(part in name for part in MOVES)), None)
     if moved is not None:
         raise PrunedataError(
-            f"Expected a MapDataset that has the same sample at a place in every epoch, and one at each. Got {moved} "
-            "in it: leave it out. wrap() shuffles, and pruner.epochs() repeats."
+            f"Expected a MapDataset with the same sample at each place in every epoch. Got {moved} in it: leave it "
+            "out. wrap() shuffles, and pruner.epochs() repeats."
         )
     if len(dataset) != pruner.samples:
         raise PrunedataError(
-            f"Expected a dataset of {pruner.samples} samples, like the Pruner. Got one of {len(dataset)}: "
+            f"Expected a dataset of {pruner.samples} samples, as the Pruner has. Got one of {len(dataset)}: "
             "build the Pruner with len(dataset), and call batch() in build=."
         )
     pruner.trains_on(prints_by(dataset.__getitem__))
     return PrunedDataset(dataset, pruner, build or grain.MapDataset.to_iter_dataset, shuffle)
 
 
-def _no_dataset(given: object) -> str:
-    got = f"Expected a grain.MapDataset. Got a {_name(given)}"
-    if isinstance(given, grain.IterDataset):
+def _not_a_dataset(value: object) -> str:
+    """Return the error message for something that is no MapDataset."""
+    got = f"Expected a grain.MapDataset. Got a {_name(value)}"
+    if isinstance(value, grain.IterDataset):
         return f"{got}: wrap the MapDataset, and call to_iter_dataset() in build=."
-    if isinstance(given, grain.DataLoader):
+    if isinstance(value, grain.DataLoader):
         return f"{got}, whose sampler and length are fixed: use grain.MapDataset.source(...) of its source."
     return f"{got}: wrap it by grain.MapDataset.source(...)."
 
@@ -98,12 +98,12 @@ def _name(dataset: object) -> str:
 
 
 def _stages(dataset: Any) -> list[Any]:
-    """The dataset and all those that it is made of."""
+    """Return the dataset and all datasets that it is made from."""
     return [dataset, *(stage for parent in getattr(dataset, "_parents", ()) for stage in _stages(parent))]
 
 
 class GrainRun(Adapter):
-    """Says what the dataset that was iterated last has delivered."""
+    """Reports what the dataset that was iterated last has delivered."""
 
     key = "grain"
     by_weight = True
@@ -113,17 +113,17 @@ class GrainRun(Adapter):
         self.delivery = None
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
-        """Raise if the dataset was not iterated, and what was observed does not explain it."""
+        """Raise if the dataset was not iterated, and no observed losses explain that."""
         if self.delivery is None:
             check_iterated(epoch, tally, "dataset")
 
 
 class Kept:
-    """The source of an epoch: the samples that it trains on, in its order. It is sent to worker processes."""
+    """The source of an epoch: its samples, in its order. It is sent to worker processes."""
 
     def __init__(self, dataset: "grain.MapDataset[Any]", ids: npt.NDArray[np.integer], epoch: int) -> None:
         self.dataset, self.ids = dataset, ids
-        # As if the dataset were repeated: so random_map draws other numbers for a sample in each epoch.
+        # Like the places of a repeated dataset, so that random_map draws other numbers in each epoch.
         self.first = epoch * len(dataset)
 
     def __len__(self) -> int:
@@ -133,16 +133,16 @@ class Kept:
         number = int(self.ids[place])
         sample = self.dataset[self.first + number]
         if sample is None:
-            raise PrunedataError(f"Expected a sample for each id. Got None for {number}, which Grain leaves out.")
+            raise PrunedataError(f"Expected a sample for each id. Got None for {number}, which Grain would leave out.")
         return np.int64(number), sample
 
 
 class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
-    """What :func:`wrap` returns."""
+    """The dataset that :func:`wrap` returns."""
 
     def __init__(self, dataset: Any, pruner: Pruner, build: Callable[[Any], Any], shuffle: bool) -> None:
         super().__init__()
-        # Else Grain would read ahead of the loop, and nobody could tell what reached it.
+        # Otherwise Grain would read ahead of the loop, and samples would be reported that did not reach it.
         self.has_child = True
         self._dataset, self._pruner, self._build, self._shuffle = dataset, pruner, build, shuffle
         self._run = pruner.attach(GrainRun())
@@ -159,7 +159,7 @@ class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
         return Pass(built, len(ids), delivery, is_rest=len(ids) < epoch.kept)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Refuse to be cut for worker processes, to which no Pruner can be sent."""
+        """Raise: this dataset cannot be split between worker processes, as no Pruner can be sent to them."""
         raise PrunedataError(WORKERS)
 
     def __reduce__(self) -> Any:
@@ -168,12 +168,12 @@ class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
 
 WORKERS = (
     "Expected mp_prefetch() in build=, as lambda kept: kept.batch(64).to_iter_dataset().mp_prefetch(options). "
-    "Got it behind wrap(), where it would have to copy the Pruner into other processes."
+    "Got it after wrap(), where it would have to copy the Pruner into other processes."
 )
 
 
 class Pass(grain.DatasetIterator):  # type: ignore[misc]
-    """One pass over an epoch, or over the rest of one, which counts what it delivers."""
+    """One pass over what remains of an epoch, which counts the delivered samples."""
 
     def __init__(self, built: Any, expected: int, delivery: Delivery, *, is_rest: bool) -> None:
         self._inner = iter(built)
@@ -182,7 +182,7 @@ class Pass(grain.DatasetIterator):  # type: ignore[misc]
         self._dropped, self._is_rest = _most_dropped(built), is_rest
 
     def __next__(self) -> Any:
-        if self._delivery.ended is not None:  # batch() asks once more
+        if self._delivery.ended is not None:  # batch() calls it once more
             raise StopIteration
         try:
             element = next(self._inner)
@@ -205,18 +205,18 @@ class Pass(grain.DatasetIterator):  # type: ignore[misc]
         if missing <= self._dropped:
             if not self._delivered and missing and not self._is_rest:
                 raise PrunedataError(
-                    f"Expected at least one batch in each epoch. Got {missing} samples, which make none: batch() "
-                    "without drop_remainder, take smaller batches, or prune less."
+                    f"Expected at least one batch in each epoch. Got {missing} samples, which make none: call batch() "
+                    "without drop_remainder, use smaller batches, or prune less."
                 )
             self._delivery.left_out = missing
         self._delivery.end()
 
     def get_state(self) -> dict[str, Any]:
-        """The number of the epoch: what is left of it is in the pruner's state."""
+        """Return the number of the epoch. What remains of it is in the pruner's state."""
         return {"epoch": self._delivery.epoch}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Check that a state is of this epoch. Nothing is skipped: the pass has what the pruner has not observed."""
+        """Check that a state is of this epoch. Nothing is skipped: the pass only has what remains of the epoch."""
         if state != self.get_state() or self._delivered:
             epoch = state["epoch"] if isinstance(state, dict) and "epoch" in state else state
             raise PrunedataError(
@@ -227,7 +227,7 @@ class Pass(grain.DatasetIterator):  # type: ignore[misc]
 
 
 def _size(element: Any) -> int:
-    """How many samples an element has, by its ids."""
+    """Return the number of samples in an element, by its ids."""
     ids = element[0] if isinstance(element, tuple) and len(element) > 1 else None
     if not (isinstance(ids, np.ndarray | np.generic) and ids.dtype.kind == "i" and ids.ndim <= 1):
         raise PrunedataError(
@@ -238,9 +238,9 @@ def _size(element: Any) -> int:
 
 
 def _most_dropped(built: Any) -> int:
-    """The most samples that ``drop_remainder`` may leave out: less than a batch, in each worker that makes batches."""
+    """Return the most samples that ``drop_remainder`` may drop: less than a batch, in each worker that makes them."""
     stages = [stage for stage in _stages(built) if getattr(stage, "_drop_remainder", False)]
-    # A MapDataset's batches are made before it is cut for workers, an IterDataset's in each.
+    # A MapDataset makes its batches before it is split between workers, an IterDataset in each worker.
     whole = {id(stage): stage for stage in stages if isinstance(stage, grain.MapDataset)}.values()
     cut = [stage for stage in stages if isinstance(stage, grain.IterDataset)]
     return sum(stage._batch_size - 1 for stage in [*whole, *cut])

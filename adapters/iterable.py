@@ -1,7 +1,7 @@
-"""Any iterable: ``wrap(raw, pruner, id=...)`` passes the kept samples on, each with its id.
+"""Any iterable: ``wrap(raw, pruner, id=...)`` yields the kept samples, each with its id.
 
-The stream reads the mask of the epoch from a file whenever it is iterated, so that it can live in workers that were
-started epochs ago. Pruned samples are dropped raw: what costs time, decoding, is given as ``then``.
+The stream reads the mask of the epoch from a file whenever it is iterated, so that it works in workers that were
+started in an earlier epoch. Pruned samples are dropped before ``then``, which has what takes time, such as decoding.
 """
 
 import sys
@@ -32,27 +32,27 @@ def wrap(
     ----------
     raw : iterable
         Gives the same samples in every pass, in any order: a list, an object with ``__iter__``, a torch
-        ``IterableDataset``, a Hugging Face ``IterableDataset``. Not an iterator: it can be passed over only once.
-        In a DataLoader with several workers it gives each worker its own samples. What has a length and places, as
-        a list or a map-style dataset, is split for you.
+        ``IterableDataset``, a Hugging Face ``IterableDataset``. Not an iterator, which can be iterated only once. In a
+        DataLoader with several workers it has to give each worker its own samples. A list or a map-style dataset is
+        split for you.
     pruner : Pruner
         The run. Iterate the stream inside ``for epoch in pruner.epochs():``.
     id : str or callable
         The key of a raw sample's id, or a function of the raw sample that returns it: an int from 0 to
-        ``pruner.samples - 1`` that belongs to the sample wherever it turns up. A position is none: with two
-        workers each counts from zero. In a run with ``keys=`` it may be the sample's key, as text or bytes.
+        ``pruner.samples - 1`` that is always the same for the sample. A position in the stream is not, as each of two
+        workers counts from zero. In a run with ``keys=`` it may be the sample's key, as text or bytes.
     then : callable, optional
-        Turns a raw sample that is kept into what is delivered: decoding, augmentation.
+        Turns a kept raw sample into what is delivered: decoding, augmentation.
     deal : bool
-        Where several ranks train: whether each of them reads all raw samples, in the same order, and the kept ones
-        are dealt to them in turn. Then their batches are those of one process. If False, ``raw`` gives each rank a
-        share of its own. What has places is dealt in any case.
+        With several ranks: whether each of them reads all raw samples, in the same order, and the kept ones are dealt
+        to them in turn. Then their batches are those of one process. If False, ``raw`` has to give each rank a share
+        of its own. A list or a map-style dataset is dealt in any case.
 
     Returns
     -------
     Stream
-        An iterable of ``(id, sample)``; with PyTorch imported it is also an ``IterableDataset``. A DataLoader over
-        it goes through ``prunedata.adapters.torch.wrap``, which takes the ids off again.
+        An iterable of ``(id, sample)``; with PyTorch imported it is also an ``IterableDataset``. Wrap a DataLoader over
+        it by ``prunedata.adapters.torch.wrap``, which removes the ids from its batches.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def wrap(
     if isinstance(raw, Iterator):
         raise PrunedataError(
             f"Expected an iterable that can be iterated in every epoch. Got the iterator {type(raw).__name__}: "
-            "wrap its maker in an object whose __iter__ returns a new one."
+            "wrap what makes it in an object whose __iter__ returns a new one."
         )
     if not isinstance(raw, Iterable):
         raise PrunedataError(f"Expected an iterable. Got {type(raw).__name__}.")
@@ -80,7 +80,7 @@ def wrap(
 
 
 class Stream(Resumable):
-    """What :func:`wrap` returns. It holds no pruner and no mask, so it can be sent to workers."""
+    """The iterable that :func:`wrap` returns. It has no pruner and no mask, so that it can be sent to workers."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Stream(Resumable):
         self.raw, self.mask, self._id, self._then, self._deal = raw, mask, id, then, deal
 
     place = (0, 1)
-    """Which rank iterates it, of how many: said by the loader, as workers cannot ask."""
+    """The rank that iterates it, and the number of ranks: set by the loader, as workers do not know them."""
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         keep, delivery, delivered = self.mask.read(self._reader()), self.mask.begin_pass(), 0
@@ -107,27 +107,27 @@ class Stream(Resumable):
         delivery.end()
 
     def _kept(self, keep: Mask) -> Iterator[tuple[int, Any]]:
-        for came, item in enumerate(self._items()):
-            if came == keep.size:
+        for count, item in enumerate(self._items()):
+            if count == keep.size:
                 raise LossError(
-                    f"Expected at most {came} raw samples in a pass, like the Pruner. Got more: does the iterable "
-                    "never end, or yield samples twice, like a mixture that oversamples? Yield each sample once per "
-                    "pass; `for epoch in pruner.epochs():` begins the next pass. To keep a mixture, count each "
-                    "repetition as a sample: Pruner(its length), with positions in it as ids."
+                    f"Expected at most {count} raw samples in a pass, as the Pruner has. Got more: does the iterable "
+                    "never end, or give samples twice, as a mixture that oversamples a source? It has to give each "
+                    "sample once and then stop; `for epoch in pruner.epochs():` begins the next pass. To keep a "
+                    "mixture, make each repetition a sample of its own: Pruner(its length), with its places as ids."
                 )
             number = self._number(item, keep.size)
             if keep[number]:
                 yield number, item
 
     def _deals(self) -> bool:
-        """Whether every rank reads all raw samples."""
+        """Return whether every rank reads all raw samples, and the kept ones are dealt to the ranks."""
         return self._deal
 
     def _items(self) -> Iterable[Any]:
         return self.raw
 
     def _reader(self) -> int:
-        """Which of several workers this is."""
+        """Return the number of this worker."""
         return 0
 
     def _number(self, item: Any, samples: int) -> int:
@@ -143,7 +143,7 @@ class Stream(Resumable):
         return number
 
     def _place_of(self, key: str | bytes) -> int:
-        """The id of a sample that comes with its key."""
+        """Return the id of the sample with this key."""
         if self._keys is None:
             raise LossError(
                 f"Expected an int as the id of a sample. Got {key!r}: to use names, pass one key per sample, as in "
@@ -162,6 +162,6 @@ class Stream(Resumable):
         except (KeyError, IndexError, TypeError):
             has = f"one with {', '.join(map(repr, item))}" if isinstance(item, Mapping) else f"a {type(item).__name__}"
             raise PrunedataError(
-                f"Expected raw samples with {self._id!r}, as id= names. Got {has}: name the field with the sample's "
-                "id, or pass a function, id=lambda sample: ..."
+                f"Expected raw samples with the key {self._id!r}, as id= says. Got {has}: name the key of a sample's "
+                "id, or give a function, id=lambda sample: ..."
             ) from None

@@ -1,4 +1,4 @@
-"""Parquet: ``write_table(table, path)`` writes the columns of a run's suspects for whatever reads Parquet."""
+"""Parquet: ``write_table(table, path)`` writes the table of a run's suspects into a Parquet file."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def write_table(table: Arrays, path: str | Path) -> None:
     Parameters
     ----------
     table : dict of ndarray, shape (n,)
-        As :func:`prunedata.findings.table.suspect_table` returns it. Each column keeps its dtype.
+        What :func:`prunedata.findings.table.suspect_table` returns. Each column keeps its dtype.
     path : str or Path
         The file. It is replaced.
     """

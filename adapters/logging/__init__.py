@@ -1,1 +1,1 @@
-"""Live loggers: what each epoch of a run comes to, for TensorBoard and for Weights & Biases."""
+"""Loggers that write the figures of each finished epoch to TensorBoard or Weights & Biases."""

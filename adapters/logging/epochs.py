@@ -1,4 +1,4 @@
-"""What loggers tell of an epoch that has ended: scalars, and histograms of what is counted of each sample."""
+"""The figures of a finished epoch for loggers: scalars, and histograms of counts and visits."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from prunedata.types import Array, Floats
 __all__ = ["EpochLogger", "Histogram", "log_epochs"]
 
 Histogram = tuple[npt.NDArray[np.int64], Floats]
-"""Samples in each bin, shape (n,), and the bins' edges, shape (n + 1,)."""
+"""The number of samples in each bin, shape (n,), and the edges of the bins, shape (n + 1,)."""
 Write = Callable[[int, dict[str, float], dict[str, Histogram]], None]
-"""Given the epoch's number, scalars by name, and histograms by name."""
+"""A function of the epoch's number, scalars by name, and histograms by name."""
 MOST_BINS = 64
 
 
 def log_epochs(pruner: Pruner, key: object, write: Write) -> None:
-    """Let `write` be called when an epoch has ended, once for each `key`.
+    """Call `write` whenever an epoch has ended. A second call with the same `key` has no effect.
 
     Raises
     ------
     PrunedataError
-        If `pruner` is none.
+        If `pruner` is no Pruner.
     """
     if not isinstance(pruner, Pruner):
         raise PrunedataError(f"Expected a Pruner to log. Got {type(pruner).__name__}.")
@@ -36,7 +36,7 @@ def log_epochs(pruner: Pruner, key: object, write: Write) -> None:
 
 
 class EpochLogger(Adapter):
-    """Writes down what each epoch came to."""
+    """Passes the figures of each epoch to a function."""
 
     by_weight = True
 
@@ -60,7 +60,7 @@ class EpochLogger(Adapter):
 
 
 def _histogram(values: Array) -> Histogram:
-    """Bins of whole numbers, each of as many values, at most 64 bins."""
+    """Return a histogram of whole numbers, in at most 64 bins of equal width."""
     numbers = np.bincount(values)
     step = -(-numbers.size // MOST_BINS)
     firsts = np.arange(0, numbers.size, step)

@@ -1,4 +1,4 @@
-"""A run in TensorBoard, live: scalars and histograms of each epoch."""
+"""Write scalars and histograms of each epoch of a run to TensorBoard."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def log(pruner: Pruner, writer: Any) -> None:
     ----------
     pruner : Pruner
     writer : torch.utils.tensorboard.SummaryWriter
-        Or one with its methods, as that of tensorboardX. It is not closed.
+        Or an object with its methods, as that of tensorboardX. It is not closed.
 
     Raises
     ------
     PrunedataError
-        If they are something else.
+        If an argument is something else.
     """
     if not all(callable(getattr(writer, name, None)) for name in NEEDED):
         raise PrunedataError(
@@ -44,7 +44,7 @@ def log(pruner: Pruner, writer: Any) -> None:
 
 
 def _raw(histogram: Histogram) -> dict[str, Any]:
-    """A histogram as TensorBoard stores it."""
+    """Return a histogram as the arguments of ``add_histogram_raw``."""
     numbers, edges = histogram
     middles = (edges[:-1] + edges[1:]) / 2
     return {

@@ -1,7 +1,7 @@
 """TensorFlow: ``wrap(dataset, pruner)`` drops pruned samples before they are parsed and decoded.
 
-A ``tf.data`` pipeline is traced once, and a mask that it sees as an array would stay that of the first epoch. So the
-mask is a Variable, in which each epoch that begins writes its own.
+A ``tf.data`` pipeline is traced once, so that a mask in an array would stay that of the first epoch. So the mask is a
+Variable, to which each epoch assigns its own.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""``wrap``: a dataset numbered, and filtered by what the gate lets pass."""
+"""``wrap``: a dataset whose samples are numbered, and filtered by the mask of the open epoch."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ from prunedata.run.pruner import Pruner
 __all__ = ["samples_in", "wrap"]
 
 CHUNK = 512
-"""Samples that are filtered by one call: one at a time, a cheap decoder would cost less than the filter."""
+"""Samples that are filtered together: one by one, the filter would cost more than a cheap decoder."""
 CHUNK_BYTES = 1 << 24
 
 
-def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
-    """Return how many samples a dataset says that it has; None if TensorFlow does not know it."""
-    found = int(given.cardinality()) if isinstance(given, tf.data.Dataset) else -1
-    return found if found >= 0 else None
+def samples_in(dataset: Any, *_: Any, **__: Any) -> int | None:
+    """Return the number of samples in a dataset; None if TensorFlow does not know it."""
+    samples = int(dataset.cardinality()) if isinstance(dataset, tf.data.Dataset) else -1
+    return samples if samples >= 0 else None
 
 
 def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     """Wrap a dataset so that each pass delivers the samples that the epoch keeps, as ``(id, sample)``.
 
-    Call it before ``map``, ``shuffle`` and ``batch``. These follow as ever, on pairs: after ``batch`` they are
-    ``(ids, batch)``, with ids of int64, shape (n,), for ``pruner.observe(losses, ids)``.
+    Call it before ``map``, ``shuffle`` and ``batch``, which then get pairs: after ``batch`` these are ``(ids, batch)``,
+    with ids of int64, shape (n,), for ``pruner.observe(losses, ids)``.
 
     Parameters
     ----------
     dataset : tf.data.Dataset
-        Of ``pruner.samples`` samples, one an element, not yet decoded, in the same order in every pass. A sample's
+        Of ``pruner.samples`` samples, each an element, not yet decoded, in the same order in every pass. A sample's
         id is its position.
     pruner : Pruner
         The run. Iterate inside ``for epoch in pruner.epochs():``.
@@ -38,23 +38,22 @@ def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     Returns
     -------
     tf.data.Dataset
-        Traced once for the whole run. Its cardinality is unknown to TensorFlow; ``pruner.current.kept`` says it.
+        Traced once for the whole run. TensorFlow does not know its cardinality, which is ``pruner.current.kept``.
 
     Raises
     ------
     PrunedataError
         If the dataset is batched, endless, of another number of samples, or if its order is not the same in every
-        pass, as far as that can be seen. At the end of an epoch in which the dataset gave pruned samples, or samples
-        twice: it was cached or repeated behind ``wrap``. What you observe beside it, or twice in one pass, is counted,
-        as ``pruner.observe`` says.
+        pass, as far as that can be found out. At the end of an epoch in which the dataset gave pruned samples, or
+        samples twice, as it was cached or repeated after ``wrap``.
     """
     check_dataset(dataset, pruner)
     gate, spec = pruner.attach(Gate(pruner.samples)), dataset.element_spec
     if all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in tf.nest.flatten(spec)):
-        # Chunks are numbered, not samples: that spares each sample two stages.
+        # Number chunks, not samples: that saves two stages for each sample.
         chunk = _chunk(spec)
         chunks = dataset.batch(chunk).enumerate()
-        pruned = chunks.map(lambda number, samples: gate.pass_on(number * chunk, samples)).unbatch()
+        pruned = chunks.map(lambda number, samples: gate.select(number * chunk, samples)).unbatch()
     else:  # samples of various shapes cannot be stacked
         pruned = dataset.enumerate().filter(gate.is_kept)
     pruned.pruner = pruner  # for the adapter of Keras

@@ -1,4 +1,4 @@
-"""The gate through which a run's datasets pass: the mask of the open epoch, and what came by."""
+"""TensorFlow's adapter for a run: the mask of the open epoch in a Variable, and how far a dataset was read."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,11 +14,11 @@ from prunedata.run.epoch import Epoch
 __all__ = ["Gate"]
 
 PASSES = 16
-"""How often a dataset may be begun in an epoch. A loop needs one pass, and peeps at the first batch are passes too."""
+"""Most passes over a dataset in an epoch. A loop needs one; each look at the first batch begins another."""
 
 
 class Gate(Adapter):
-    """The open epoch in Variables, and the functions that tf.data traces, which read them. A run has one gate."""
+    """The mask of the open epoch in a Variable, and the functions that tf.data traces, which read it."""
 
     key = "tensorflow"
     by_weight = True
@@ -33,7 +33,7 @@ class Gate(Adapter):
         self.delivery = Delivery(-1)
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """Let the samples pass that remain of an epoch."""
+        """Assign the mask of the samples that remain in an epoch."""
         self.delivery = Delivery(epoch.number, delivered=0)
         self._remaining = epoch.remaining
         self.mask.assign(epoch.remaining)
@@ -41,47 +41,46 @@ class Gate(Adapter):
         self.passes.assign(0)
 
     def forget(self) -> None:
-        """Forget what was said of an epoch: the run stands elsewhere now."""
+        """Forget what was delivered: another state was loaded."""
         self.delivery = Delivery(-1)
 
     def held_back(self) -> Iterable[tuple[Any, Any, Any]]:
-        """No losses. Tell how many samples have passed."""
-        self.delivery.delivered = self.passed
+        """Return no losses, and report how many samples were delivered."""
+        self.delivery.delivered = self.delivered
         return ()
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
-        """Refuse samples that did not come through the gate, or came in two passes.
+        """Raise if samples were not selected by the mask, or came in two passes.
 
-        A sample may be observed though it is pruned, and more than once: the core counts it. What is refused is a
-        dataset that gives such samples, as a cache does, for it would train on them in silence. The two are told
-        apart by what the gate saw: the samples that it passed on are too few for an epoch, or it was passed more than
-        once.
+        A pruned sample may be observed, and a sample more than once. But a dataset must not give such samples
+        unnoticed, as one with a cache does: then fewer samples were selected than an epoch has, or the dataset was
+        begun more than once.
         """
-        if self.delivery.epoch != epoch.number:  # restored when nothing of it was left
+        if self.delivery.epoch != epoch.number:  # the epoch was restored when nothing of it remained
             return
         pruned = int(np.count_nonzero(tally.visits[~epoch.keep]))
         twice = int(np.count_nonzero(tally.visits[epoch.keep] > 1))
-        if pruned and self.passed < np.count_nonzero(epoch.remaining):
+        if pruned and self.delivered < np.count_nonzero(epoch.remaining):
             raise LossError(
                 f"Expected the samples that epoch {epoch.number} keeps. Got {pruned} that are pruned, and the dataset "
-                "was not read from start to end: is there a cache() after wrap(), an iterator from an earlier epoch, "
-                "or do you iterate the dataset before wrap()? Cache before wrap()."
+                "was not read from its beginning to its end: is there a cache() after wrap(), or an iterator of an "
+                "earlier epoch, or is the dataset iterated that you gave to wrap()? Cache before wrap()."
             )
         if twice and int(self.passes.numpy()) > 1:
             raise LossError(
                 f"Expected each kept sample of epoch {epoch.number} once. Got {twice} of them more often, in several "
-                "passes: is there a repeat() behind wrap(), or was the epoch iterated twice?"
+                "passes: is there a repeat() after wrap(), or was the epoch iterated twice?"
             )
 
     @property
-    def passed(self) -> int:
-        """How many samples the last pass has passed on."""
+    def delivered(self) -> int:
+        """Number of samples that the last pass has delivered."""
         return int(np.count_nonzero(self._remaining[: int(self.position.numpy())]))
 
-    # Each operation of these functions is paid for whenever a pass begins, so they are few.
+    # Each operation of these functions takes time whenever a pass begins, so they are few.
 
-    def pass_on(self, first: tf.Tensor, samples: Any) -> Any:
-        """Leave the pruned samples of a chunk out. Its first has the id ``first``."""
+    def select(self, first: tf.Tensor, samples: Any) -> Any:
+        """Return the kept samples of a chunk, with their ids. The first sample of the chunk has the id ``first``."""
         end = first + tf.shape(tf.nest.flatten(samples)[0], tf.int64)[0]
         kept = self._look_up(tf.range(first, end), first, end)
         places = tf.squeeze(tf.where(kept), 1)
@@ -89,28 +88,28 @@ class Gate(Adapter):
         def gathered() -> Any:
             return tf.nest.map_structure(lambda part: tf.gather(part, places), samples)
 
-        # Gathering copies them.
+        # Only if some are pruned, as gathering copies the samples.
         return first + places, tf.cond(tf.reduce_all(kept), lambda: samples, gathered)
 
     def is_kept(self, number: tf.Tensor, *_: Any) -> tf.Tensor:
-        """Whether a sample is kept."""
+        """Return whether a sample is kept."""
         return self._look_up(number, number, number + 1)
 
     def _look_up(self, ids: tf.Tensor, first: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         checks = [
             tf.debugging.Assert(
-                end <= self.samples, [f"Expected a dataset of {self.samples} samples, like the Pruner. Got more."]
+                end <= self.samples, [f"Expected a dataset of {self.samples} samples, as the Pruner has. Got more."]
             ),
             tf.debugging.Assert(
                 self.passes.assign_add(tf.cast(first == 0, tf.int64)) <= PASSES,
                 [
-                    f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() behind wrap()? "
+                    f"Expected one pass in each epoch. Got {PASSES} and more: is there a repeat() after wrap()? "
                     "Iterate inside `for epoch in pruner.epochs():`, once in each epoch."
                 ],
             ),
         ]
         with tf.control_dependencies(checks):
-            # Not self.mask[ids]: that would copy the Variable each time.
+            # Not self.mask[ids], which would copy the Variable each time.
             kept = tf.gather(self.mask, ids)
         self.position.assign(end)
         return kept

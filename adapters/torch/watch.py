@@ -1,4 +1,4 @@
-"""``watch``: anything that yields batches with the ids of their samples in them, by weight."""
+"""``watch``: wrap anything that yields batches with the ids of their samples in them, and leave out by weight."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,16 +22,16 @@ __all__ = ["WatchedBatches", "watch"]
 def watch(
     batches: Iterable[Any], pruner: Pruner, *, ids: str | int | Callable[[Any], Any], ahead: int = 0
 ) -> "WatchedBatches":
-    """Wrap anything that yields batches, whoever made them: what is left out has the weight 0.
+    """Wrap anything that yields batches with ids in them. Left-out samples have the weight 0.
 
-    For loaders that are not PyTorch's, or that nobody may rebuild, as those that prefetch to a device. They are
-    iterated as they are, in their own order and number of batches.
+    For loaders that are not PyTorch's, or that cannot be rebuilt, as those that prefetch to a device. They are iterated
+    as they are, in their own order and number of batches.
 
     Parameters
     ----------
     batches : iterable
-        Gives the batches of an epoch, anew in each. A sample that it doesn't give need not have come; one that it
-        gives again is observed again.
+        Gives the batches of an epoch whenever it is iterated. Samples that it does not give need not be observed; one
+        that it gives again is observed again.
     pruner : Pruner
         The run, with ``leave_out="weight"``, or with ``leave_out="nothing"``.
     ids : str, int or callable
@@ -48,8 +48,8 @@ def watch(
     Raises
     ------
     PrunedataError
-        If the pruner leaves out by shortening epochs, or several processes train: none of them knows what counts of
-        the others'.
+        If the pruner leaves samples out by shortening epochs, or if several processes train, which would have to
+        exchange how many of their samples are trained on.
     """
     if isinstance(batches, Iterator) or not isinstance(batches, Iterable):
         raise PrunedataError(
@@ -58,14 +58,13 @@ def watch(
         )
     if pruner.leave_out == "delivery":
         raise PrunedataError(
-            'Expected a Pruner with leave_out="weight", because watch() delivers all batches. Got one that shortens '
-            "epochs."
+            'Expected a Pruner with leave_out="weight", as every epoch has all batches. Got one that shortens epochs.'
         )
     return WatchedBatches(batches, pruner, ids, integer("ahead", ahead, 0))
 
 
 class WatchedBatches:
-    """What :func:`watch` returns."""
+    """The batches that :func:`watch` returns."""
 
     def __init__(
         self, batches: Iterable[Any], pruner: Pruner, ids: str | int | Callable[[Any], Any], ahead: int
@@ -96,23 +95,22 @@ class WatchedBatches:
 
     @property
     def awaits_losses(self) -> bool:
-        """Whether it delivered a batch whose losses were not observed yet."""
+        """Whether a delivered batch waits for its losses."""
         return bool(self._pending)
 
     def observe(
         self, losses: torch.Tensor, *, weights: torch.Tensor | None = None, logits: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Record the losses of a batch, shape (n,), and return the mean over what counts.
+        """Record the losses of a batch, shape (n,), and return the mean over its trained samples.
 
-        Of the batches that were fetched and not observed it is the oldest. In an epoch that goes on, samples that were
-        observed before count nothing: they come again, and are not recorded again. ``weights`` and ``logits`` are as
-        for the ``observe`` of a wrapped DataLoader.
+        It is the oldest batch that was fetched and not observed. In a resumed epoch samples that were observed before
+        come again: they have the weight 0, and are not recorded again. ``weights`` and ``logits`` are as for the
+        ``observe`` of a wrapped DataLoader.
         """
         if not 0 < len(self._pending) <= self._ahead + 1:
             raise LossError(
                 f"Expected 1 to {self._ahead + 1} batches that wait for their losses. Got {len(self._pending)}: "
-                "observe each batch once, in order, and pass watch(..., ahead=n) the number of batches that the loop "
-                "fetches ahead."
+                "observe each batch once, in its order, and give watch(..., ahead=n) if the loop fetches n ahead."
             )
         ids, epoch = self._pending.popleft(), self._pruner.current
         if weights is not None:
@@ -120,29 +118,30 @@ class WatchedBatches:
         new = epoch.remaining[ids]
         with self._pruner.charge:
             if not fits(ids, losses):
-                self._run.recorder.add(ids, losses)  # says what is wrong
-            which = torch.from_numpy(np.flatnonzero(new)).to(losses.device)
-            mine, own = (losses, weights) if new.all() else (losses[which], None if weights is None else weights[which])
-            if len(mine):
-                said = logits if logits is None or len(mine) == len(losses) else logits[which]
-                self._run.recorder.add(ids[new], mine, said)
-        if not len(mine):
-            return losses.sum() * 0
-        return mean_of(epoch, ids[new], mine, float(epoch.counting(ids[new])), own=own)
+                self._run.recorder.add(ids, losses)  # raises, saying what is wrong
+            if not new.any():
+                return losses.sum() * 0
+            if not new.all():
+                which = torch.from_numpy(np.flatnonzero(new)).to(losses.device)
+                ids, losses = ids[new], losses[which]
+                weights, logits = (None if each is None else each[which] for each in (weights, logits))
+            self._run.recorder.add(ids, losses, logits)
+        return mean_of(epoch, ids, losses, float(epoch.counting(ids)), own=weights)
 
     def _ids_of(self, batch: Any) -> SomeIds:
-        found = self._where(batch) if callable(self._where) else batch[self._where]
-        array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        value = self._where(batch) if callable(self._where) else batch[self._where]
+        array = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
         samples, right = self._pruner.samples, array.ndim == 1 and array.dtype.kind in "iu" and array.size > 0
         if not right or array.min() < 0 or array.max() >= samples:
             raise PrunedataError(
-                f"Expected the ids of a batch, ints of shape (n,) from 0 to {samples - 1}. Got {found!r}: name their "
-                "place in the batch with ids=."
+                f"Expected the ids of a batch, ints of shape (n,) from 0 to {samples - 1}. Got {value!r}: give ids= as "
+                "the place where a batch has them."
             )
         return array.astype(np.int64, copy=True)
 
     def _refuse_ranks(self) -> None:
         if self._run.group_size() > 1:
             raise PrunedataError(
-                "Expected one process with watch(). Got several: use wrap() on a DataLoader with a DistributedSampler."
+                "Expected one process with watch(). Got several, which would have to exchange how many of their samples "
+                "are trained on: use wrap() on a DataLoader with a DistributedSampler."
             )

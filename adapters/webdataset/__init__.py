@@ -1,7 +1,7 @@
 """WebDataset: ``wrap(dataset, pruner, index)`` drops pruned samples before they are decoded.
 
-Every sample is carried through the stages that follow as a pair with its id, so that ids outlive ``to_tuple`` and
-any ``map``, and what leaves the pipeline is ``(id, sample)``.
+Every sample passes through the following stages in a pair with its id, so that ids survive ``to_tuple`` and any
+``map``, and the pipeline yields ``(id, sample)``.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""The stages of a pruned pipeline: one that drops samples, and those around which ids pass."""
+"""The stages of a pruned pipeline: one that drops samples, and others that keep ids beside the samples."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -13,18 +13,18 @@ from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["Batched", "Carried", "Keep", "Lifted", "end_shards", "function_of"]
+__all__ = ["Batched", "Keep", "SplitIds", "WithIds", "end_shards", "function_of"]
 
 Pairs = Iterator[tuple[Any, Any]]
 
 
 def function_of(stage: Any) -> Any:
-    """What a stage made by a function of WebDataset's does; None for other stages."""
+    """Return the function behind one of WebDataset's own stages; None for other stages."""
     return getattr(stage, "f", None)
 
 
 def end_shards(files: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Mark the end of each shard, also of one that is cut off: else its last sample may go on in the next."""
+    """Mark the end of each shard, so that the last sample of one that is cut off does not continue in the next."""
     url = None
     for file in files:
         if file:
@@ -35,21 +35,21 @@ def end_shards(files: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 class Keep:
-    """The stage that drops pruned samples. It reads the mask at the beginning of each pass, wherever it runs.
+    """The stage that drops pruned samples. It reads the mask when a pass begins, in whichever process it runs.
 
     Attributes
     ----------
     place : tuple of int
-        Which rank it deals the kept samples to, of how many; (0, 1) passes them all on.
+        The rank whose share of the kept samples is passed on, and the number of ranks; (0, 1) passes on all.
     """
 
     def __init__(self, index: ShardIndex, mask: MaskFile, id_key: str | None = None) -> None:
         self.index, self.mask, self.place = index, mask, (0, 1)
         self.id_key = id_key
-        """Under this key each sample has its id, too."""
+        """The key under which each sample gets its id, too."""
 
     def __call__(self, samples: Iterable[dict[str, Any]]) -> Pairs:
-        """Yield the samples that are kept, each with its id, or of those every so many-th."""
+        """Yield the kept samples of this rank, each with its id."""
         rank, ranks = self.place
         return islice(self._kept(samples), rank, None, ranks)
 
@@ -63,72 +63,77 @@ class Keep:
             number = ids.get(sample["__key__"])
             if number is None:
                 raise PrunedataError(
-                    f"Expected a sample of the index. Got {sample['__key__']!r} in {url}, which was not there when "
-                    "the shard was scanned: scan again."
+                    f"Expected a sample of the index. Got {sample['__key__']!r} in {url}, which the shard did not have "
+                    "when it was scanned: scan again."
                 )
             if keep[number]:
                 yield number, sample if self.id_key is None else {**sample, self.id_key: number}
 
 
-class Lifted:
-    """Stages over pairs. Stages are generators: when one yields, what it took last is what it made that of."""
+class WithIds:
+    """Stages of samples, as one stage of pairs.
+
+    Stages are generators: what one yields was made of the sample that it took last, whose id it gets.
+    """
 
     def __init__(self, stages: list[Any]) -> None:
         self.stages = stages
 
     def __call__(self, pairs: Pairs) -> Pairs:
         """Yield what the stages make of the samples, each with its id."""
-        waiting: Any = None
+        last_id: Any = None
 
         def samples() -> Iterator[Any]:
-            nonlocal waiting
-            for waiting, sample in pairs:  # noqa: B007 (read where the stages give)
+            nonlocal last_id
+            for last_id, sample in pairs:  # noqa: B007 (read below, when the stages yield)
                 yield sample
 
-        made: Any = samples()
+        outputs: Any = samples()
         for stage in self.stages:
-            made = wds.DataPipeline().invoke(stage, made)
-        for sample in made:
-            if waiting is None:
+            outputs = wds.DataPipeline().invoke(stage, outputs)
+        for output in outputs:
+            if last_id is None:
                 raise PrunedataError(
-                    f"Expected a stage that yields at most one sample for each that it takes. Got {self.stages[-1]!r}, "
-                    "which yields more or holds samples back, so their ids are lost. To shuffle, use shuffle()."
+                    f"Expected a stage that takes a sample for each that it yields. Got {self.stages[-1]!r}, which "
+                    "yields more or holds samples back, so that samples cannot be matched to their ids. To shuffle, "
+                    "use shuffle()."
                 )
-            number, waiting = waiting, None
-            yield number, sample
+            number, last_id = last_id, None
+            yield number, output
 
 
-class Carried:
-    """What passes the ids on that samples carry: those under a key of a dict, or in the last field of a tuple."""
+class SplitIds:
+    """The last stage with ``id_key``: takes the ids out of the samples, from a key of a dict or a last field."""
 
     def __init__(self, key: str, samples: int) -> None:
         self.key, self.samples = key, samples
 
     def __call__(self, pairs: Pairs) -> Pairs:
-        """Yield each sample or batch without its ids, and these beside it."""
-        for _, made in pairs:
-            if isinstance(made, dict) and self.key in made:
-                yield self._checked(made[self.key]), {name: value for name, value in made.items() if name != self.key}
-            elif isinstance(made, (list, tuple)) and len(made) > 1:
-                yield self._checked(made[-1]), made[:-1]
+        """Yield the ids of each sample or batch, and the sample or batch without them."""
+        for _, sample in pairs:
+            if isinstance(sample, dict) and self.key in sample:
+                rest = {name: value for name, value in sample.items() if name != self.key}
+                yield self._checked(sample[self.key]), rest
+            elif isinstance(sample, (list, tuple)) and len(sample) > 1:
+                yield self._checked(sample[-1]), sample[:-1]
             else:
                 raise PrunedataError(
                     f"Expected the stages to pass the ids on: under {self.key!r} of a dict, or as the last field of a "
-                    f"tuple, as by to_tuple(..., {self.key!r}). Got a {type(made).__name__} without them."
+                    f"tuple, as by to_tuple(..., {self.key!r}). Got a {type(sample).__name__} without them."
                 )
 
-    def _checked(self, given: Any) -> Any:
-        ids = np.asarray(given)
+    def _checked(self, value: Any) -> Any:
+        ids = np.asarray(value)
         if ids.dtype.kind not in "iu" or ids.ndim > 1 or not ids.size or ids.min() < 0 or ids.max() >= self.samples:
             raise PrunedataError(
                 f"Expected the ids of samples, from 0 to {self.samples - 1}, under {self.key!r} or as the last field. "
-                f"Got {given!r}."
+                f"Got {value!r}."
             )
         return int(ids) if not ids.ndim else ids.astype(np.int64)
 
 
 class Batched:
-    """Pairs into a pair of ids and a batch; by default as WebDataset's ``batched``."""
+    """Batches pairs into a pair of ids and a batch, with the defaults of WebDataset's ``batched``."""
 
     def __init__(
         self,
@@ -140,14 +145,14 @@ class Batched:
 
     def __call__(self, pairs: Pairs) -> Pairs:
         """Yield batches, each with its ids."""
-        waiting: list[tuple[int, Any]] = []
+        pending: list[tuple[int, Any]] = []
         for pair in pairs:
-            waiting.append(pair)
-            if len(waiting) == self.size:
-                yield self._batch(waiting)
-                waiting = []
-        if waiting and self.partial:
-            yield self._batch(waiting)
+            pending.append(pair)
+            if len(pending) == self.size:
+                yield self._batch(pending)
+                pending = []
+        if pending and self.partial:
+            yield self._batch(pending)
 
     def _batch(self, pairs: list[tuple[int, Any]]) -> tuple[Any, Any]:
         samples = [sample for _, sample in pairs]

@@ -1,4 +1,4 @@
-"""``wrap``: the stages of a WebDataset, looked at and put together again around one that drops samples."""
+"""``wrap``: a WebDataset with a further stage, which drops pruned samples."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import webdataset as wds
 from webdataset import compat, shardlists, tariterators
 
 from prunedata.adapters.webdataset.pipeline import PrunedPipeline
-from prunedata.adapters.webdataset.stages import Carried, Keep, end_shards, function_of
+from prunedata.adapters.webdataset.stages import Keep, SplitIds, end_shards, function_of
 from prunedata.errors import PrunedataError
 from prunedata.run.identity import prints_by
 from prunedata.run.pruner import Pruner
@@ -25,7 +25,7 @@ def keys_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> li
 
 
 def samples_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> int | None:
-    """Return how many samples the shards have, as their index knows."""
+    """Return the number of samples in the index."""
     return None if index is None else len(index)
 
 
@@ -34,7 +34,7 @@ def wrap(
 ) -> PrunedPipeline:
     """Wrap a WebDataset so that each pass reads all of its shards and passes on the kept samples.
 
-    Call it on the dataset itself, before ``shuffle``, ``decode`` and the rest, which then follow as ever.
+    Call it on the dataset itself, before ``shuffle``, ``decode`` and the rest, which follow as usual.
 
     Parameters
     ----------
@@ -44,28 +44,28 @@ def wrap(
     pruner : Pruner
         The run, with ``Pruner(len(index), ...)``. Iterate inside ``for epoch in pruner.epochs():``.
     index : ShardIndex
-        The shards' samples, which says the ids.
+        The samples of the shards, and their ids.
     deal : bool
-        Where several ranks train: whether each of them reads all shards, in the same order (``nodesplitter=None``),
-        and the kept samples are dealt to them in turn. Then their batches are those of one process. If False, a
+        With several ranks: whether each of them reads all shards, in the same order (``nodesplitter=None``), and the
+        kept samples are dealt to them in turn. Then their batches are those of one process. If False, a
         ``nodesplitter`` gives each rank shards of its own.
     id_key : str, optional
         Needed if a stage of yours sorts, drops or replaces the samples of a batch, as ``map`` after ``batched`` may.
         Every sample then has its id under this key, which begins with ``_`` so that ``decode`` leaves it alone. Pass it
-        on to the end: under the key, or as the last field, as by ``to_tuple("jpg", "cls", "__id__")``. There it is
-        taken out again.
+        on to the end: under the key, or as the last field, as by ``to_tuple("jpg", "cls", "__id__")``. The pipeline
+        removes it again.
 
     Returns
     -------
     PrunedPipeline
         A pipeline whose samples are ``(id, sample)`` and whose batches, after ``batched``, are ``(ids, batch)``.
-        A DataLoader over it goes through ``prunedata.adapters.torch.wrap``, which takes the ids off again.
+        Wrap a DataLoader over it by ``prunedata.adapters.torch.wrap``, which removes the ids from its batches.
 
     Raises
     ------
     PrunedataError
-        If the pruner and the index do not agree, shards have changed since the index was made, or the dataset
-        cannot give each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
+        If the pruner and the index have different numbers of samples, shards have changed since the index was made, or
+        the dataset cannot give each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
     """
     if not isinstance(dataset, wds.DataPipeline):
         raise PrunedataError(f"Expected a WebDataset. Got {type(dataset).__name__}.")
@@ -75,7 +75,7 @@ def wrap(
         )
     if len(index) != pruner.samples:
         raise PrunedataError(
-            f"Expected an index of {pruner.samples} samples, like the Pruner. Got one of {len(index)}: "
+            f"Expected an index of {pruner.samples} samples, as the Pruner has. Got one of {len(index)}: "
             "build the Pruner with len(index)."
         )
     _check_stages(dataset)
@@ -83,7 +83,7 @@ def wrap(
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")
-    pruned = PrunedPipeline(publish(pruner), None if id_key is None else Carried(id_key, len(index)))
+    pruned = PrunedPipeline(publish(pruner), None if id_key is None else SplitIds(id_key, len(index)))
     for stage in dataset.pipeline:
         if function_of(stage) is tariterators.group_by_keys:
             pruned.pipeline.append(end_shards)
@@ -99,14 +99,14 @@ def _check_stages(dataset: wds.DataPipeline) -> None:
         isinstance(stage, _ENDLESS) or function_of(stage) is shardlists.resampled_ for stage in dataset.pipeline
     ):
         raise PrunedataError(
-            "Expected a dataset that yields each sample once in a pass. Got one with resampled shards, repeat() or "
-            "with_epoch(): an epoch keeps or leaves out a sample as a whole."
+            "Expected a dataset that gives each sample once in a pass. Got one with resampled shards, repeat() or "
+            "with_epoch(), in which an epoch has no fixed set of samples."
         )
     last = dataset.pipeline[-1]
     if last is not compat.check_empty and function_of(last) not in _LAST:
         raise PrunedataError(
-            f"Expected a WebDataset with nothing after it. Got {last!r} after it: call wrap() first and add the stages "
-            "to its result, so that pruned samples are neither shuffled nor decoded. To cache, use cache_dir=."
+            f"Expected a WebDataset with no stage after it. Got {last!r} after it: call wrap() first and the stages "
+            "on what it returns, so that pruned samples are neither shuffled nor decoded. To cache, use cache_dir=."
         )
 
 

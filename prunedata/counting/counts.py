@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import LossError
-from prunedata.types import Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
+from prunedata.types import Array, Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
-__all__ = ["SampleCounts", "Tally", "batch_means", "find_hits", "hit_limits", "saturating_add"]
+__all__ = ["SampleCounts", "Tally", "batch_means", "each_batch", "find_hits", "hit_limits", "saturating_add"]
 
 CHUNK = 1 << 15
 """Counts added at once: few enough that temporaries reuse memory."""
@@ -70,14 +70,21 @@ def _rounded_down(limits: Means, dtype: np.dtype[Any]) -> npt.NDArray[np.floatin
 
 
 def _above(losses: Recorded, sizes: Sizes, limits: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
+    above = np.empty(losses.size, dtype=np.bool_)
+    each_batch(np.greater, losses, sizes, limits, above)
+    return above
+
+
+def each_batch(operation: np.ufunc, losses: Recorded, sizes: Sizes, values: Array, out: Array) -> None:
+    """Apply a ufunc to each loss and the value of its batch, shape (batches,); write to ``out``, shape (visits,)."""
     size, last = int(sizes[0]), len(sizes) - 1
     if not (sizes[:last] == size).all():
-        return np.asarray(losses > np.repeat(limits, sizes))
-    # All batches but the last are of one size: as many rows.
-    above, cut = np.empty(losses.size, dtype=np.bool_), size * last
-    np.greater(losses[:cut].reshape(last, size), limits[:last, np.newaxis], out=above[:cut].reshape(last, size))
-    np.greater(losses[cut:], limits[last], out=above[cut:])
-    return above
+        operation(losses, np.repeat(values, sizes), out=out)
+        return
+    # All batches but the last have the same size: they are the rows of a matrix.
+    cut = size * last
+    operation(losses[:cut].reshape(last, size), values[:last, np.newaxis], out=out[:cut].reshape(last, size))
+    operation(losses[cut:], values[last], out=out[cut:])
 
 
 class Tally:

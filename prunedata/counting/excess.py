@@ -7,7 +7,7 @@ label: so nothing is added from the memorization onset on (docs/evidence/turn.md
 import numpy as np
 
 from prunedata.counting.batches import Batches
-from prunedata.counting.counts import CHUNK
+from prunedata.counting.counts import CHUNK, each_batch
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.types import Arrays, Counts, Recorded
 
@@ -44,17 +44,11 @@ class Excess:
         """Add the excess of each loss to the epoch's sums, in place: one visit after the other, in float32."""
         if not self.is_on:
             return
-        losses, sizes = batches.losses, batches.sizes
+        losses = batches.losses
         if losses.size > self._room.size or losses.dtype != self._room.dtype:
             self._room = np.empty_like(losses)  # it is reused: new memory would take as long as the sums
-        room, means = self._room[: losses.size], batches.means.astype(losses.dtype)
-        size, last = int(sizes[0]), len(sizes) - 1
-        if (sizes[:last] == size).all():  # all batches but the last are of one size: as many rows
-            cut = size * last
-            np.subtract(losses[:cut].reshape(last, size), means[:last, np.newaxis], out=room[:cut].reshape(last, size))
-            np.subtract(losses[cut:], means[last], out=room[cut:])
-        else:
-            np.subtract(losses, np.repeat(means, sizes), out=room)
+        room = self._room[: losses.size]
+        each_batch(np.subtract, losses, batches.sizes, batches.means.astype(losses.dtype), room)
         np.clip(room, -LARGEST, LARGEST, out=room)
         np.add.at(arrays[MEAN_EXCESS], batches.ids, room.astype(np.float32, copy=False))
 

@@ -59,7 +59,8 @@ def keep_mask(counts: npt.ArrayLike, num_pruned: int, *, seed: int, epoch: int) 
         return np.full(scores.size, pruned == 0)
     threshold, above, ties = _threshold(scores, pruned)
     keep = np.empty(scores.size, dtype=np.bool_)
-    _prune_ties(keep, scores, threshold, pruned - above, ties, _stream(index(seed), index(epoch)))
+    stream = _mix_int(_mix_int(index(seed)) + index(epoch) * _GOLDEN)  # where its splitmix64 sequence starts
+    _prune_ties(keep, scores, threshold, pruned - above, ties, stream)
     return keep
 
 
@@ -136,11 +137,6 @@ def _prune_ties(
             if missing < candidates.size:
                 keep[candidates[np.argpartition(ranks, missing)[missing:]]] = True
             return
-
-
-def _stream(seed: int, epoch: int) -> int:
-    """Return the start of the splitmix64 sequence of this seed and epoch."""
-    return _mix_int(_mix_int(seed) + epoch * _GOLDEN)
 
 
 def _mix_int(value: int) -> int:

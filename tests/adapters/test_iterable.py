@@ -268,7 +268,7 @@ def test_an_endless_source_is_told_with_the_first_sample_too_many():
     pruner = start()
     stream = wrap(Forever(), pruner, id=int)
     pruner.begin_epoch()
-    with pytest.raises(LossError, match=r"at most 103 raw samples in a pass, like the Pruner\. Got more: .*never end"):
+    with pytest.raises(LossError, match=r"at most 103 raw samples in a pass, .*never end"):
         list(stream)
 
 
@@ -286,7 +286,7 @@ def test_a_missing_column_is_named(item, has):
     pruner = start()
     stream = wrap([item], pruner, id="uid")
     pruner.begin_epoch()
-    with pytest.raises(PrunedataError, match=f"raw samples with 'uid', as id= names. Got {has}: name the field"):
+    with pytest.raises(PrunedataError, match=f"'uid'.* Got {has}: "):
         list(stream)
 
 

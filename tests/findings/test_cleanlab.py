@@ -67,7 +67,7 @@ def test_a_run_that_says_nothing_is_an_error(Datalab, tmp_path):
     from prunedata.adapters.cleanlab import TrainingDynamics
 
     for run, told in (
-        (None, "Expected the run: find_issues"),
+        (None, "find_issues"),
         (watched(epochs=0), "Got none in 0 epochs"),
         (tmp_path / "none.zarr", "Got nothing"),
     ):

@@ -178,7 +178,7 @@ class OwnOrder(SampledOrder):
         return by_first_id
 
     def trained_samples(self, ids: SomeIds) -> float:
-        """Look it up: all ranks have the same order, and so know it."""
+        """Return the number without an exchange, as all ranks compute the same order."""
         known = self._trained_samples.get(int(ids[0]))
         if known is not None and len(known) == 1:  # otherwise a sample that pads begins a batch of its own, too
             return known[0]

@@ -66,8 +66,8 @@ def test_each_epoch_delivers_its_samples_once_each_beside_their_ids(follow):
 
 
 def test_it_is_traced_once_in_a_run(monkeypatch):
-    traced, pass_on = [], Gate.pass_on
-    monkeypatch.setattr(Gate, "pass_on", lambda *given: (traced.append("filter"), pass_on(*given))[1])
+    traced, select = [], Gate.select
+    monkeypatch.setattr(Gate, "select", lambda *given: (traced.append("filter"), select(*given))[1])
 
     def counted(number, text):
         traced.append("map")
@@ -225,9 +225,9 @@ def test_losses_may_come_as_tensors_of_any_kind():
         (lambda: raw().repeat(), "repeat"),
         (lambda: raw().repeat(2), f"Got one of {2 * SAMPLES}"),
         (lambda: raw(SAMPLES - 1), f"Got one of {SAMPLES - 1}"),
-        (lambda: raw().shuffle(10), "Shuffle behind wrap"),
-        (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle behind wrap"),
-        (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle behind wrap"),
+        (lambda: raw().shuffle(10), "Shuffle after wrap"),
+        (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle after wrap"),
+        (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle after wrap"),
         (lambda: raw().map(lambda text: text, 2, deterministic=False), "deterministic"),
         (lambda: raw().with_options(unordered()), "deterministic"),
         (lambda: [1, 2], "Expected a tf.data.Dataset"),
@@ -282,7 +282,7 @@ def test_what_is_unbatched_is_not_batched(files):
             "deterministic",
         ),
         (lambda files: tf.data.TFRecordDataset(tf.data.Dataset.list_files(files)), "list_files"),
-        (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle behind wrap"),
+        (lambda files: tf.data.TFRecordDataset(files).shuffle(100), "Shuffle after wrap"),
         (lambda files: tf.data.TFRecordDataset(files).batch(4), "Got one of batches"),
         (
             lambda files: (
@@ -299,7 +299,7 @@ def test_records_in_an_order_that_may_change(files, records, why):
 
 def test_a_dataset_is_pruned_once():
     pruner = make_pruner()
-    with pytest.raises(PrunedataError, match="not yet pruned"):
+    with pytest.raises(PrunedataError, match="Got the result of wrap"):
         wrap(wrap(raw(), pruner).map(parse), pruner)
 
 

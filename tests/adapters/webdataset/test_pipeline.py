@@ -269,7 +269,7 @@ def test_stages_that_repeat_keep_or_drop_samples_are_refused(index, name, why):
         getattr(wrap(dataset(index), start(), index), name)()
     composed = {"mcached": wds.Cached(), "unbatched": wds.unbatched(), "unlisted": wds.filters.unlisted()}
     if name in composed:
-        with pytest.raises(PrunedataError, match="once each"):
+        with pytest.raises(PrunedataError, match="on once"):
             wrap(dataset(index), start(), index).compose(composed[name])
 
 
@@ -295,7 +295,7 @@ def test_a_stage_that_loses_track_is_noticed(index, stage):
     pruner = start()
     pruned = wrap(dataset(index), pruner, index).compose(stage)
     pruner.begin_epoch()
-    with pytest.raises(PrunedataError, match=rf"{stage.__name__}.* so their ids are lost"):
+    with pytest.raises(PrunedataError, match=rf"{stage.__name__}.* matched to their ids"):
         list(pruned)
 
 
@@ -304,7 +304,7 @@ def test_other_arguments_are_refused(index):
         wrap([1], start(), index)
     with pytest.raises(PrunedataError, match=r"Expected a ShardIndex\. Got str: ShardIndex\.load"):
         wrap(dataset(index), start(), "shards.json")
-    with pytest.raises(PrunedataError, match=r"an index of 7 samples, like the Pruner\. Got one of 90"):
+    with pytest.raises(PrunedataError, match=r"an index of 7 samples, .*Got one of 90"):
         wrap(dataset(index), start(7), index)
 
 
