@@ -142,6 +142,6 @@ class WatchedBatches:
     def _refuse_ranks(self) -> None:
         if self._run.group_size() > 1:
             raise PrunedataError(
-                "Expected one process with watch(). Got several, which would have to exchange how many of their samples "
-                "are trained on: use wrap() on a DataLoader with a DistributedSampler."
+                "Expected one process with watch(). Got several, which would have to exchange how many of their "
+                "samples are trained on: use wrap() on a DataLoader with a DistributedSampler."
             )
