@@ -207,7 +207,7 @@ class _Fit:
         self._number = self._trainer.current_epoch
         epoch = pruner.begin_epoch()
         self._said = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
-        self._torch.set_out(self, self._said)
+        self._torch.add_delivery(self, self._said)
 
     def _close(self) -> None:
         """End the epoch that is open, with what came of it; where one process failed, none goes on."""
