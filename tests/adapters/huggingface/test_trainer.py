@@ -8,6 +8,7 @@ from transformers import Trainer, TrainerCallback
 from prunedata import Pruner, Schedule
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.policies import BoundedLoss
+from tests.adapters.helpers.alone import EPOCHS, check_batches_of_one
 from tests.adapters.huggingface.trainers import SAMPLES, Lines, Rows, build, pruner_of, with_lengths
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
@@ -151,6 +152,32 @@ FOLLOWED = {
     "filtered": [row for row in range(SAMPLES) if row % 3],
     "appended": list(range(SAMPLES + 20)),
 }
+
+
+class Classifier(torch.nn.Module):
+    """What a Trainer trains of a plain layer."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, inputs, labels=None):
+        logits = self.layer(inputs)
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+@pytest.mark.parametrize("joins", ["by its class", pytest.param("wrapped", marks=pytest.mark.slow)])
+def test_batches_of_one_with_accumulation_find_suspects_as_batches_of_16_do(joins, tmp_path):
+    def train(pruner, data, layer, batch, accumulate):
+        options = {"trainer": lambda pruner, **given: pruner.wrap(Trainer(**given))} if joins == "wrapped" else {}
+        trainer, _ = build(
+            pruner, tmp_path, dataset=[{"inputs": inputs, "labels": labels} for inputs, labels in data],
+            model=Classifier(layer), per_device_train_batch_size=batch, gradient_accumulation_steps=accumulate,
+            num_train_epochs=EPOCHS, optim="sgd", learning_rate=0.2, lr_scheduler_type="constant", **options,
+        )  # fmt: skip
+        trainer.train()
+
+    check_batches_of_one(train)
 
 
 @pytest.mark.parametrize("leave_out", ["delivery", "weight"])

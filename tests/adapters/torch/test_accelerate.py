@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
+from tests.adapters.helpers.alone import check_batches_of_one
 from tests.adapters.helpers.ranks import WORLD, group, start
 
 SAMPLES = 103
@@ -181,3 +182,21 @@ def test_two_processes_train_on_what_is_kept(ranks, name):
 @pytest.mark.slow
 def test_a_distributed_sampler_would_deal_twice(ranks):
     assert all("without a DistributedSampler, as accelerate deals" in rank["refused"] for rank in ranks)
+
+
+def test_batches_of_one_with_accumulation_find_suspects_as_batches_of_16_do():
+    def train(pruner, data, model, batch, accumulate):
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
+        drawn = torch.Generator().manual_seed(0)
+        loader = wrap(DataLoader(data, batch_size=batch, shuffle=True, generator=drawn), pruner, with_ids=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+        model, optimizer, prepared = accelerator.prepare(model, optimizer, loader)
+        for _ in pruner.epochs():
+            for ids, (inputs, labels) in prepared:
+                with accelerator.accumulate(model):
+                    losses = torch.nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+                    accelerator.backward(loader.observe(losses, ids))
+                    optimizer.step()
+                    optimizer.zero_grad()
+
+    check_batches_of_one(train)
