@@ -97,8 +97,8 @@ class ByWeight(WeighingTrainer):
         if epoch.number != number:
             raise PrunedataError(
                 f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch {number}, as "
-                "the Trainer counts its batches: by weight resume with as many rows as the checkpoint was saved with; a "
-                "stream resumes in its first pass only."
+                "the Trainer counts its batches: by weight resume with as many rows as the checkpoint was saved with; "
+                "a stream resumes in its first pass only."
             )
         self._open(epoch, options)
         result = plain._run_epoch(**options)
