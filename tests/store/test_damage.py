@@ -11,7 +11,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.store import slots
 from tests.common.marks import FEWER
 from tests.store.stored_runs import (
@@ -207,49 +207,6 @@ class TestPointer:
     def test_other_text(self, place, text):
         (place / "zarr.json").write_bytes(text.encode(errors="surrogateescape"))
         assert_refused(place)
-
-    @pytest.mark.parametrize("found", [None, 3, [], {}, {"format": 3}, {"format": 2}, {"format": "3"}])
-    def test_other_formats(self, place, found):
-        self.write(place, found)
-        assert_refused(place)
-
-    @pytest.mark.parametrize("format", [1, 2, 3])
-    def test_what_development_versions_wrote_says_so(self, place, format):
-        self.write(place, pointer(place) | {"format": format})
-        assert "too old" in str(assert_refused(place, ForeignStore))
-
-    def write(self, place, found):
-        node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": found}}
-        (place / "zarr.json").write_text(json.dumps(node))
-
-    @pytest.mark.parametrize(
-        ("path", "value"),
-        [
-            (("format",), 2),
-            (("generation",), 7),
-            (("generation",), 9),
-            (("generation",), 0),
-            (("arrays",), {}),
-            (("arrays", "counts", "crc32"), 0),
-            (("arrays", "counts", "dtype"), "|i1"),
-            (("arrays", "counts", "shape"), [SAMPLES - 1]),
-            (("state", "epoch"), 5),
-            (("state", "open"), False),
-            (("state", "run", "samples"), SAMPLES - 1),
-            (("state", "run", "seed"), 4),
-            (("state", "history"), []),
-        ],
-        ids=str,
-    )
-    def test_each_field_is_under_its_digest(self, place, path, value):
-        node = json.loads((place / "zarr.json").read_text())
-        field = node["attributes"]["prunedata"]
-        for name in path[:-1]:
-            field = field[name]
-        assert field[path[-1]] != value
-        field[path[-1]] = value
-        (place / "zarr.json").write_text(json.dumps(node))
-        assert_refused(place, (DamagedStore, ForeignStore))
 
     def test_of_an_older_commit(self, place):
         """A backup of the pointer alone: its slot has been written since."""

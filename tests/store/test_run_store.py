@@ -1,17 +1,15 @@
 """A store as its run uses it: which commit is read, who may write the next, and what is said where that is refused."""
 
 import gc
-import os
 import re
-import zlib
 
 import numpy as np
 import pytest
 from zarr.storage import MemoryStore
 
 import prunedata.store.run_store
-from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, PrunedataError, RunExists, StoreError
-from prunedata.store.durable import DurableStore, write_bytes
+from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, StoreError
+from prunedata.store.durable import write_bytes
 from prunedata.store.pointer import Records, encode_pointer
 from prunedata.store.reading import read_run
 from prunedata.store.run_store import RunStore
@@ -58,49 +56,6 @@ class TestMessages:
         with pytest.raises(DeniedStore, match=f"^Expected {told.format(re.escape(str(tmp_path)))}"):
             use()
 
-    def test_a_run_that_is_there(self, tmp_path):
-        for number, (state, reached) in enumerate((({"epoch": 3, "history": []}, 3), ({}, None))):
-            RunStore(tmp_path / str(number)).create(state)
-            with pytest.raises(RunExists, match=f"Got {tmp_path}/{number}, .* reached epoch {reached}. Pass resume="):
-                RunStore(tmp_path / str(number)).create({})
-
-    def test_a_state_that_is_none(self, tmp_path):
-        """A stranger's pointer may hold anything in its place."""
-        _, raw = encode_pointer(0, "me", {}, {}, Records())
-        (tmp_path / "zarr.json").write_bytes(raw)
-        with pytest.raises(RunExists, match="reached epoch None"):
-            RunStore(tmp_path).create({})
-
-    def test_what_the_check_refuses(self, tmp_path):
-        store, seen = RunStore(tmp_path), []
-        store.create({"epoch": 0, "history": []})
-        store.write({"epoch": 1, "history": []}, {"counts": TAKEN})
-
-        def check(*found):
-            seen.extend(found)
-            raise PrunedataError("Expected another.")
-
-        with pytest.raises(DamagedStore, match=rf"Expected a run of prunedata at {tmp_path}\. Expected another\."):
-            RunStore(tmp_path, mode="r").read(check)
-        assert seen == [
-            {"epoch": 1, "history": []},
-            {"counts": {"shape": [3], "dtype": "|u1", "crc32": zlib.crc32(TAKEN.tobytes())}},
-        ]
-
-    @pytest.mark.parametrize("raw", [b"{", encode_pointer(1, "me", {"counts": 3}, {}, Records())[1]])
-    def test_a_pointer_that_is_damaged(self, tmp_path, raw):
-        (tmp_path / "zarr.json").write_bytes(raw)
-        with pytest.raises(DamagedStore, match=f"in {tmp_path}/zarr.json"):
-            RunStore(tmp_path).read()
-
-    def test_what_is_damaged(self, tmp_path):
-        store = RunStore(tmp_path)
-        store.create({})
-        store.write({}, {"counts": TAKEN})
-        (tmp_path / "counts-1" / "c" / "0").write_bytes(b"abc")
-        with pytest.raises(DamagedStore, match=f"Expected counts-1 in {tmp_path} to match its digest"):
-            store.read()
-
     @pytest.mark.parametrize(
         ("name", "error"),
         [
@@ -126,24 +81,6 @@ class TestMessages:
         for call in (RunStore.read, lambda store: store.create({})):
             with pytest.raises(error, match=told):
                 call(RunStore(tmp_path))
-
-
-def test_generations_are_counted(tmp_path):
-    store = RunStore(tmp_path)
-    assert store.generation == 0
-    store.create({})
-    for number in range(1, 4):
-        store.write({"epoch": number, "history": []}, {"counts": TAKEN})
-        assert store.generation == number
-        again = RunStore(tmp_path, mode="r")
-        assert again.generation == 0
-        found = again.read()
-        assert (found[0], found[1]["counts"].tolist(), again.generation) == (
-            {"epoch": number, "history": []},
-            [0, 1, 2],
-            number,
-        )
-    assert {path.name for path in tmp_path.iterdir()} == {"zarr.json", "counts-0", "counts-1"}
 
 
 def test_who_looks_while_the_run_goes_on_sees_a_commit_of_it(tmp_path, monkeypatch):
@@ -204,39 +141,6 @@ def test_a_refused_run_goes_on_when_its_own_commit_is_put_back(tmp_path):
     assert RunStore(tmp_path, mode="r").read()[0] == {"epoch": 1, "history": []}
 
 
-def test_only_the_process_that_opened_it_commits(tmp_path, monkeypatch):
-    store = RunStore(tmp_path)
-    store.create({})
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    with pytest.raises(StoreError, match=f"Expected commits to {tmp_path} from the process that opened it"):
-        store.write({}, {})
-    monkeypatch.undo()
-    store.write({}, {})
-
-
-@pytest.mark.parametrize("place", [MemoryStore, None], ids=["memory", "folder"])
-def test_whose_commit_stands_there_is_told_from_its_writer(tmp_path, place):
-    store = RunStore(place() if place else tmp_path)
-    store.create({"epoch": 0, "history": []})
-    raw = encode_pointer(1, "somebody", {}, {"epoch": 7, "history": []}, Records())[1]
-    write_bytes(store._store, "zarr.json", raw)
-    for _ in range(2):  # it is not taken over by the first refusal
-        with pytest.raises(StoreError, match=r"as this run left it\. Another process has written to it since"):
-            store.write({"epoch": 1, "history": []}, {})
-    assert RunStore(store._store, mode="r").read()[0] == {"epoch": 7, "history": []}
-
-
-def test_who_only_looks_takes_no_lock_and_makes_no_folder(tmp_path):
-    store = RunStore(tmp_path / "run")
-    store.create({})
-    (tmp_path / "run" / "zarr.1.partial").write_bytes(b"")
-    for reader in (RunStore(tmp_path / "run", mode="r"), RunStore(tmp_path / "run", mode="r")):
-        reader.read()
-        assert reader._lock is None
-    assert (tmp_path / "run" / "zarr.1.partial").exists()
-    store.write({}, {})  # nobody has taken it over
-
-
 def test_a_run_is_read_without_touching_it(tmp_path):
     place = tmp_path / "run"
     run = start(place)
@@ -287,13 +191,3 @@ def test_a_linked_folder_of_an_array_is_read_and_not_gone_on_with(tmp_path):
     assert RunStore(tmp_path / "run", mode="r").read()[1]["counts"].tolist() == [0, 1, 2]
     with pytest.raises(StoreError, match="Got counts-1, which is a link"):
         RunStore(tmp_path / "run").read()
-
-
-def test_who_may_write_sees_all_names_safe_and_who_reads_leaves_them(tmp_path, monkeypatch):
-    RunStore(tmp_path).create({})
-    synchronised = []
-    monkeypatch.setattr(DurableStore, "sync_names", lambda store: synchronised.append(store.read_only))
-    RunStore(tmp_path, mode="r").read()
-    assert synchronised == []
-    RunStore(tmp_path).read()
-    assert synchronised == [False]

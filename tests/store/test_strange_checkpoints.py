@@ -15,7 +15,10 @@ from tests.store.stored_runs import observe, standing, start
 
 REMOVED = object()
 DEEP = json.loads("[" * 500 + "]" * 500)
-VALUES = [None, True, -1, 0.5, 10**13, 10**300, "", "x" * 100_000, "\x1b[2J", [], {}, b"", DEEP, REMOVED]
+VALUES = [
+    None, True, -1, 0.5, 10**13, 10**300, "", "x" * 100_000, "\x1b[2J", [], {}, b"", DEEP, REMOVED,
+    np.arange(2), np.array(3), np.float64(2.5), memoryview(b"abc"), memoryview(np.zeros((2, 2))), object(), {1, 2},
+]  # fmt: skip
 FIELDS = [
     (),
     ("format",),

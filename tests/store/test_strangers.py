@@ -9,12 +9,10 @@ import shutil
 import subprocess
 import sys
 import zlib
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prunedata import Pruner
@@ -22,7 +20,6 @@ from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.findings.inspection import inspect
 from prunedata.store.reading import read_run
-from tests.common.marks import FEWER
 from tests.common.programs import ROOT
 from tests.store.stored_runs import SAMPLES, SCHEDULE, build, contents, pointer, slot, standing, start
 
@@ -135,17 +132,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=5,
 )
-
-
-@given(field=st.sampled_from(FIELDS), value=JSON, other=st.sampled_from(FIELDS), second=JSON)
-@settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_field_with_any_value(pattern, tmp_path, capsys, field, value, other, second):
-    place = Path(shutil.copytree(pattern, tmp_path / "run.zarr", dirs_exist_ok=True))
-    found = changed(pointer(pattern), field, value)
-    with suppress(LookupError, TypeError):  # it may not be there any more
-        found = changed(found, other, second)
-    sign(place, found)
-    assert_plain(place, capsys)
 
 
 def test_what_is_signed_by_hand_is_taken(place, capsys):

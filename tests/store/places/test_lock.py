@@ -1,18 +1,13 @@
 """The lock of a folder: who holds it, who of one process may write, and Ctrl-C while it is taken."""
 
 import gc
-import importlib
 import os
-import re
 import signal
 import sys
-import threading
-import warnings
 from pathlib import Path
 
 import pytest
 
-from prunedata.errors import StoreError
 from prunedata.store import lock
 from prunedata.store.lock import WriteLock
 from prunedata.store.run_store import RunStore
@@ -61,43 +56,6 @@ def test_a_folder_is_locked_until_its_last_holder_is_gone(tmp_path, other):
     assert other.lock()
 
 
-def test_who_comes_later_is_refused_and_may_try_again(tmp_path):
-    for _ in range(2):
-        first = Other(tmp_path)
-        assert first.lock()
-        for _ in range(2):
-            with pytest.raises(StoreError, match=f"only process that writes to {re.escape(str(tmp_path))}\\. Another"):
-                WriteLock(tmp_path)
-        first.close()
-        assert WriteLock(tmp_path).claim()
-
-
-def test_of_one_process_the_last_to_claim_it_writes(tmp_path):
-    one, two = WriteLock(tmp_path), WriteLock(tmp_path)
-    one.check()  # nobody has claimed it
-    assert one.claim()
-    assert not one.claim()
-    one.check()
-    with pytest.raises(StoreError, match=f"Expected {re.escape(str(tmp_path))} as this run left it. Another Pruner"):
-        two.check()
-    assert not two.claim()
-    two.check()
-    with pytest.raises(StoreError, match="Another Pruner of this process"):
-        one.check()
-    del two
-    gc.collect()
-    one.check()
-
-
-def test_who_has_given_it_back_claims_nothing_and_stands_in_nobodys_way(tmp_path):
-    one = WriteLock(tmp_path)
-    one.claim()
-    one.release()
-    assert not one.claim()
-    one.check()
-    assert WriteLock(tmp_path).claim()
-
-
 @pytest.mark.parametrize("how", ["the system has none", "the file system has none"])
 def test_where_there_are_no_locks_nobody_knows_to_be_alone(tmp_path, monkeypatch, other, how):
     def flock(descriptor, kind):
@@ -114,17 +72,6 @@ def test_where_there_are_no_locks_nobody_knows_to_be_alone(tmp_path, monkeypatch
     assert other.lock()
 
 
-def test_a_system_without_locks_is_known_when_the_module_is_imported(monkeypatch):
-    before = dict(vars(lock))
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
-    try:
-        importlib.reload(lock)
-        assert lock.fcntl is None
-    finally:
-        vars(lock).update(before)
-
-
 def test_a_lock_that_was_lost_is_known_to_be(tmp_path, monkeypatch):
     """A network file system may have given locks before, and give none now."""
 
@@ -136,45 +83,6 @@ def test_a_lock_that_was_lost_is_known_to_be(tmp_path, monkeypatch):
     two = WriteLock(tmp_path)
     assert not one.claim()
     del two
-
-
-def test_a_forked_child_has_no_lock_and_keeps_none(tmp_path, other):
-    one, (ready, tell), (wait, end) = WriteLock(tmp_path), os.pipe(), os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # zarr keeps a thread
-        child = os.fork()
-    if not child:
-        os.close(end)
-        try:
-            os.write(tell, bytes([of_a_child(tmp_path)]))
-            os.read(wait, 1)  # it outlives its parent's run
-        finally:
-            os._exit(0)
-    os.close(wait)
-    assert os.read(ready, 1) == b"\1"
-    thread = threading.Thread(target=lambda: WriteLock(tmp_path.parent), daemon=True)  # the fork has left nothing taken
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert not other.lock()
-    one.release()
-    assert other.lock()
-    for descriptor in (end, ready, tell):
-        os.close(descriptor)
-    os.waitpid(child, 0)
-
-
-def of_a_child(folder):
-    """1 if it knows of no lock, is refused its parent's, and can take another in any thread."""
-    known = len(lock._locked)
-    try:
-        WriteLock(folder)
-    except StoreError:
-        thread = threading.Thread(target=lambda: WriteLock(folder.parent), daemon=True)
-        thread.start()
-        thread.join(10)
-        return 2 * (known > 0) + 4 * thread.is_alive() + 1
-    return 0
 
 
 class InterruptAtLine:

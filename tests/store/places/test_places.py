@@ -1,4 +1,4 @@
-"""Where a run is kept: what can be opened, and how files are read, written and swept there."""
+"""How files are read, written and swept on a disk and elsewhere; and zarr's own suite for stores."""
 
 import errno
 import io
@@ -7,25 +7,16 @@ from pathlib import Path
 
 import pytest
 from zarr.abc.store import RangeByteRequest
-from zarr.core.buffer import default_buffer_prototype
+from zarr.core.buffer import Buffer, cpu
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore, ZipStore
+from zarr.storage import MemoryStore, WrapperStore
+from zarr.testing.store import StoreTests
 
-from prunedata.errors import DamagedStore, ForeignStore, StoreError
-from prunedata.store import durable
-from prunedata.store.durable import (
-    DurableStore,
-    check_own_folder,
-    is_missing,
-    list_names,
-    read_bytes,
-    write_bytes,
-)
+from prunedata.errors import DamagedStore
+from prunedata.store.durable import DurableStore, check_own_folder, is_missing, list_names, read_bytes, write_bytes
 from prunedata.store.location import open_location
 
-
-def buffer(value):
-    return default_buffer_prototype().buffer.from_bytes(value)
+# Where a run is kept: what can be opened, and how files are read, written and swept there.
 
 
 @pytest.fixture(params=["disk", "memory", "fsspec"])
@@ -35,53 +26,6 @@ def store(request, tmp_path):
     if request.param == "memory":
         return MemoryStore()
     return open_location(f"memory://{tmp_path}", read_only=False)
-
-
-class TestOpen:
-    def test_a_folder(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        for location in ("run", Path("run"), f"file://{tmp_path}/run", LocalStore(tmp_path / "run")):
-            store = open_location(location, read_only=False)
-            assert (type(store), store.root, store.read_only) == (DurableStore, tmp_path / "run", False)
-        assert not (tmp_path / "run").exists()
-        (tmp_path / "run").mkdir()
-        for location in ("run", LocalStore(tmp_path / "run"), LocalStore(tmp_path / "run", read_only=True)):
-            store = open_location(location, read_only=True)
-            assert (type(store), store.root, store.read_only) == (DurableStore, tmp_path / "run", True)
-
-    def test_a_store_of_another_kind_is_itself(self, tmp_path):
-        for store in (MemoryStore(), DurableStore(tmp_path)):
-            assert open_location(store, read_only=False) is store
-        for store in (MemoryStore(read_only=True), MemoryStore()):
-            assert open_location(store, read_only=True) is store
-        packed = ZipStore(tmp_path / "run.zip", mode="w")
-        assert open_location(packed, read_only=True) is packed
-        with pytest.raises(StoreError, match=r"in which a value can be replaced\. Got ZipStore"):
-            open_location(packed, read_only=False)
-
-    @pytest.mark.parametrize("read_only", [True, False])
-    def test_a_url(self, read_only):
-        store = open_location("memory://place/run", read_only=read_only)
-        assert isinstance(store, FsspecStore)
-        assert (store.path, store.read_only) == ("/place/run", read_only)
-
-    def test_what_cannot_be_written(self, tmp_path):
-        for store in (MemoryStore(read_only=True), LocalStore(tmp_path, read_only=True)):
-            with pytest.raises(StoreError, match=r"Expected a store that can be written.*read-only"):
-                open_location(store, read_only=False)
-
-    @pytest.mark.parametrize("location", [3, None, b"run", ["run"]])
-    def test_what_is_no_place(self, location):
-        with pytest.raises(StoreError, match=f"a path, a URL or a zarr store. Got {type(location).__name__}"):
-            open_location(location, read_only=False)
-
-    def test_what_is_no_folder_or_is_not_there(self, tmp_path):
-        (tmp_path / "file").write_bytes(b"")
-        for read_only in (True, False):
-            with pytest.raises(ForeignStore, match=f"Expected a folder for the store. Got the file {tmp_path}/file"):
-                open_location(tmp_path / "file", read_only=read_only)
-        with pytest.raises(ForeignStore, match=f"Expected a run at {tmp_path}/none. Got nothing"):
-            open_location(tmp_path / "none", read_only=True)
 
 
 class TestAnyStore:
@@ -134,37 +78,6 @@ def test_what_others_wrote_to_a_url_meanwhile_is_listed(tmp_path):
 
 
 class TestDisk:
-    def test_files_and_folders_are_made_where_they_are_asked_for(self, tmp_path):
-        store = DurableStore(tmp_path / "deep" / "run")
-        assert list_names(store) == []
-        assert not store.root.exists()
-        store.make_folder()
-        store.make_folder()
-        assert list_names(store) == []
-        sync(store.set("a/b", buffer(b"1")))
-        store.set_sync("a/c", buffer(b"2"))
-        sync(store.set_if_not_exists("a/c", buffer(b"3")))
-        sync(store.set_if_not_exists("a/d", buffer(b"3")))
-        assert {path.name: path.read_bytes() for path in (store.root / "a").iterdir()} == {
-            "b": b"1",
-            "c": b"2",
-            "d": b"3",
-        }
-
-    def test_zarr_makes_the_folder_of_a_store_that_it_opens(self, tmp_path):
-        sync(DurableStore.open(tmp_path / "run"))
-        assert (tmp_path / "run").is_dir()
-        with pytest.raises(FileNotFoundError):
-            sync(DurableStore.open(tmp_path / "none", read_only=True))
-        assert not (tmp_path / "none").exists()
-
-    def test_what_is_read_only_is_not_written(self, tmp_path):
-        store = DurableStore(tmp_path, read_only=True)
-        for write in (lambda *a: sync(store.set(*a)), store.set_sync):
-            with pytest.raises(ValueError, match="read-only"):
-                write("a", buffer(b"1"))
-        assert list_names(store) == []
-
     def test_what_is_no_file(self, tmp_path):
         store = DurableStore(tmp_path)
         (tmp_path / "folder").mkdir()
@@ -175,20 +88,6 @@ class TestDisk:
             os.mkfifo(tmp_path / "pipe")
             with pytest.raises(DamagedStore, match=f"Expected a file. Got {tmp_path}/pipe"):
                 read_bytes(store, "pipe", 9)
-
-    @pytest.mark.parametrize("second", ["link", "hard link"])
-    def test_a_file_with_another_name_is_replaced_and_the_other_stays(self, tmp_path, second):
-        store, other = DurableStore(tmp_path / "run"), tmp_path / "other"
-        chunk = store.root / "a" / "c" / "0"
-        write_bytes(store, "a/c/0", b"12345")
-        if second == "link":
-            chunk.rename(other)
-            chunk.symlink_to(other)
-        else:
-            other.hardlink_to(chunk)
-        write_bytes(store, "a/c/0", b"54321")
-        assert (read_bytes(store, "a/c/0", 9), other.read_bytes()) == (b"54321", b"12345")
-        assert not chunk.is_symlink()
 
     @pytest.mark.parametrize(
         ("key", "value", "in_place"),
@@ -251,34 +150,6 @@ class TestDisk:
             read_bytes(DurableStore(tmp_path), "a", 2)
         assert asked == [6, 3]
 
-    def test_descriptors_are_closed_whatever_happens(self, tmp_path, monkeypatch):
-        opened, closed = [], []
-
-        def refuse(descriptor):
-            opened.append(descriptor)
-            raise PermissionError
-
-        def close(descriptor, _close=os.close):
-            closed.append(descriptor)
-            _close(descriptor)
-
-        monkeypatch.setattr(os, "fsync", refuse)
-        monkeypatch.setattr(os, "close", close)
-        DurableStore(tmp_path / "run").sync_names()
-        assert len(opened) == len((tmp_path / "run").parents)
-        assert opened == closed
-
-    def test_a_folder_that_may_not_be_opened_does_not_stop_the_names_above(self, tmp_path, monkeypatch):
-        seen = []
-
-        def sync_folder(folder):
-            seen.append(folder)
-            raise PermissionError
-
-        monkeypatch.setattr(durable, "_sync_folder", sync_folder)
-        DurableStore(tmp_path / "run").sync_names()
-        assert seen == list((tmp_path / "run").parents)
-
     def test_leftovers_are_swept_where_runs_leave_them_and_not_behind_links(self, tmp_path):
         run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
         left = ["a.partial", "hits-0/b.partial", "hits-1/c/0.1.partial"]
@@ -304,17 +175,47 @@ class TestDisk:
         monkeypatch.setattr(Path, "glob", glob)
         DurableStore(tmp_path).sweep()
 
-    @pytest.mark.parametrize("link", ["loss", "loss/c"])
-    def test_a_folder_that_lies_elsewhere_is_not_the_runs_own(self, tmp_path, link):
-        store = DurableStore(tmp_path / "run")
-        (tmp_path / "elsewhere").mkdir()
-        (store.root / link).parent.mkdir(parents=True)
-        check_own_folder(store, "loss")
-        (store.root / link).symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(StoreError, match=f"Expected folders of its own in {store.root}. Got {link}, which is a"):
-            check_own_folder(store, "loss")
 
-    def test_the_whole_run_may_lie_behind_a_link(self, tmp_path):
-        (tmp_path / "disk" / "loss" / "c").mkdir(parents=True)
-        (tmp_path / "run").symlink_to(tmp_path / "disk")
-        check_own_folder(DurableStore(tmp_path / "run"), "loss")
+# The durable store is one of zarr's: it passes the suite that zarr has for stores.
+
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class TestDurableStore(StoreTests[DurableStore, cpu.Buffer]):
+    store_cls = DurableStore
+    buffer_cls = cpu.Buffer
+
+    async def get(self, store: DurableStore, key: str) -> Buffer:
+        return self.buffer_cls.from_bytes((store.root / key).read_bytes())
+
+    async def set(self, store: DurableStore, key: str, value: Buffer) -> None:
+        path = store.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value.to_bytes())
+
+    @pytest.fixture
+    def store_kwargs(self, tmp_path: Path) -> dict[str, str]:
+        return {"root": str(tmp_path)}
+
+    @pytest.fixture
+    def store(self, open_kwargs: dict[str, str]) -> DurableStore:
+        return sync(DurableStore.open(**open_kwargs))
+
+    @pytest.fixture
+    def store_not_open(self, store_kwargs: dict[str, str]) -> DurableStore:
+        return DurableStore(**store_kwargs)
+
+    def test_store_repr(self, store: DurableStore) -> None:
+        assert str(store) == f"file://{store.root.as_posix()}"
+
+    def test_store_supports_writes(self, store: DurableStore) -> None:
+        assert store.supports_writes
+
+    def test_store_supports_listing(self, store: DurableStore) -> None:
+        assert store.supports_listing
