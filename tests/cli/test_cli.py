@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import prunedata
-from prunedata.cli.summary import summary
-from prunedata.cli.text import bar, marks, strip, table
+from prunedata.cli.text import strip
 from prunedata.plan.cost import CostModel
 from prunedata.plan.schedule import Schedule
-from prunedata.reporting.wording import duration
 from prunedata.run.pruner import Pruner
 
 RUN = "plan --samples 50000 --epochs 200 --batch-size 128"
@@ -225,75 +223,11 @@ def test_errors_say_what_was_expected(say, command, message):
     assert message in err
 
 
-def test_a_strip_folds_long_windows_and_ends_in_time():
-    assert [line.split() for line in strip(Schedule(250, 240, 1, 2, 1), ".#")] == [
-        ["0", "." + "#." * 49 + "#"],
-        ["100", ".#" * 50],
-        ["200", ".#" * 20],
-        ["240", ".#" * 5],
-    ]
-    many = strip(Schedule(10_000, 1, 1, 1, 1), ".#")
-    assert (len(many), many[-1]) == (41, "... and 9960 more rows")
-
-
 @given(st.integers(1, 300), st.integers(1, 150), st.integers(1, 20))
 def test_a_strip_shows_each_epoch_once(epochs, window, start):
     schedule = Schedule(epochs, max(window, epochs // 20), start, 5, 4)
     cells = "".join(line.split()[1] for line in strip(schedule, ".#"))
     assert cells == "".join("#" if schedule.prunes(e) else "." for e in range(epochs))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (4.2651, "4.27 s"),
-        (59.4, "59.4 s"),
-        (1251.2, "20 min 51 s"),
-        (-90, "-1 min 30 s"),
-        (3 * 3600 + 24 * 60 + 29, "3 h 24 min"),
-        (86400 * 2 + 3600 * 5, "2 d 5 h"),
-    ],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_marks_bars_and_tables():
-    assert (marks("utf-8"), marks("ascii"), marks(None), marks("no such")) == ("░█", ".#", ".#", ".#")
-    assert (bar(0, ".#"), bar(0.0001, ".#"), bar(1, ".#", 3)) == ("", "#", "###")
-    assert table([("a", "10"), ("long", "2")]) == ["a     10", "long   2"]
-
-
-RECORD = {"number": 0, "pruned": False, "kept": 1000, "seconds": 1.5, "mean_loss": 0.25, "overhead": 0.001}
-FOUND = {
-    "samples": 1000,
-    "without": 0,
-    "held_out": 0,
-    "lost": 0,
-    "prune": 200,
-    "policy": {"name": "DroppingCount", "tolerance": 0.0},
-    "schedule": Schedule(30, 10, 3, 5, 4).to_dict(),
-    "seed": 7,
-    "batch_size": None,
-    "epoch": 12,
-    "open": True,
-    "generation": 13,
-    "saved": {
-        "epochs": 12,
-        "visits": 11_000,
-        "visits_saved": 1000,
-        "visits_saved_percent": 100 / 12,
-        "visits_by_weight": 0,
-        "batches_saved": 40,
-        "seconds": 64.0,
-        "seconds_saved": 2.5,
-    },
-    "arrays": [{"name": "counts", "dtype": "uint8", "shape": [1000]}],
-    "history": [RECORD | {"number": n, "pruned": n > 2} for n in range(11)] + [RECORD | {"mean_loss": None}],
-    "counts_histogram": {"10": 1, "0": 900, "2": 99},
-    "most_pruned": [{"id": 3, "pruned": 5, "hits": 9, "visits": 7, "count": 2}],
-}
 
 
 @pytest.fixture
@@ -346,41 +280,6 @@ def test_inspect_refuses_what_is_no_run(say, tmp_path):
         assert err.startswith("prunedata: error: ")
         assert str(place) in err
     assert not (tmp_path / "nothing").exists()
-
-
-def test_summary_of_a_run():
-    lines = summary(FOUND, ".#")
-    assert "samples     1,000" in lines
-    assert "batch size  -" in lines
-    assert "state       next is epoch 12 of 30, begun and not ended" in lines
-    assert "epochs (the last 10 of 12)" in lines
-    assert ["0", "no", "1,000", "1.50", "0.0010", "-"] in [line.split() for line in lines]
-    histogram = lines.index("samples of each count in this window")
-    assert [line.split()[0] for line in lines[histogram + 2 : histogram + 5]] == ["0", "2", "10"]
-    assert lines[histogram + 2].endswith("#" * 40)
-    assert lines[-1].split() == ["3", "5", "9", "7", "2"]
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({}, "1,000 of 12,000 sample visits (8.33 %), 40 batches, 2.5 s beside 1 min 4 s of training"),
-        ({"batches_saved": None}, "1,000 of 12,000 sample visits (8.33 %), 2.5 s beside 1 min 4 s of training"),
-        ({"seconds_saved": None}, "1,000 of 12,000 sample visits (8.33 %), 40 batches"),
-        ({"visits_saved": 0}, "nothing in 12 epochs"),
-    ],
-)
-def test_summary_says_what_was_saved(change, told):
-    lines = summary(FOUND | {"saved": FOUND["saved"] | change}, ".#")
-    assert f"saved       {told}" in lines
-
-
-def test_summary_of_a_run_that_has_just_begun():
-    nothing = {"saved": {"epochs": 0}, "arrays": [], "history": [], "counts_histogram": {}, "most_pruned": []}
-    lines = summary(FOUND | nothing | {"epoch": 30, "open": False}, ".#")
-    assert "state       finished" in lines
-    assert "epochs" not in lines
-    assert not any(line.startswith("saved") for line in lines)
 
 
 def test_a_steady_schedule_is_planned_as_it_is_made_in_python(say):

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -282,18 +280,6 @@ def test_errors_are_one_line(say, store, tmp_path, command, message):
     assert err.count("\n") == 1
     assert message in err
     assert not (tmp_path / "nothing.zarr").exists()
-
-
-def test_as_a_program(store):
-    for command in ("suspects --json", "advise"):
-        done = subprocess.run(
-            [sys.executable, "-m", "prunedata", *command.split(), str(store)],
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout
 
 
 FOLDS = [[row for row in range(SAMPLES) if row % 3 != fold] for fold in range(3)]

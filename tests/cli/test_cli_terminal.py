@@ -1,0 +1,186 @@
+"""Commands in terminals and pipes: progress, Ctrl-C, readers that leave, full disks; and prunedata top and index."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prunedata import Pruner
+from prunedata.cli.main import main
+from prunedata.streams.shards import ShardIndex
+from tests.adapters.helpers.shards import write_shards
+from tests.common.programs import ROOT, run_module
+from tests.store.stored_runs import build
+
+
+def test_shards_are_indexed(tmp_path, capsys):
+    urls = write_shards(tmp_path, [3, 0, 1200])
+    output = tmp_path / "my index.json"
+    assert main(["index", f"{tmp_path}/00{{0..1}}.tar", urls[2], "--output", str(output)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"1,203 samples in 3 shards -> {output}\n"
+    assert err == ""  # no terminal, no progress
+    assert ShardIndex.load(output) == ShardIndex.scan(urls)
+
+
+def test_json_and_the_default_name(tmp_path, capsys, monkeypatch):
+    write_shards(tmp_path, [2])
+    monkeypatch.chdir(tmp_path)
+    assert main(["index", "000.tar", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"shards": 1, "samples": 2, "output": "index.json"}
+    assert ShardIndex.load("index.json").urls == ["000.tar"]
+
+
+@pytest.mark.parametrize("shards", [["missing.tar"], ["{0..1.tar"], ["000.tar", "000.tar"]])
+def test_errors_are_told_and_nothing_is_written(tmp_path, capsys, monkeypatch, shards):
+    write_shards(tmp_path, [2])
+    monkeypatch.chdir(tmp_path)
+    assert main(["index", *shards]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("prunedata: error: Expected ")
+    assert os.listdir() == ["000.tar"]
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_progress_on_a_terminal_is_one_line_that_is_gone_in_the_end(tmp_path, good):
+    urls = write_shards(tmp_path, [1, 1])
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "prunedata", "index", *urls, *([] if good else ["none.tar"]), "--output", "index.json"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    os.close(theirs)
+    said = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.returncode == (0 if good else 2)
+    line, _, after = said.partition("\r\x1b[K")
+    assert "\n" not in line
+    assert line.split("\r")[1:3] == (
+        [f"{'.' * 30} 0 of 2 shards", f"{'#' * 15}{'.' * 15} 1 of 2 shards"]
+        if good
+        else [f"{'.' * 30} 0 of 3 shards", f"{'#' * 10}{'.' * 20} 1 of 3 shards"]
+    )
+    assert after.startswith("" if good else "prunedata: error: Expected a whole tar file at none.tar")
+
+
+# The program is stopped, or whoever reads it goes away, or its disk is full: a plain line, and no traceback.
+
+
+PROGRAM = [sys.executable, "-m", "prunedata"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("stored") / "run.zarr"
+    build(place)
+    return place
+
+
+@pytest.fixture
+def ctrl_c():
+    """Let programs that are started be told of Ctrl-C, though whoever runs the tests in the background is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_ctrl_c_is_told_in_a_line(tmp_path, ctrl_c):
+    begun = tmp_path / "begun"
+    command = [*PROGRAM, "index", f"pipe:touch {begun}; sleep 60", "--output", str(tmp_path / "index.json")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=ENVIRONMENT
+    ) as running:
+        while not begun.exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        out, err = running.communicate()
+    assert (running.returncode, out, err) == (130, "", "prunedata: stopped\n")
+    assert not (tmp_path / "index.json").exists()
+
+
+@pytest.mark.parametrize("command", ["inspect {}", "inspect {} --json", "suspects {}", "advise {}", "--help"])
+def test_a_reader_that_leaves_before_or_in_the_middle(place, command):
+    arguments = [*PROGRAM, *command.format(place).split()]
+    for lines in (0, 1):
+        with subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        ) as running:
+            for _ in range(lines):
+                running.stdout.readline()
+            running.stdout.close()
+            assert running.stderr.read() == ""
+        assert running.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", ["inspect {}", "inspect {} --json", "plan --samples 9 --help"])
+def test_what_cannot_be_written_is_told(place, command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, *command.format(place).split()],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "prunedata: error: [Errno 28] No space left on device\n"
+
+
+# The command ``prunedata top``, once into a pipe, and again and again in a terminal.
+
+
+def train(folder, epochs):
+    pruner = Pruner(50, epochs=3, leave_out="nothing", store=folder / "run.zarr", resume=True)
+    for _ in range(epochs):
+        pruner.begin_epoch()
+        pruner.observe(np.where(np.arange(50) == 7, 9.0, 1.0), np.arange(50))
+        pruner.end_epoch()
+
+
+def test_into_a_pipe_it_prints_once(tmp_path):
+    train(tmp_path, 1)
+    done = run_module("prunedata", "top", "run.zarr", "--top", "2", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "run.zarr: 1 of 3 epochs are done."
+    assert lines[1].startswith("epoch 0: mean loss 1.16")
+    assert lines[2].split() == ["row", "excess", "label"]
+    assert lines[3].split() == ["7", "7.84"]
+    assert len(lines) == 5
+
+
+def test_in_a_terminal_it_goes_on_until_the_run_is_finished(tmp_path):
+    train(tmp_path, 1)
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-m", "prunedata", "top", "run.zarr", "--every", "0.1"], cwd=tmp_path,
+                          stdout=theirs, env=environment) as program:  # fmt: skip
+        os.close(theirs)
+        seen = b""
+        while seen.count(b"1 of 3 epochs") < 2:
+            seen += os.read(ours, 4096)
+        train(tmp_path, 2)
+        while b"Finished: 3 of 3" not in seen:
+            seen += os.read(ours, 4096)
+    os.close(ours)
+    assert program.returncode == 0
+    assert seen.startswith(b"\x1b[H\x1b[2J")
+
+
+@pytest.mark.parametrize("option", [("--every", "0"), ("--top", "0")])
+def test_what_makes_no_sense_is_refused(option, tmp_path):
+    done = run_module("prunedata", "top", "run.zarr", *option, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "above 0" in done.stderr
