@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from prunedata.testing import CLAUSES, BrokenContract, Case, SkippedClause, check_adapter, losses_of
-from tests.testing.recorders import (
+from tests.testing.right_adapters import (
+    SIZE,
+    DropsLast,
+    Endless,
     HandsOverAtTheEnd,
     HoldsBack,
     NeverForgets,
     NeverHandsOver,
     OneBatchOfAll,
     RecordsNothing,
+    Right,
 )
-from tests.testing.right_adapters import SIZE, DropsLast, Endless, Right
 from tests.testing.wrong_adapters import (
     WRONG,
     KeepsIds,

@@ -8,15 +8,19 @@ from prunedata import Adapter
 from prunedata.errors import PrunedataError
 from prunedata.policies import keep_mask
 from prunedata.testing import losses_of
-from tests.testing.recorders import (
+from tests.testing.right_adapters import (
+    SIZE,
+    DropsLast,
+    Endless,
     HandsOverAtTheEnd,
     NeverForgets,
     NeverHandsOver,
     OneBatchOfAll,
     RecordsHalf,
     RecordsNothing,
+    Reports,
+    Right,
 )
-from tests.testing.right_adapters import SIZE, DropsLast, Endless, Reports, Right
 
 
 class StaleMask(Right):

@@ -1,4 +1,4 @@
-"""The row of each sample in the data set from which it was selected."""
+"""The row of each sample in the data set from which it was selected, and losses that are no numbers."""
 
 import numpy as np
 import torch
@@ -7,7 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
 
+from prunedata.adapters.torch.losses import finite
 from prunedata.cli.watching.rows import original_rows
+
+# The row of each sample in the data set from which it was selected.
+
 
 STEPS = st.lists(st.sampled_from(["shuffle", "half", "odd", "split"]), max_size=4)
 
@@ -36,3 +40,21 @@ def test_of_pytorch(steps):
         data = Subset(data, np.random.default_rng(seed).permutation(len(data))[: len(data) // 2].tolist())
     rows = original_rows(data)
     assert (list(range(len(data))) if rows is None else rows.tolist()) == [int(data[n][0]) for n in range(len(data))]
+
+
+# Losses that are no numbers are neither suspect nor clean: they become the mean of the others.
+
+
+ODD = st.sampled_from([float("nan"), float("inf"), float("-inf")])
+LOSSES = st.lists(st.floats(width=32, min_value=-100, max_value=100) | ODD, min_size=1)
+
+
+@given(LOSSES)
+def test_they_become_the_mean_of_the_others(given):
+    losses = torch.tensor(given)
+    fine = torch.isfinite(losses)
+    found = finite(losses)
+    assert torch.isfinite(found).all()
+    assert torch.equal(found[fine], losses[fine])
+    mean = losses[fine].mean() if fine.any() else torch.tensor(0.0)
+    torch.testing.assert_close(found[~fine], mean.expand(int((~fine).sum())))
