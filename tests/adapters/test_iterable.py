@@ -392,7 +392,9 @@ def test_the_names_of_samples_are_their_ids_in_a_run_with_keys(workers, context)
 def test_names_without_keys_or_of_other_rows_are_told_what_to_do():
     pruner = start()
     pruner.begin_epoch()
-    with pytest.raises(LossError, match=r"Got 'row 0': for names give the run its keys, as in Pruner\(keys=names"):
+    with pytest.raises(
+        LossError, match=r"Got 'row 0': to use names, pass one key per sample, as in Pruner\(keys=names"
+    ):
         next(iter(wrap(Raw(), pruner, id=name_of)))
     pruner = start(keys=[*NAMES[1:], "other"])
     pruner.begin_epoch()

@@ -50,7 +50,7 @@ def test_a_rare_label_is_not_left_out_because_it_is_hard():
     assert run.advice.prune == WRONG.sum()
     assert ((run.visits < EPOCHS) == WRONG).all()
     assert "each compared with the losses of its own label" in run.advice.evidence[0]
-    assert without.advice.evidence[0].startswith("By their recent losses 80 of")
+    assert without.advice.evidence[0].startswith("By their recent losses, 80 of")
 
 
 def hard(ids, epoch):

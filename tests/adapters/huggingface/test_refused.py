@@ -269,5 +269,5 @@ def test_a_loss_function_needs_the_losses_of_its_samples(tmp_path):
 def test_losses_that_cannot_be_weighed(trainer, options, told, tmp_path):
     model = Net()
     model.config = type("Config", (), {"problem_type": None, "use_cache": False})()
-    with pytest.raises(PrunedataError, match=f"as LossRanked weighs the loss of each sample. {told}"):
+    with pytest.raises(PrunedataError, match=f"as LossRanked weights the loss of each sample. {told}"):
         build(pruner_of(policy=LossRanked()), tmp_path, trainer=trainer, model=model, **options)

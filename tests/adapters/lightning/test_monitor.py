@@ -56,7 +56,9 @@ def test_without_a_name_nothing_is_handed_over():
 
 
 def test_a_name_that_nobody_logs_is_told():
-    with pytest.raises(PrunedataError, match=r"Expected 'val_acc' among what is logged, as monitor says\. Got loss"):
+    with pytest.raises(
+        PrunedataError, match=r"Expected 'val_acc' among the logged values, as monitor names\. Got loss"
+    ):
         fit(monitor="val_acc", mode="max")
 
 

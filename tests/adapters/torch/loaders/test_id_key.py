@@ -156,7 +156,7 @@ class Foreign(Items):
         (Dicts(), {"collate_fn": forgets}, r"to pass the ids on: as 'id' .* Got a dict without them"),
         (Items(), {"collate_fn": lambda samples: torch.zeros(3)}, r"to pass the ids on.* Got a Tensor without them"),
         (Items(), {"collate_fn": lambda samples: (1, 2)}, r"Expected the ids of the batch.*Got 2: "),
-        (Foreign(), {}, r"at most 8 of 0 to 102.* give id_key another name"),
+        (Foreign(), {}, r"at most 8 of 0 to 102.* choose another id_key"),
     ],
     ids=["forgotten", "a tensor", "no ids", "another field"],
 )
