@@ -127,8 +127,8 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 def _verdict(advice: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if advice["verdict"] == "prune":
         left_out = f"left {advice['prune']:,} of {result['samples']:,} samples out"
-        if advice["turned"] is None:
+        if advice["onset"] is None:
             first = advice["schedule"]["start"]
             return f"it watched until its losses cast doubt on labels, after epoch {first - 1}, and then {left_out}."
-        return f"it watched until the samples held out got worse, after epoch {advice['turned']}, and then {left_out}."
+        return f"it watched until the samples held out got worse, after epoch {advice['onset']}, and then {left_out}."
     return "it watched to the end, and left nothing out."

@@ -216,8 +216,8 @@ def _advice_lines(found: Advice, samples: int, finished: bool, followed: bool) -
     if finished and found.verdict != "watch":
         next_run = ("for", "the next run on these data: this one is finished")
         rows.append(("followed", "by this run, which is finished") if followed else next_run)
-    if found.turned is not None:
-        rows += [("memorization seen", f"in epoch {found.turned}"), ("lost since", f"{found.lost:.3g}")]
+    if found.onset is not None:
+        rows += [("memorization seen", f"in epoch {found.onset}"), ("lost since", f"{found.lost:.3g}")]
     if found.schedule is not None:
         rows += [
             ("policy", repr(found.policy)),

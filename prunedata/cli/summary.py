@@ -76,8 +76,8 @@ def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, s
         return []
     if advice["verdict"] != "prune":
         return [("advice", "leave nothing out")]
-    first, turned = advice["schedule"]["start"], advice.get("turned")
-    why = "" if turned is None else f": memorization was seen in epoch {turned}"
+    first, onset = advice["schedule"]["start"], advice.get("onset")
+    why = "" if onset is None else f": memorization was seen in epoch {onset}"
     return [("advice", f"leave out {advice['prune']:,} of {samples:,} samples from epoch {first} on{why}")]
 
 

@@ -23,8 +23,8 @@ from prunedata.plan.doubts import (
     loss_at_first,
     two_groups,
 )
+from prunedata.plan.onset import Figures, find_onset
 from prunedata.plan.schedule import Schedule
-from prunedata.plan.turn import Figures, find_turn
 from prunedata.policies.protocol import Policy, describe
 from prunedata.policies.rules import MEAN_EXCESS, RecentLoss, from_description
 from prunedata.types import Array, Arrays
@@ -50,18 +50,18 @@ class Advice:
     prune : int
         Samples to leave out of a pruned epoch.
     schedule : Schedule or None
-        When to prune: in every epoch after the validation peak, or of the last third.
+        When to prune: in every epoch after the memorization onset, or in the last third.
     saving_percent : float
         Sample visits that it saves.
     evidence : tuple of str
         Sentences that explain the verdict.
-    turned : int or None
-        The epoch whose figure showed that validation had passed its peak.
+    onset : int or None
+        The epoch whose figure showed the memorization onset.
     lost : float
         How far the mean of the last three figures lies below the highest mean so far, in the units of the figure.
     shorter : int or None
-        How many epochs to train instead of pruning, with a learning-rate schedule of that length: up to the validation
-        peak. None if the figure has not passed a peak.
+        How many epochs to train instead of pruning, with a learning-rate schedule of that length: up to the highest
+        figures. None without an onset.
     doubted : int
         How many labels look wrong by their losses; 0 where the verdict is to watch. ``prune`` is this number, or less
         where the run has a limit.
@@ -73,7 +73,7 @@ class Advice:
     schedule: Schedule | None
     saving_percent: float
     evidence: tuple[str, ...]
-    turned: int | None = None
+    onset: int | None = None
     lost: float = 0.0
     shorter: int | None = None
     doubted: int = 0
@@ -95,7 +95,7 @@ class Advice:
         if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
             raise PrunedataError(f"Expected advice as Advice.to_dict() returns it. Got {shown(plain)}.")
         try:
-            policy, schedule, turned, shorter = (plain[name] for name in ("policy", "schedule", "turned", "shorter"))
+            policy, schedule, onset, shorter = (plain[name] for name in ("policy", "schedule", "onset", "shorter"))
             verdict, evidence = plain["verdict"], plain["evidence"]
             if not isinstance(verdict, str) or not isinstance(evidence, list | tuple):
                 raise TypeError
@@ -106,7 +106,7 @@ class Advice:
                 schedule=None if schedule is None else Schedule.from_dict(schedule),
                 saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
                 evidence=tuple(evidence),
-                turned=None if turned is None else integer("turned", turned, 0),
+                onset=None if onset is None else integer("onset", onset, 0),
                 lost=real("lost", plain["lost"], 0.0),
                 shorter=None if shorter is None else integer("shorter", shorter, 1),
                 doubted=integer("doubted", plain["doubted"], 0),
@@ -152,9 +152,9 @@ def advise(
         raise PrunedataError(f"Expected losses of shape (samples,). Got {np.shape(losses)}{got}.")
     for record in history:
         _check_record(record)
-    figures, done, late = find_turn(history), len(history), late_from(schedule.epochs)
-    if figures.turned is not None:
-        return _prune_from_turn(
+    figures, done, late = find_onset(history), len(history), late_from(schedule.epochs)
+    if figures.onset is not None:
+        return _prune_from_onset(
             figures, schedule, len(losses), count_doubted(_groups(losses, labels), memorizes=True), prune
         )
     apart = [record[APART] for record in history if APART in record]
@@ -236,9 +236,9 @@ def _groups(losses: Array, labels: Array | None) -> Groups:
     return two_groups(above_own(losses, numbers), losses)
 
 
-def _prune_from_turn(figures: Figures, schedule: Schedule, samples: int, doubted: int, prune: int | None) -> Advice:
-    turned, best, epochs = figures.turned or 0, figures.best or 0, schedule.epochs
-    start = max(1, min(turned + 1, epochs - 1))
+def _prune_from_onset(figures: Figures, schedule: Schedule, samples: int, doubted: int, prune: int | None) -> Advice:
+    onset, best, epochs = figures.onset or 0, figures.best or 0, schedule.epochs
+    start = max(1, min(onset + 1, epochs - 1))
     number = doubted if prune is None else min(doubted, prune)
     return Advice(
         verdict="prune",
@@ -250,12 +250,12 @@ def _prune_from_turn(figures: Figures, schedule: Schedule, samples: int, doubted
             f"{doubted:,} of {samples:,} labels look wrong by their losses up to the memorization onset. Leave out "
             "that many samples, those with the highest losses.",
             f"The validation figure has fallen: its mean over three epochs was highest around epoch {best}, and by "
-            f"epoch {turned} it had fallen by more than chance explains. From there on the network memorizes single "
+            f"epoch {onset} it had fallen by more than chance explains. From there on the network memorizes single "
             "samples, such as those with wrong labels.",
             f"The mean over the last three epochs is {figures.lost:.3g} below the highest.",
             f"Or train only {best + 1} epochs, with a learning-rate schedule of that length.",
         ),
-        turned=turned,
+        onset=onset,
         lost=max(0.0, figures.lost),
         shorter=best + 1,
         doubted=doubted,

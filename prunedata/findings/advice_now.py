@@ -3,8 +3,8 @@
 from prunedata.findings.advice import Advice, advise, losses_of
 from prunedata.findings.searched import num_searched, searched
 from prunedata.plan.doubts import late_from
+from prunedata.plan.onset import find_onset
 from prunedata.plan.schedule import Schedule
-from prunedata.plan.turn import find_turn
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.state import RunState
 
@@ -35,7 +35,7 @@ def advise_now(run: RunState) -> Advice:
 def outcome(run: RunState, advice: Advice) -> str:
     """Return how many labels look wrong, of how many, and where the validation figure went, in two sentences."""
     labels = f"{num_searched(run):,} labels"
-    figures = find_turn(run.history)
+    figures = find_onset(run.history)
     if advice.verdict == "prune":
         told = f"{advice.doubted:,} of {labels} look wrong."
     elif not any(record["observed"] for record in run.history):

@@ -36,8 +36,8 @@ HIGHEST = 0.999
 """No loss counts for more than twice what so many of all lie below, from the median: one that is out of all proportion
 must not hide the rest."""
 LATE = Fraction(2, 3)
-"""Of the epochs are done when a run begins whose validation figure has not turned: wrong labels are ranked best late,
-and a network recovers from them within an epoch or two."""
+"""Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
+network recovers from them within an epoch or two."""
 APART = "apart"
 """The share of the variance between the groups, in the record of an epoch."""
 LOWEST = 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.plan.turn import find_turn
+from prunedata.plan.onset import find_onset
 from prunedata.reporting.facts import RunFacts
 from prunedata.types import Floats, Mask
 
@@ -40,7 +40,7 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
     All `runs` of the page are drawn on one scale. Epochs that left samples out are shaded, and the memorization onset
     is marked.
     """
-    figures = find_turn(run.history)
+    figures = find_onset(run.history)
     name = "validation" if figures.number else "losses"
     values = getattr(run, name)
     known = np.flatnonzero(np.isfinite(values))
@@ -49,17 +49,17 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
     told = f"{values[known[-1]]:.4g} in epoch {known[-1]:,}."
     if known.size > 1:
         told = f"From {values[known[0]]:.4g} in epoch {known[0]:,} to {told}"
-    if figures.turned is not None:
-        told += f" Best around epoch {figures.best:,}, and clearly worse by epoch {figures.turned:,}."
+    if figures.onset is not None:
+        told += f" Best around epoch {figures.best:,}, and clearly worse by epoch {figures.onset:,}."
     told += " Shaded epochs left samples out." if run.pruned.any() else ""
     every = np.concatenate([getattr(other, name) for other in runs])
     ends, epochs = (float(np.nanmin(every)), float(np.nanmax(every))), max(other.done for other in runs)
-    onset = None if figures.turned is None else figures.best
+    best = None if figures.onset is None else figures.best
     title = "Validation figure of each epoch" if figures.number else "Mean loss of each epoch"
-    return Curve(title, told, _drawn(values, run.pruned, onset, ends, epochs))
+    return Curve(title, told, _drawn(values, run.pruned, best, ends, epochs))
 
 
-def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, float], epochs: int) -> str:
+def _drawn(values: Floats, pruned: Mask, best: int | None, ends: tuple[float, float], epochs: int) -> str:
     from matplotlib import rc_context, rcdefaults, rcParams  # noqa: PLC0415 (slow, and only a report needs it)
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
@@ -76,10 +76,10 @@ def _drawn(values: Floats, pruned: Mask, onset: int | None, ends: tuple[float, f
         axes.fill_between(edges, shade, step="post", color=PALE, linewidth=0, transform=axes.get_xaxis_transform())
         at = first + (np.minimum(step, len(values) - first) - 1) / 2
         axes.plot(at, _averaged(values, step), color=INK, marker="." if len(first) <= 40 else None)
-        if onset is not None:
-            axes.axvline(onset, color=ACCENT, linestyle="--")
+        if best is not None:
+            axes.axvline(best, color=ACCENT, linestyle="--")
             place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "ha": "center"}
-            axes.annotate("memorization onset", (onset, 1.02), color=ACCENT, **place)
+            axes.annotate("memorization onset", (best, 1.02), color=ACCENT, **place)
         pad = 0.08 * (ends[1] - ends[0]) or 0.1 * abs(ends[1]) or 1.0
         axes.set_ylim(ends[0] - pad, ends[1] + pad)
         axes.set_xlim(-0.5, epochs - 0.5)

@@ -23,8 +23,8 @@ from prunedata.findings.searched import (
     state_of,
 )
 from prunedata.findings.table import rows_of, table_of
+from prunedata.plan.onset import LARGEST
 from prunedata.plan.savings import savings, would_save
-from prunedata.plan.turn import LARGEST
 from prunedata.reporting.wording import percent
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState

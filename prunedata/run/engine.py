@@ -16,8 +16,8 @@ from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.plan.onset import Figures, check_figure, find_onset
 from prunedata.plan.schedule import Schedule
-from prunedata.plan.turn import Figures, check_figure, find_turn
 from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Adapters, Delivery
@@ -254,10 +254,10 @@ class Engine:
         """Check whether the last figure shows the memorization onset; with ``auto``, follow advice."""
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
-        ledger.arrays.excess.is_on = self.figures.turned is None
+        ledger.arrays.excess.is_on = self.figures.onset is None
         before = pruning.advice
         # A run that prunes already is advised once more by the figure, as it shows that there are wrong labels.
-        if pruning.auto and (before is None or (self.figures.turned is not None and before.turned is None)):
+        if pruning.auto and (before is None or (self.figures.onset is not None and before.onset is None)):
             ledger.history[-1] |= pruning.seen(ledger.history, ledger.arrays.finished)
             advice = pruning.advise(ledger.history, ledger.arrays.finished)
             if advice.schedule is not None:
@@ -603,10 +603,10 @@ class Engine:
             self.pruning.go_on(schedule, advice)
             self.pruning.restore(state.without, state.held_out)
             self.identity.restore(state)
-            self.figures = find_turn(state.history)
+            self.figures = find_onset(state.history)
             self.ledger = self.empty_ledger()
             self.ledger.restore(state)
-            self.ledger.arrays.excess.is_on = self.figures.turned is None
+            self.ledger.arrays.excess.is_on = self.figures.onset is None
             self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter)
             if state.open:

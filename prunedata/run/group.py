@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import Shared
 from prunedata.errors import PrunedataError
-from prunedata.plan.turn import TRUST
+from prunedata.plan.onset import TRUST
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats
 
@@ -34,7 +34,7 @@ class GroupTotals(NamedTuple):
     agreed: float
     """Whether it is the same figure on all processes, explicitly."""
     held_out_trust: float
-    """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.turn.trust_in`."""
+    """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.onset.trust_in`."""
     held_out_seen: float
     """Samples held out that it observed."""
     guessed: float

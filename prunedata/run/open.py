@@ -12,7 +12,7 @@ from prunedata.counting.counts import Tally, find_hits
 from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
-from prunedata.plan.turn import trust_in
+from prunedata.plan.onset import trust_in
 from prunedata.policies.protocol import Policy
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only

@@ -181,7 +181,7 @@ RECORD = {
 }  # fmt: skip
 ADVICE = {
     "verdict": _one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
-    "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "turned": _maybe(COUNT),
+    "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "onset": _maybe(COUNT),
     "lost": FIGURE, "shorter": _maybe(_whole(1)), "doubted": COUNT,
 }  # fmt: skip
 

@@ -183,11 +183,11 @@ def test_advice_to_prune(say, tmp_path):
     assert first.startswith(f"{found['doubted']} of 120 labels look wrong. The validation figure is ")
     assert facts == {
         "advice": "prune",
-        "memorization seen": f"in epoch {found['turned']}",
+        "memorization seen": f"in epoch {found['onset']}",
         "lost since": f"{found['lost']:.3g}",
         "policy": "RecentLoss(decay=0.75)",
         "leave out": f"{found['prune']} of 120 samples",
-        "when": f"every epoch from {found['turned'] + 1} to 59",
+        "when": f"every epoch from {found['onset'] + 1} to 59",
         "sample visits saved": f"{found['saving_percent']:.2f} %",
         "or train shorter": f"{found['shorter']} epochs, without pruning",
     }
@@ -195,8 +195,8 @@ def test_advice_to_prune(say, tmp_path):
     assert lines[lines.index("because") + 1].startswith(f"  {found['prune']} of 120 labels look wrong")
     assert found["verdict"] == "prune"
     assert found["prune"] == 30
-    assert TURN < found["turned"] < EPOCHS
-    assert Schedule.from_dict(found["schedule"]) == Schedule.steady(60, found["turned"] + 1)
+    assert TURN < found["onset"] < EPOCHS
+    assert Schedule.from_dict(found["schedule"]) == Schedule.steady(60, found["onset"] + 1)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def history(figures, mean_loss=0.5):
 
 def test_before_the_turn_it_says_to_watch():
     found = advise(history(TURNS[:7]), SCHEDULE, np.zeros(100, np.float32))
-    assert (found.verdict, found.prune, found.policy, found.schedule, found.turned) == ("watch", 0, None, None, None)
+    assert (found.verdict, found.prune, found.policy, found.schedule, found.onset) == ("watch", 0, None, None, None)
     assert found.evidence[1].startswith("7 of 7 epochs")
 
 
@@ -43,7 +43,7 @@ def test_without_a_turn_it_leaves_out_what_is_doubted_in_the_last_third(figures)
     for done in (20, 25, 30):
         found = advise(history(figures[:done]), SCHEDULE, TWO_GROUPS)
         assert (found.verdict, found.prune, found.schedule) == ("prune", 30, Schedule.steady(30, 20))
-        assert (found.turned, found.shorter) == (None, None)
+        assert (found.onset, found.shorter) == (None, None)
         assert found.saving_percent == pytest.approx(10)
         assert "30 of 100 labels" in found.evidence[0]
     assert advise(history(figures), SCHEDULE, TWO_GROUPS, prune=7).prune == 7
@@ -79,7 +79,7 @@ def test_after_the_turn_it_leaves_out_as_many_as_are_doubted(excess, most):
     found = advise(history(TURNS), SCHEDULE, np.array(excess, np.float32), prune=most)
     wanted = count_doubted(two_groups(np.array(excess, np.float32)), memorizes=True)
     assert found.verdict == "prune"
-    assert found.turned == 9
+    assert found.onset == 9
     assert found.prune == (wanted if most is None else min(wanted, most))
     assert found.policy == RecentLoss()
     assert found.schedule == Schedule.steady(30, 10)
@@ -117,7 +117,7 @@ def test_it_goes_through_json_and_back(figures):
         {"evidence": "text"}, {"evidence": 3}, {"verdict": np.arange(2)}, {"verdict": ["prune"]}, {"prune": 10**400},
         {"prune": np.arange(2)}, {"saving_percent": 10**400}, {"saving_percent": math.nan}, {"policy": {}},
         {"policy": {"name": np.arange(2)}}, {"policy": np.arange(2)},
-        {"schedule": {}}, {"schedule": np.arange(2)}, {"turned": 1e400}, {"shorter": np.arange(2)},
+        {"schedule": {}}, {"schedule": np.arange(2)}, {"onset": 1e400}, {"shorter": np.arange(2)},
     ],
 )  # fmt: skip
 def test_what_is_no_advice_is_refused(change):

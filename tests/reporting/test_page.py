@@ -80,7 +80,7 @@ RECORD = st.sampled_from(
 CHANGES = st.lists(st.tuples(st.integers(0, 23), RECORD, NUMBERS), max_size=4)
 ADVICE = st.dictionaries(
     st.sampled_from(
-        ["verdict", "prune", "schedule", "evidence", "lost", "turned", "shorter", "saving_percent", "doubted"]
+        ["verdict", "prune", "schedule", "evidence", "lost", "onset", "shorter", "saving_percent", "doubted"]
     ),
     NUMBERS | st.sampled_from(["prune", None, [], {}, ["why"], "don't prune"]),
 )

@@ -1,4 +1,4 @@
-"""policy="auto": a run that is told its validation figures, prunes once they have turned, and remembers why."""
+"""policy="auto": a run with validation figures prunes from the memorization onset on, and keeps why."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from prunedata import Pruner, Schedule, advise
 from prunedata.cli.main import main
 from prunedata.errors import ForeignStore, NotInEpoch, PrunedataError
 from prunedata.findings.inspection import inspect
-from prunedata.plan.turn import find_turn
+from prunedata.plan.onset import find_onset
 from prunedata.policies import RecentLoss
 from tests.common.marks import FEWER
 
@@ -48,18 +48,18 @@ def run_with(wrong=120, *, turn=6, epochs=None, run=None, late=False, **options)
     return run
 
 
-TURNED = find_turn([{"number": at, "validation": figure(at, 6)} for at in range(24)]).turned
+TURNED = find_onset([{"number": at, "validation": figure(at, 6)} for at in range(24)]).onset
 
 
 @FEWER
 @given(st.integers(40, SAMPLES // 2), st.sampled_from([0.1, 0.5]), st.integers(4, 10))
 def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, most, turn):
     run = run_with(wrong, prune=most, turn=turn)
-    watched = run_with(wrong, turn=turn, prune=0.5, epochs=run.advice.turned + 1)
+    watched = run_with(wrong, turn=turn, prune=0.5, epochs=run.advice.onset + 1)
     expected = advise(watched.history, SCHEDULE, watched.arrays["mean_excess"], prune=run.prune)
     assert run.advice == expected
-    start = run.advice.turned + 1
-    assert start == find_turn(run.history).turned + 1
+    start = run.advice.onset + 1
+    assert start == find_onset(run.history).onset + 1
     assert [record["kept"] for record in run.history] == [SAMPLES] * start + [SAMPLES - expected.prune] * (24 - start)
     assert 0 < expected.prune <= run.prune
     assert np.array_equal(run.arrays["mean_excess"], watched.arrays["mean_excess"])  # it goes up to the turn
@@ -88,7 +88,7 @@ def told_nothing(**options):
 def test_where_nothing_turns_it_leaves_out_what_is_doubted_in_the_last_third(run):
     run = run()
     assert run.advice.verdict == "prune"
-    assert run.advice.turned is None
+    assert run.advice.onset is None
     assert [record["kept"] for record in run.history] == [SAMPLES] * 16 + [SAMPLES - 120] * 8
     assert np.array_equal(run.visits < 24, np.arange(SAMPLES) < 120)
 
@@ -160,9 +160,9 @@ def test_the_unit_of_the_loss_changes_nothing_of_what_is_left_out(unit, turns):
 def test_what_began_late_is_advised_again_by_the_turn(turn):
     """A figure that turns in the epoch after which the run begins late, or later, shows that there are wrong labels."""
     run = run_with(turn=turn - 2)
-    assert run.advice.turned >= 15
+    assert run.advice.onset >= 15
     assert [record["kept"] < SAMPLES for record in run.history] == [False] * 16 + [True] * 8
-    assert run.schedule.start == run.advice.turned + 1
+    assert run.schedule.start == run.advice.onset + 1
 
 
 @FEWER
@@ -215,7 +215,7 @@ def test_a_figure_after_the_epoch_is_kept_in_the_store(tmp_path):
         run.validated(1.0)
     del run
     other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto", store=tmp_path / "run.zarr", resume=True)
-    assert other.advice.turned == TURNED
+    assert other.advice.onset == TURNED
     assert run_with(run=other).visits.tolist() == run_with().visits.tolist()
 
 
@@ -239,7 +239,7 @@ def test_a_loss_turns_when_it_rises():
         for ids in epoch.batches(50):
             other.observe(losses(ids, epoch.number, 120), ids)
         other.validated(100 - figure(epoch.number, 6), lower_is_better=True)
-    assert other.advice.turned == run.advice.turned
+    assert other.advice.onset == run.advice.onset
     assert np.array_equal(other.visits, run.visits)
     assert other.history[0]["lower_is_better"] is True
 
@@ -249,7 +249,7 @@ def test_any_policy_keeps_the_figures_and_its_losses_up_to_the_turn():
     run_with(run=run)
     assert [record["validation"] for record in run.history] == [figure(epoch, 6) for epoch in range(24)]
     assert run.advice.verdict == "prune"
-    assert run.advice.turned == TURNED
+    assert run.advice.onset == TURNED
     early = Pruner(SAMPLES, Schedule.steady(24), prune=0.1)
     run_with(run=early, epochs=TURNED + 1)
     assert np.array_equal(run.arrays["mean_excess"], early.arrays["mean_excess"])

@@ -136,8 +136,8 @@ def whole():
 def test_the_run_turns(whole):
     """Else these tests would say little."""
     for loop in LOOPS:
-        assert 4 < whole(loop, 1)[3].turned < EPOCHS - 2
-        assert 4 < whole(loop, 2)[3].turned < EPOCHS - 2
+        assert 4 < whole(loop, 1)[3].onset < EPOCHS - 2
+        assert 4 < whole(loop, 2)[3].onset < EPOCHS - 2
         assert whole(loop, 1) == whole(own_loop, 1)
 
 

@@ -202,7 +202,7 @@ class TestAuto:
         longer = way(run, self.LONG, tmp_path, **AUTO)
         assert longer.advice == run.advice
         assert longer.advice.verdict == "prune"
-        first = longer.advice.turned + 1
+        first = longer.advice.onset + 1
         assert longer.schedule.pruned_epochs == tuple(range(first, 90))
         assert longer.schedule.windows == ((0, 90),)
         train(longer)
@@ -286,7 +286,7 @@ class TestSteady:
         train(longer, turn=turn)
         pruned = [record["number"] for record in longer.history if record["pruned"]]
         assert pruned == [*range(longer.advice.schedule.start, 24)]
-        assert longer.advice.schedule.start == (12 if turn == 30 else longer.advice.turned + 1)
+        assert longer.advice.schedule.start == (12 if turn == 30 else longer.advice.onset + 1)
 
     @pytest.mark.parametrize(
         "other", [Schedule.steady(12, 4), Schedule.steady(12, anneal=1), Schedule.steady(5), Schedule(12, 12, 1, 2, 1)]

@@ -22,7 +22,7 @@ from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
 from prunedata import Pruner, Schedule
 from prunedata.plan.doubts import above_own, count_doubted, have_met, late_from, loss_at_first, onset_from, two_groups
-from prunedata.plan.turn import Figures
+from prunedata.plan.onset import Figures
 from prunedata.run.order import cut_batches
 
 __all__ = ["ARMS", "LateSelection", "measure"]
@@ -92,7 +92,7 @@ class LateSelection:
         """Take the figure of the epoch."""
         if self._rule.turns and self._epoch < self.begins:
             self._figures.add(self._epoch, figure, known=True)
-            self.begins = self.begins if self._figures.turned is None else self._epoch + 1
+            self.begins = self.begins if self._figures.onset is None else self._epoch + 1
 
     def _see_onset(self, number: int) -> None:
         groups = two_groups(*self._compared())
@@ -102,7 +102,7 @@ class LateSelection:
 
     def _choose(self) -> None:
         compared, averages = self._compared()
-        count = self._rule.count if self._figures.turned is None else upper_group
+        count = self._rule.count if self._figures.onset is None else upper_group
         number = min(count(compared, averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
         self.keep[:] = True
         self.keep[np.argsort(-compared, kind="stable")[:number]] = False
@@ -191,7 +191,7 @@ def _begin(chosen: LateSelection | ByPruner, wrong: NDArray[np.bool_]) -> Facts:
     """From which epoch on it leaves out, and what at first."""
     if isinstance(chosen, LateSelection):
         return {"begins": chosen.begins, "first": _found(chosen.first, wrong)}
-    turned = chosen.pruner.advice.turned
+    turned = chosen.pruner.advice.onset
     return {"begins": None if turned is None else turned + 1}
 
 

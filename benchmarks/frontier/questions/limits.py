@@ -23,7 +23,7 @@ from benchmarks.frontier.arms import AUTO_PRUNES, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
 from benchmarks.frontier.training.selection import Batches, Ids
 from benchmarks.frontier.training.train import Settings, train
-from prunedata.plan.turn import MEAN_OF, Figures
+from prunedata.plan.onset import MEAN_OF, Figures
 from prunedata.run.order import cut_batches
 
 __all__ = ["BEGIN", "WAYS", "FromTheTurn", "run", "table"]
@@ -94,7 +94,7 @@ class FromTheTurn:
         """Take the figure of an epoch, and choose what comes after it."""
         if self.turned is None:
             self._figures.add(self._epoch, right, known=True)
-            self.turned = self._figures.turned
+            self.turned = self._figures.onset
             if self.turned is not None:
                 self._turn()
         elif self._way == "again" and (self._epoch - self.turned) % MEAN_OF == 0:

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.common.markdown import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS
-from prunedata.plan.turn import MEAN_OF, Figures, find_turn
+from prunedata.plan.onset import MEAN_OF, Figures, find_onset
 
 __all__ = ["BEGIN", "replay"]
 
@@ -22,7 +22,7 @@ def replay(results: Mapping[str, Sequence[Facts]]) -> str:
     for subject, facts in results.items():
         runs = [run for run in facts if not ARMS[run["arm"]].policy and run["epochs"] >= MEAN_OF]
         fell = np.array([_figures(run["curves"]["accuracy"]).lost for run in runs])
-        starts = np.array([_figures(run["curves"]["validation"]).turned is not None for run in runs], bool)
+        starts = np.array([_figures(run["curves"]["validation"]).onset is not None for run in runs], bool)
         clean = np.array([run["kind"] == "clean" for run in runs], bool)
         parts = (fell >= FALLS, (fell < STEADY) & ~clean, (fell < STEADY) & clean)
         counts = [len(runs), *(int(one.sum()) for part in parts for one in (part, part & starts))]
@@ -34,4 +34,4 @@ def replay(results: Mapping[str, Sequence[Facts]]) -> str:
 
 
 def _figures(curve: Sequence[float]) -> Figures:
-    return find_turn([{"number": at, "validation": one, "lower_is_better": False} for at, one in enumerate(curve)])
+    return find_onset([{"number": at, "validation": one, "lower_is_better": False} for at, one in enumerate(curve)])

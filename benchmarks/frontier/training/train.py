@@ -16,7 +16,7 @@ from benchmarks.frontier.training.policies import SIGNALS, Signal
 from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import ByPruner, Selection, selection_of
 from prunedata import Pruner, Schedule
-from prunedata.plan.turn import TRUST, trust_in
+from prunedata.plan.onset import TRUST, trust_in
 
 __all__ = ["Epoch", "Settings", "fit", "right", "scores_of", "train", "trust", "watched"]
 

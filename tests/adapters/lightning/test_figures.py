@@ -70,7 +70,7 @@ def fit(folder, moment, checkpoint=None, **options):
 def test_a_run_goes_on_with_the_figure_that_it_would_have_had(tmp_path, moment, options, steps):
     whole = fit(tmp_path, moment, **options)
     assert options.get("val_check_interval") == 6 or None not in whole["figures"]
-    assert min(whole["kept"]) < 48  # it has turned
+    assert min(whole["kept"]) < 48  # it prunes after the onset
     for step in steps:
         assert fit(tmp_path, moment, tmp_path / f"step={step}.ckpt", **options) == whole
 

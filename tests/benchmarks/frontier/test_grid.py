@@ -22,7 +22,7 @@ from benchmarks.frontier.training.policies import policy_of
 from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
-from prunedata.plan.turn import find_turn
+from prunedata.plan.onset import find_onset
 from prunedata.policies import Known
 
 SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
@@ -175,7 +175,7 @@ def test_auto_is_not_told_how_many_are_wrong_and_prunes_once_validation_has_turn
     plan = Plan("clean", "turn-accuracy", 60)
     assert plan.prune == Plan("random40", "turn", 60).prune == 0.45
     epochs = list(train(plan, task, SETTINGS))
-    turned = find_turn([{"number": at, "validation": one.validation} for at, one in enumerate(epochs)]).turned
+    turned = find_onset([{"number": at, "validation": one.validation} for at, one in enumerate(epochs)]).onset
     pruned = [epoch.found is not None for epoch in epochs]
     first = len(epochs) if turned is None else turned + 1
     assert pruned == [False] * first + [True] * (len(epochs) - first)

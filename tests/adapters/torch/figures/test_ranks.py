@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
-from prunedata.plan.turn import find_turn
+from prunedata.plan.onset import find_onset
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.torch import Items
 
@@ -52,7 +52,7 @@ def known(pruner):
     return {
         "kept": [record["kept"] for record in pruner.history],
         "figures": [record.get("validation") for record in pruner.history],
-        "turned": pruner.advice.turned,
+        "onset": pruner.advice.onset,
         "visits": pruner.visits.tolist(),
         "scores": pruner.arrays["mean_excess"].tolist(),
     }
@@ -135,8 +135,8 @@ def ranks(tmp_path_factory):
 def test_all_ranks_turn_at_once(ranks, name):
     first, *others = (rank[name] for rank in ranks)
     assert all(other == first for other in others)
-    assert first["turned"] is not None
-    assert first["kept"][first["turned"] + 1] < SAMPLES == first["kept"][0]
+    assert first["onset"] is not None
+    assert first["kept"][first["onset"] + 1] < SAMPLES == first["kept"][0]
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "holdout"])
@@ -144,7 +144,7 @@ def test_they_are_the_run_of_one_process(ranks, name):
     alone, found = trained(0, 1, figure), ranks[0][name]
     np.testing.assert_allclose(found.pop("scores"), alone.pop("scores"), rtol=1e-5, atol=1e-6)
     assert found == alone
-    assert alone["turned"] == find_turn([{"number": at, "validation": figure(at)} for at in range(EPOCHS)]).turned
+    assert alone["onset"] == find_onset([{"number": at, "validation": figure(at)} for at in range(EPOCHS)]).onset
     assert min(found["visits"][WRONG:]) == EPOCHS, "only wrong ones are left out"
 
 

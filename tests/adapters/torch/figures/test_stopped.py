@@ -126,7 +126,7 @@ PLACES = {"by_epochs": ("trained", "validated"), "by_hand": ("trained", "ended")
 def test_a_run_goes_on_with_the_figure_that_it_would_have_had(kind, loop):
     make = partial(Training, kind)
     expected = whole(make, loop)
-    assert min(expected["kept"]) < SAMPLES  # it has turned
+    assert min(expected["kept"]) < SAMPLES  # it prunes after the onset
     for place in PLACES[loop]:
         for epoch in (0, 1, 4, 5, EPOCHS - 1):
             assert resumed(make, loop, (place, epoch)) == expected, (place, epoch)

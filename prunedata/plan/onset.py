@@ -1,8 +1,8 @@
-"""The turn: the epoch from which a validation figure falls, as wrong labels are being learnt by heart.
+"""The memorization onset: the epoch from which a validation figure falls, as the network memorizes wrong labels.
 
-A figure that was said after each epoch rises while a network learns what holds for other samples too. If it then falls,
-the network learns what holds for single samples only, such as their wrong labels. No share of wrong labels and no curve
-of another network comes in (docs/evidence/turn.md).
+The figure of each epoch rises while a network learns what holds for other samples too. If it then falls, the network
+memorizes single samples, such as those with wrong labels. The rule assumes no share of wrong labels, and no curve of
+another network (docs/evidence/turn.md).
 """
 
 import math
@@ -15,49 +15,48 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.types import Losses, Recorded
 
-__all__ = ["LARGEST", "TRUST", "Figures", "check_figure", "figure_of", "find_turn", "trust_in"]
+__all__ = ["LARGEST", "TRUST", "Figures", "check_figure", "figure_of", "find_onset", "trust_in"]
 
 MEAN_OF = 3
-"""Figures that are averaged before they are compared: one alone says more of chance than of the network."""
+"""Figures are compared as means of so many: a single one depends more on chance than on the network."""
 DIFFERENCES = 6
-"""Of successive figures, by which their scatter is measured. A network at a high learning rate jumps by several points
-from epoch to epoch, and has not turned."""
+"""So many differences of successive figures measure their scatter. At a high learning rate figures jump by several
+points from epoch to epoch, which is no onset."""
 SCATTERS = 2.0
-"""How many times the scatter of a mean its fall must be. By 1, runs with tenfold weight decay start where nothing has
-turned."""
+"""A fall is at least so many times the scatter of a mean. With 1, runs with tenfold weight decay have false onsets."""
 LEAST_FALL = 0.05
-"""Of the rise before. What is lost by less is not worth the samples that would be left out."""
+"""A fall is at least this share of the rise before. A smaller one is not worth the samples that would be left out."""
 ROOT = 4.0
-"""Which root of a label's probability is how far it is trusted. The probability itself goes on rising while wrong
-labels are learnt by heart, as the network grows surer of everything. Its logarithm falls on clean labels, too, by the
-few on which the network is sure and errs. Of the roots from 2 to 8 the fourth falls when accuracy does, and
+"""The trust in a label is this root of its probability. The probability itself keeps rising while wrong labels are
+memorized, as the network grows more confident of everything. Its logarithm falls on clean labels, too, because of the
+few on which the network is confident and wrong. Of the roots from 2 to 8 the fourth falls when accuracy does, and
 seldom before."""
 TRUST = 1 << 20
-"""What full trust in one label is in the sums: they are whole numbers, the same in whatever order they are added."""
+"""Full trust in one label, in the sums: these are whole numbers, so that the order of adding does not matter."""
 LARGEST = 1e100
-"""No figure is larger. Squares of figures, and sums of these, stay finite."""
+"""No figure may be larger, so that squares of figures, and sums of these, stay finite."""
 OTHER_SCALE = 20.0
-"""How many times as large as all before a figure is that was said as a percentage, after fractions."""
+"""A figure so many times as large as all before is a percentage after fractions."""
 
 
 def trust_in(losses: Losses | Recorded) -> int:
-    """How far labels are trusted, the sum over samples of the fourth root of each label's probability, times TRUST.
+    """Return the trust in labels: the sum over samples of the fourth root of each label's probability, times TRUST.
 
-    Of cross-entropies, ndarray of float, shape (n,). With few samples its mean says more than how many are right.
+    Of cross-entropies, ndarray of float, shape (n,). With few samples its mean scatters less than accuracy.
     """
     roots = np.exp(np.maximum(losses, 0, dtype=np.float64) / -ROOT)
     return int(np.rint(TRUST * roots).astype(np.int64).sum())
 
 
 class Figures:
-    """The figures of a run so far, and whether they have turned. Each takes constant time, however many there are.
+    """The validation figures of a run, and whether they show the memorization onset. Each takes constant time.
 
     Attributes
     ----------
-    turned : int or None
-        The epoch whose figure showed the turn.
+    onset : int or None
+        The epoch whose figure showed the memorization onset.
     best : int or None
-        The last epoch of the three whose mean is the highest so far, or was when it turned.
+        The last epoch of the three with the highest mean, up to the onset.
     lost : float
         How far the newest mean of three lies below the highest, in the units of the figure.
     number : int
@@ -65,12 +64,12 @@ class Figures:
     newest : float
         The last of them; 0 if there is none.
     only_falls : bool
-        Whether the newest have fallen as far as a turn needs and none had risen before, though nobody said that more of
-        them is better: a loss that was given as a score looks so. That is no turn.
+        Whether the figures have fallen as far as an onset needs without having risen before, though it is unknown
+        whether more is better: a loss that is passed as a score looks like this. It is no onset.
     """
 
     def __init__(self) -> None:
-        self.turned: int | None = None
+        self.onset: int | None = None
         self.best: int | None = None
         self.lost = 0.0
         self.number = 0
@@ -81,14 +80,14 @@ class Figures:
         self._last: list[float] = []
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """Take over the figure of an epoch by its record in ``Pruner.history``; it may have none."""
+        """Add the figure of an epoch by its record in ``Pruner.history``, if it has one."""
         figure = figure_of(record)
         if figure is not None:
-            # Whoever said which direction is better is believed; what the run makes of held-out samples is known.
+            # The direction is known if the user named it, or the run made the figure from held-out samples.
             self.add(record["number"], figure, known="lower_is_better" in record or "held_out" in record)
 
     def add(self, epoch: int, figure: float, *, known: bool) -> None:
-        """Take over the figure of an epoch, of which more is better; ``known`` says whether that is sure."""
+        """Add the figure of an epoch, of which more is better; ``known``: whether that is certain."""
         self._first = figure if not self.number else self._first
         self.number, self.newest = self.number + 1, figure
         self._last = [*self._last[-DIFFERENCES:], figure]
@@ -97,17 +96,17 @@ class Figures:
         mean = math.fsum(self._last[-MEAN_OF:]) / MEAN_OF
         if mean > self._highest:
             self._highest = mean
-            self.best = epoch if self.turned is None else self.best
+            self.best = epoch if self.onset is None else self.best
         self.lost = self._highest - mean
         rise, scatter = self._highest - self._first, SCATTERS * self._scatter()
-        if self.turned is None:
+        if self.onset is None:
             fell = self.lost > max(scatter, LEAST_FALL * rise)
             rose = known or rise > scatter
             self.only_falls = fell and not rose
-            self.turned = epoch if fell and rose else None
+            self.onset = epoch if fell and rose else None
 
     def _scatter(self) -> float:
-        """The standard deviation of the difference of two means of three, if figures change by chance only."""
+        """Return the standard deviation of the difference of two means of three, if figures change by chance only."""
         steps = [later - before for before, later in zip(self._last, self._last[1:], strict=False)]
         middle = math.fsum(steps) / len(steps)
         variance = math.fsum((step - middle) ** 2 for step in steps) / len(steps)
@@ -115,7 +114,7 @@ class Figures:
 
 
 def figure_of(record: Mapping[str, Any]) -> float | None:
-    """The figure of an epoch by its record in ``Pruner.history``, so that more is better; None if it has none."""
+    """Return the figure of an epoch by its record in ``Pruner.history``, so that more is better; None without one."""
     figure = record.get("validation")
     if figure is None:
         return None
@@ -123,8 +122,8 @@ def figure_of(record: Mapping[str, Any]) -> float | None:
     return -value if record.get("lower_is_better") else value
 
 
-def find_turn(history: Sequence[Mapping[str, Any]]) -> Figures:
-    """The figures of a run by its ``Pruner.history``."""
+def find_onset(history: Sequence[Mapping[str, Any]]) -> Figures:
+    """Return the figures of a run by its ``Pruner.history``."""
     figures = Figures()
     for record in history:
         figures.take(record)

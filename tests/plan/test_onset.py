@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from prunedata.errors import PrunedataError
 from prunedata.plan.doubts import above_own, have_met, loss_at_first, two_groups
 from prunedata.plan.doubts import count_doubted as doubted_of
-from prunedata.plan.turn import TRUST, Figures, check_figure, figure_of, find_turn, trust_in
+from prunedata.plan.onset import TRUST, Figures, check_figure, figure_of, find_onset, trust_in
 from prunedata.policies.selection import keep_mask
 from tests.common.marks import FEWER
 
@@ -52,7 +52,7 @@ def fed(figures, known=True):
 def test_it_is_the_plain_rule_over_all_figures(figures, known):
     expected, found = plain_turn(figures, known), fed(figures, known)
     if expected is not None:
-        assert (-1 if found.turned is None else found.turned) == expected
+        assert (-1 if found.onset is None else found.onset) == expected
     assert found.number == len(figures)
 
 
@@ -62,16 +62,16 @@ def test_another_scale_or_direction_turns_in_the_same_epoch(figures, power):
     history = [{"number": at, "validation": figure, "lower_is_better": False} for at, figure in enumerate(figures)]
     scaled = [record | {"validation": record["validation"] * 2.0**power} for record in history]
     lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
-    turned = find_turn(history).turned
-    assert find_turn(scaled).turned == turned
-    assert find_turn(lower).turned == turned
+    onset = find_onset(history).onset
+    assert find_onset(scaled).onset == onset
+    assert find_onset(lower).onset == onset
 
 
 @FEWER
 @given(st.lists(st.floats(0, 1), max_size=60))
 def test_what_only_rises_never_turns(steps):
     history = [{"number": at, "validation": float(figure)} for at, figure in enumerate(np.cumsum(steps))]
-    assert find_turn(history).turned is None
+    assert find_onset(history).onset is None
 
 
 def test_epochs_without_a_figure_are_passed_over():
@@ -79,9 +79,9 @@ def test_epochs_without_a_figure_are_passed_over():
     history = [{"number": 2 * at + 1, "validation": figure} for at, figure in enumerate(curve)]
     history += [{"number": 2 * at} for at in range(len(curve))]
     history.sort(key=lambda record: record["number"])
-    by_themselves = find_turn([{"number": at, "validation": figure} for at, figure in enumerate(curve)])
-    found = find_turn(history)
-    assert found.turned == 2 * by_themselves.turned + 1
+    by_themselves = find_onset([{"number": at, "validation": figure} for at, figure in enumerate(curve)])
+    found = find_onset(history)
+    assert found.onset == 2 * by_themselves.onset + 1
     assert found.best == 2 * by_themselves.best + 1 == 2 * 7 + 1
     assert found.lost == pytest.approx((78 + 79 + 78) / 3 - (68 + 60 + 52) / 3)
 
@@ -91,7 +91,7 @@ def test_an_unsteady_rise_is_no_turn():
     rng, started, by_points = np.random.default_rng(0), 0, 0
     for _ in range(200):
         curve = 30 + 40 * (1 - np.exp(-np.arange(30) / 8)) + rng.normal(size=30) * np.linspace(5, 0.5, 30)
-        started += find_turn([{"number": at, "validation": one} for at, one in enumerate(curve)]).turned is not None
+        started += find_onset([{"number": at, "validation": one} for at, one in enumerate(curve)]).onset is not None
         means = np.convolve(curve, np.ones(3) / 3, "valid")
         by_points += (np.maximum.accumulate(means) - means > 0.7).any()
     assert by_points > 180
@@ -103,13 +103,13 @@ def test_what_is_no_finite_number_or_too_large_to_be_squared_is_refused(figure):
     with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
         check_figure(figure, False, [])
     with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
-        find_turn([{"number": 0, "validation": figure}])  # as somebody's history may have it
+        find_onset([{"number": 0, "validation": figure}])  # as somebody's history may have it
 
 
 def test_none_is_refused_and_in_a_history_is_no_figure():
     with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
         check_figure(None, False, [])
-    assert find_turn([{"number": 0, "validation": None}]).number == 0
+    assert find_onset([{"number": 0, "validation": None}]).number == 0
 
 
 @FEWER
@@ -118,7 +118,7 @@ def test_the_largest_figures_overflow_nowhere(figures, known):
     history = []
     for epoch, figure in enumerate(figures):
         history.append({"number": epoch, "validation": check_figure(figure, True, history), "lower_is_better": True})
-    assert math.isfinite(find_turn(history).lost)
+    assert math.isfinite(find_onset(history).lost)
     assert math.isfinite(fed(figures, known).lost)
 
 
@@ -130,12 +130,12 @@ def test_the_largest_figures_overflow_nowhere(figures, known):
 def test_what_never_rises_never_turns_unless_somebody_said_that_more_is_better(figures, every):
     falling = sorted(figures, reverse=True)
     history = [{"number": every * at, "validation": figure} for at, figure in enumerate(falling)]
-    assert find_turn(history).turned is None
-    assert fed(falling, known=False).turned is None
+    assert find_onset(history).onset is None
+    assert fed(falling, known=False).onset is None
 
 
 def test_a_noisy_loss_does_not_turn_and_one_that_falls_clearly_is_told():
-    rng, turned, told = np.random.default_rng(3), 0, 0
+    rng, onset, told = np.random.default_rng(3), 0, 0
     for _ in range(300):
         length, noise = rng.uniform(3, 15), rng.uniform(0, 0.1)
         curve = 0.3 + 2 * np.exp(-np.arange(30) / length) + noise * rng.normal(size=30)
@@ -143,9 +143,9 @@ def test_a_noisy_loss_does_not_turn_and_one_that_falls_clearly_is_told():
         for epoch, figure in enumerate(curve):
             found.add(epoch, figure, known=False)
             said = said or found.only_falls
-        turned, told = turned + (found.turned is not None), told + said
-        assert fed(curve).turned is not None
-    assert turned == 0
+        onset, told = onset + (found.onset is not None), told + said
+        assert fed(curve).onset is not None
+    assert onset == 0
     assert told == 300
 
 
@@ -153,12 +153,12 @@ def test_whoever_says_that_more_is_better_is_believed_though_the_first_epoch_was
     """A trained network that is tuned on 40 % wrong labels, as recorded."""
     curve = [46.25, 45.65, 44.9, 45.1, 45.1, 43.9, 44.4, 44.35, 43.85, 43.45, 42.95, 43.6, 43.8, 43.5]
     history = [{"number": at, "validation": figure} for at, figure in enumerate(curve)]
-    assert find_turn(history).turned is None
-    assert find_turn(history).only_falls
+    assert find_onset(history).onset is None
+    assert find_onset(history).only_falls
     for told in ({"lower_is_better": False}, {"held_out": 100}):
-        assert find_turn([record | told for record in history]).turned == 4
+        assert find_onset([record | told for record in history]).onset == 4
     lower = [record | {"validation": -record["validation"], "lower_is_better": True} for record in history]
-    assert find_turn(lower).turned == 4
+    assert find_onset(lower).onset == 4
 
 
 def test_numbers_of_all_kinds_are_taken():
@@ -223,9 +223,9 @@ def test_trust_falls_where_the_network_errs_more_though_it_grows_surer():
         losses = -np.log(np.minimum(labels, 1))
         figures["trust"].append(trust_in(losses) / (300 * TRUST))
         figures["believed"].append(float(np.mean(losses < math.log(2))))
-    turned = {name: fed(of) for name, of in figures.items()}
-    assert 8 < turned["trust"].turned <= 16
-    assert turned["believed"].turned is None, "how many labels have more than half of the probability goes on rising"
+    onset = {name: fed(of) for name, of in figures.items()}
+    assert 8 < onset["trust"].onset <= 16
+    assert onset["believed"].onset is None, "how many labels have more than half of the probability goes on rising"
 
 
 # How many labels are doubted: in any unit, of two groups and of one with a tail.
