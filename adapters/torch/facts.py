@@ -61,7 +61,7 @@ def facts(loader: Any) -> Mapping[str, Any]:
     sampler: Any = getattr(loader.batch_sampler, "sampler", loader.sampler)
     found["ranks"] = sampler.num_replicas if isinstance(sampler, DistributedSampler) else 1
     exact = hasattr(loader, "state_dict")
-    found["going on in an epoch"] = "at its batch, by state_dict()" if exact else "with the samples not yet observed"
+    found["resuming in an epoch"] = "at its batch, by state_dict()" if exact else "with the samples not yet observed"
     return found
 
 

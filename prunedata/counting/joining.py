@@ -69,7 +69,7 @@ def joined(states: Iterable[RunState]) -> RunState:
     PrunedataError
         If they are not the states of all processes of one run, each once and saved at one moment.
     """
-    joined: RunState | None = None
+    result: RunState | None = None
     ranks: list[int] = []
     skipped: list[int] = []
     bits, repeats = np.zeros(0, dtype=np.uint8), False
@@ -77,34 +77,34 @@ def joined(states: Iterable[RunState]) -> RunState:
     for state in states:
         ranks.append(state.rank)
         skipped.append(state.skipped - state.left_out)
-        first = joined is None
-        if joined is None:
-            joined = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
+        first = result is None
+        if result is None:
+            result = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
         else:
-            _check_alike(joined, state, len(ranks) - 1)
+            _check_alike(result, state, len(ranks) - 1)
         if state.open:
             tally = _tally(state)
             bits, repeats = tally.bits() if first else bits | tally.bits(), repeats or tally.repeats
             sums = {name: sums.get(name, 0) + state.arrays[name] for name in (OPEN + array for array in SUMS)}
-            joined = joined if first else _merged(joined, state)
-    if joined is None:
+            result = result if first else _merged(result, state)
+    if result is None:
         raise PrunedataError("Expected the result of state_dict(). Got an empty list.")
-    if joined.open and sorted(ranks) != list(range(joined.processes)):
+    if result.open and sorted(ranks) != list(range(result.processes)):
         raise PrunedataError(
-            f"Expected the states of all {joined.processes} ranks, as each has saved what it observed of epoch "
-            f"{joined.epoch}. Got {_named(ranks)}: load_state_dict() takes a list of them, [state of rank 0, ...]."
+            f"Expected the states of all {result.processes} ranks, as each has saved what it observed of epoch "
+            f"{result.epoch}. Got {_named(ranks)}: load_state_dict() takes a list of them, [state of rank 0, ...]."
         )
-    if not joined.open:
-        return joined
-    tally = _tally(joined)
+    if not result.open:
+        return result
+    tally = _tally(result)
     if repeats:
         tally.check()
     else:
         tally.set_bits(bits)
         sums = {}  # a sample that several processes observed counts once
-    joined = replace(joined, observed=tally.observed, arrays=joined.arrays | sums | {"tally": tally.packed})
+    result = replace(result, observed=tally.observed, arrays=result.arrays | sums | {"tally": tally.packed})
     # left_out is that of all processes' loaders in every state; the rest of skipped is each process's own.
-    return replace(joined, rank=0, processes=1, left_out=0, skipped=joined.left_out + sum(skipped))
+    return replace(result, rank=0, processes=1, left_out=0, skipped=result.left_out + sum(skipped))
 
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
@@ -131,12 +131,12 @@ def _same(first: Array | None, second: Array | None) -> bool:
     return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")  # NaN is a sample that was never observed
 
 
-def _merged(joined: RunState, state: RunState) -> RunState:
+def _merged(first: RunState, state: RunState) -> RunState:
     """Add the state of one more process, with all of its visits."""
-    ours, theirs = _tally(joined), _tally(state)
-    names = sorted(name for name in joined.arrays.keys() | state.arrays.keys() if name.startswith(OPEN))
-    arrays = {name: _or_zeros(joined, state, name).copy() for name in names}
-    others = (_of_seen(_or_zeros(state, joined, name), theirs.packed != 0) for name in arrays)  # in the order of join()
+    ours, theirs = _tally(first), _tally(state)
+    names = sorted(name for name in first.arrays.keys() | state.arrays.keys() if name.startswith(OPEN))
+    arrays = {name: _or_zeros(first, state, name).copy() for name in names}
+    others = (_of_seen(_or_zeros(state, first, name), theirs.packed != 0) for name in arrays)  # in the order of join()
     join(
         ours,
         arrays,
@@ -144,24 +144,24 @@ def _merged(joined: RunState, state: RunState) -> RunState:
         lambda values: np.maximum(values, next(others)),
     )
     meter = {
-        "seconds": max(joined.meter["seconds"], state.meter["seconds"]),
-        "overhead": max(joined.meter["overhead"], state.meter["overhead"]),
-        "loss_sum": joined.meter["loss_sum"] + state.meter["loss_sum"],
-        "visits": joined.meter["visits"] + state.meter["visits"],
+        "seconds": max(first.meter["seconds"], state.meter["seconds"]),
+        "overhead": max(first.meter["overhead"], state.meter["overhead"]),
+        "loss_sum": first.meter["loss_sum"] + state.meter["loss_sum"],
+        "visits": first.meter["visits"] + state.meter["visits"],
     }
     for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen"):
-        if name in joined.meter or name in state.meter:
-            meter[name] = joined.meter.get(name, 0) + state.meter.get(name, 0)
-    lower = [each.meter["lower_is_better"] for each in (joined, state) if "lower_is_better" in each.meter]
+        if name in first.meter or name in state.meter:
+            meter[name] = first.meter.get(name, 0) + state.meter.get(name, 0)
+    lower = [each.meter["lower_is_better"] for each in (first, state) if "lower_is_better" in each.meter]
     meter |= {"lower_is_better": any(lower)} if lower else {}
     return replace(
-        joined,
-        complete=joined.complete and state.complete,
-        left_out=max(joined.left_out, state.left_out),
-        unseen=None if joined.unseen is None or state.unseen is None else joined.unseen + state.unseen,
+        first,
+        complete=first.complete and state.complete,
+        left_out=max(first.left_out, state.left_out),
+        unseen=None if first.unseen is None or state.unseen is None else first.unseen + state.unseen,
         observed=ours.observed,
         meter=meter,
-        arrays=joined.arrays | arrays | {"tally": ours.packed},
+        arrays=first.arrays | arrays | {"tally": ours.packed},
     )
 
 

@@ -233,10 +233,11 @@ class WaitingLosses:
             number, batches, add_up = np.unique(number, return_inverse=True)[1], 0, lambda sums: sums
         sums = np.bincount(number, weights=losses, minlength=batches)
         sizes = np.bincount(number, minlength=batches)
-        total, of = add_up(np.stack([np.append(sums, epoch_sums[0]), np.append(sizes, epoch_sums[1])]))
-        before = max(0.0, of[-1] - of[:-1].sum())  # losses that were settled before, or did not wait
-        totals = total[:-1].cumsum() + (total[-1] - total[:-1].sum() if before > 0 else 0.0)
+        group = add_up(np.stack([np.append(sums, epoch_sums[0]), np.append(sizes, epoch_sums[1])]))
+        (group_sums, group_sizes), (epoch_sum, epoch_size) = group[:, :-1], group[:, -1]
+        earlier_size = max(0.0, epoch_size - group_sizes.sum())  # losses that were settled before, or did not wait
+        earlier_sum = epoch_sum - group_sums.sum() if earlier_size > 0 else 0.0
         here = np.flatnonzero(sizes)
-        means = total[here] / of[here]
-        so_far = totals[here] / (of[:-1].cumsum() + before)[here]
-        return Batches(which, losses, sizes[here], means), np.where(of[here] == 1, so_far, means)
+        means = group_sums[here] / group_sizes[here]
+        so_far = (group_sums.cumsum() + earlier_sum)[here] / (group_sizes.cumsum() + earlier_size)[here]
+        return Batches(which, losses, sizes[here], means), np.where(group_sizes[here] == 1, so_far, means)

@@ -80,7 +80,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
         (
             IDS.astype(str),
             FINE,
-            r"integer dtype.*<U\d+: an id is the place of a sample, and its name one of Pruner\(keys",
+            r"integer dtype.*<U\d+: an id is the place of a sample",
         ),
         (np.array([2**63, *range(7)], np.uint64), FINE, "Got 9223372036854775808"),
         ([2**63 - 1, *range(7)], FINE, "Got .9223372036854775807. in batch"),

@@ -222,7 +222,7 @@ def test_all_ranks_keep_what_logits_say_if_one_of_them_has_any(processes, which,
 def test_ranks_with_other_numbers_of_classes_are_refused_together():
     def work(group):
         run = make(group)
-        run._engine.ledger.arrays.guess._wanted = run._engine.ledger.arrays.guess._labels = None
+        run._engine.ledger.arrays.guess._expected = run._engine.ledger.arrays.guess._labels = None
         run.begin_epoch()
         for ids in run.current.batches(SAMPLES):
             own = ids[group.rank :: group.processes]

@@ -61,7 +61,7 @@ class SampledOrder(Order):
         return {"sampler": ids, "batch_sampler": StandIn(self.next_batches, self.until_exhausted(self.lists), own=own)}
 
     def until_exhausted(self, iterate: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-        """Return a function that iterates over the same, and notes when everything has been given."""
+        """Return ``iterate`` as a function that also notes when it has yielded everything."""
 
         def iterate_and_note() -> Iterator[Any]:
             yield from iterate()
