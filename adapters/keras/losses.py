@@ -10,9 +10,17 @@ from typing import Any
 import keras
 from keras.src.backend import get_keras_mask, set_keras_mask
 
+from prunedata.counting.guess import MOST_CLASSES
 from prunedata.errors import LossError, PrunedataError
 
-__all__ = ["sample_losses", "weighed"]
+__all__ = ["logits_of", "sample_losses", "weighed"]
+
+OF_CLASSES = (
+    keras.losses.sparse_categorical_crossentropy,
+    keras.losses.categorical_crossentropy,
+    keras.losses.categorical_focal_crossentropy,
+)
+"""Losses of outputs of which each is a class's."""
 
 
 def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
@@ -35,6 +43,14 @@ def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
     # Keras knows which target belongs to which output, so the copy is Keras's own, but its losses do not reduce.
     each = _wrapped(model._compile_loss, _OneEach, has_metrics=False)
     return keras.ops.stop_gradient(each(y, y_pred, sample_weight))
+
+
+def logits_of(model: Any, y_pred: Any) -> Any:
+    """Return a model's outputs, or None if they don't say of each sample how likely each of its classes is."""
+    shape, compiled = tuple(getattr(y_pred, "shape", ())), model._compile_loss
+    entries = [] if compiled is None else compiled._flat_losses or []
+    of_classes = len(entries) == 1 and getattr(entries[0].loss, "fn", None) in OF_CLASSES
+    return y_pred if of_classes and len(shape) == 2 and 2 <= shape[1] <= MOST_CLASSES else None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import keras
 
 from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids, without_warning
-from prunedata.adapters.keras.losses import sample_losses, weighed
+from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
 
 __all__ = ["PruneMixin"]
@@ -110,10 +110,10 @@ class PruneMixin:
         ids, recorder.waiting = recorder.waiting, None
         with weighed(self, recorder.weights_of(ids)):
             loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
-        self.observe(sample_losses(self, y, y_pred, sample_weight), ids)
+        self.observe(sample_losses(self, y, y_pred, sample_weight), ids, logits_of(self, y_pred))
         return loss
 
-    def observe(self, losses: Any, ids: Any) -> None:
+    def observe(self, losses: Any, ids: Any, logits: Any = None) -> None:
         """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that computes its own.
 
         Parameters
@@ -121,9 +121,12 @@ class PruneMixin:
         losses : tensor of float, shape (n,)
         ids : tensor of int64, shape (n,)
             The first part of what ``train_step`` gets.
+        logits : tensor of float, shape (n, classes), or (n,) for two classes, optional
+            What the network says of each sample, or its probabilities: see :meth:`prunedata.Pruner.observe`. Without a
+            step of your own they are passed where the loss is a cross entropy over classes.
         """
         if self._prune_recorder is not None:
-            self._prune_recorder.add(ids, losses)
+            self._prune_recorder.add(ids, losses, logits)
 
     def factors(self, ids: Any) -> Any:
         """What to multiply the losses of a batch by, for a ``train_step`` or ``compute_loss`` that computes its own.

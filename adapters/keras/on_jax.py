@@ -6,7 +6,8 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from prunedata.adapters.keras.recorders import weights_in
+from prunedata.adapters.keras.recorders import two_likeliest, weights_in
+from prunedata.counting.batches import NOTHING
 from prunedata.errors import LossError
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
@@ -28,7 +29,8 @@ class JaxRecorder(Adapter):
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
         self._drained = 0
-        self._came: list[tuple[SomeIds, Array]] = []
+        self._came: list[tuple[SomeIds, Array, Array]] = []
+        self._classes = 0
         self._pruner = pruner
         self._epoch: Epoch | None = None
 
@@ -56,27 +58,35 @@ class JaxRecorder(Adapter):
             found[:] = weights_in(self._epoch, np.asarray(ids))
         return found
 
-    def add(self, ids: Any, losses: Any) -> None:
+    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
         """Append a batch."""
         if losses.shape != ids.shape:
             raise LossError(f"Expected losses of shape {tuple(ids.shape)}, one per sample. Got {tuple(losses.shape)}.")
-        io_callback(self._take, None, ids, jax.lax.stop_gradient(losses), ordered=True)
+        said = np.full(ids.shape, NOTHING, np.int32)
+        if logits is not None:
+            said, self._classes = two_likeliest(logits)
+        io_callback(self._take, None, ids, jax.lax.stop_gradient(losses), said, ordered=True)
 
-    def _take(self, ids: Any, losses: Any) -> None:
-        self._came.append((np.array(ids), np.array(losses)))
+    def _take(self, *came: Any) -> None:
+        ids, losses, said = map(np.array, came)
+        self._came.append((ids, losses, said))
 
     @property
     def count(self) -> int:
         """Losses since the epoch was begun."""
         jax.effects_barrier()  # steps run behind Python
-        return self._drained + sum(ids.size for ids, _ in self._came)
+        return self._drained + sum(ids.size for ids, *_ in self._came)
 
-    def held_back(self) -> list[tuple[SomeIds, Array, SomeIds]]:
+    def held_back(self) -> list[tuple[Any, ...]]:
         """Hand over everything, as it came."""
         jax.effects_barrier()
-        came, self._came = [pair for pair in self._came if pair[0].size], []
+        came, self._came = [batch for batch in self._came if batch[0].size], []
         if not came:
             return []
-        ids, losses = (np.concatenate(parts) for parts in zip(*came, strict=True))
+        ids, losses, said = (np.concatenate(parts) for parts in zip(*came, strict=True))
         self._drained += ids.size
-        return [(ids, losses, np.array([batch.size for batch, _ in came]))]
+        sizes = np.array([batch.size for batch, *_ in came])
+        if not self._classes:
+            return [(ids, losses, sizes)]
+        self._pruner.expect_classes(self._classes)
+        return [(ids, losses, sizes, said)]

@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from prunedata.adapters.keras.recorders import weights_in
+from prunedata.adapters.keras.recorders import two_likeliest, weights_in
+from prunedata.counting.batches import NOTHING
 from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
 from prunedata.run.adapter import Adapter
@@ -36,6 +37,8 @@ class GraphRecorder(Adapter):
             return tf.Variable(tf.zeros(self._room + 1, of), trainable=False)
 
         self._ids, self._losses, self._batches = room(tf.int64), room(dtype), room(tf.int64)
+        self._said: Any = None  # what logits say, once some came
+        self._classes, self._pruner = 0, pruner
         self._fill, self._batch = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
         if pruner.is_weighed:
             self._weights, self._counting = (tf.Variable(tf.ones(pruner.samples), trainable=False) for _ in range(2))
@@ -68,8 +71,13 @@ class GraphRecorder(Adapter):
         self._applied.assign(1)
         return tf.gather(self._weights, ids), tf.gather(self._counting, ids) > 0
 
-    def add(self, ids: Any, losses: Any) -> None:
+    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
         """Append a batch."""
+        if logits is not None:
+            said, self._classes = two_likeliest(logits)
+            with tf.init_scope():  # a step is traced, and a Variable is no part of it
+                if self._said is None:
+                    self._said = tf.Variable(tf.fill([self._room + 1], NOTHING), trainable=False)
         ids, losses = tf.convert_to_tensor(ids, tf.int64), tf.cast(losses, self._losses.dtype)
         ids.shape.assert_is_compatible_with(losses.shape)
         # Without them a step for which there is no data left could count up before it fails: if the size of a batch
@@ -80,6 +88,9 @@ class GraphRecorder(Adapter):
             batches = tf.fill([size], self._batch.read_value())
             for variable, values in ((self._ids, ids), (self._losses, losses), (self._batches, batches)):
                 variable.scatter_update(tf.IndexedSlices(values, places))
+            if self._said is not None:
+                said = tf.fill([size], NOTHING) if logits is None else said
+                self._said.scatter_update(tf.IndexedSlices(said, places))
             self._fill.assign_add(size)
             self._batch.assign_add(1)
 
@@ -101,4 +112,9 @@ class GraphRecorder(Adapter):
                 "is there a repeat() behind wrap()?"
             )
         ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))
-        yield ids, losses, np.diff([0, *(np.flatnonzero(np.diff(batches)) + 1), fill])
+        sizes = np.diff([0, *(np.flatnonzero(np.diff(batches)) + 1), fill])
+        if self._said is None:
+            yield ids, losses, sizes
+            return
+        self._pruner.expect_classes(self._classes)
+        yield ids, losses, sizes, self._said.numpy()[:fill]

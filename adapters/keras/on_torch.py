@@ -24,6 +24,7 @@ class TorchRecorder(Adapter):
         self.waiting: Any = None
         self.count = 0
         self._losses = Recorder(pruner)
+        self._losses.passes_nan = True
         self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:
@@ -47,7 +48,7 @@ class TorchRecorder(Adapter):
         return tuple(torch.from_numpy(each).to(ids.device) for each in weights_in(epoch, ids.cpu().numpy()))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def add(self, ids: Any, losses: Any) -> None:
+    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
         """Observe a batch."""
         self.count += len(ids)
-        self._losses.add(ids.cpu().numpy(), losses)
+        self._losses.add(ids.cpu().numpy(), losses, logits)

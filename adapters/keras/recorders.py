@@ -4,12 +4,14 @@ from typing import Any
 
 import keras
 
+from prunedata.counting.batches import NOTHING
+from prunedata.counting.guess import MOST_CLASSES, classes_in
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds, Weights
 
-__all__ = ["recorder_for", "weights_in"]
+__all__ = ["recorder_for", "two_likeliest", "weights_in"]
 
 
 def recorder_for(pruner: Pruner) -> Any:
@@ -36,3 +38,15 @@ def weights_in(epoch: Epoch, ids: SomeIds) -> tuple[Weights, Mask]:
     """What the loss of each sample weighs, and whether it counts, both of shape (n,), as the epoch has it."""
     counts = epoch.trained
     return epoch.loss_weights(ids), counts[ids]
+
+
+def two_likeliest(logits: Any) -> tuple[Any, int]:
+    """Return what logits say of each sample, as :func:`prunedata.counting.guess.two_likeliest`, within a step."""
+    is_floating = keras.backend.is_float_dtype(keras.backend.standardize_dtype(logits.dtype))
+    classes = classes_in(tuple(logits.shape), is_floating=is_floating, dtype=logits.dtype)
+    logits = keras.ops.cast(keras.ops.stop_gradient(logits), "float32")
+    if len(logits.shape) == 1:
+        logits = keras.ops.stack([keras.ops.zeros_like(logits), logits], axis=1)
+    both = keras.ops.cast(keras.ops.top_k(logits, 2)[1], "int32")
+    unknown = keras.ops.any(keras.ops.isnan(logits), axis=1)
+    return keras.ops.where(unknown, NOTHING, both[:, 0] * MOST_CLASSES + both[:, 1]), classes

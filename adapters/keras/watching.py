@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
-from prunedata.adapters.keras.losses import sample_losses
+from prunedata.adapters.keras.losses import logits_of, sample_losses
 from prunedata.adapters.keras.model import PruneMixin
 from prunedata.adapters.keras.recorders import recorder_for
 from prunedata.errors import PrunedataError
@@ -167,7 +167,7 @@ class _WatchedModel(PruneMixin):
         ids, self._prune_recorder.waiting = self._prune_recorder.waiting, None
         if training and ids is not None:
             try:
-                self.observe(sample_losses(self, y, y_pred, None), ids)
+                self.observe(sample_losses(self, y, y_pred, None), ids, logits_of(self, y_pred))
             except Exception as error:
                 self._prune_fit.stop(error)
         return loss

@@ -16,6 +16,7 @@ from tests.common.programs import ROOT
 BY_HAND, OWN = "a_fit_is_the_run_that_a_loop_by_hand_is", "steps_and_losses_of_ones_own"
 BOTH = [
     "sample_weights_are_honoured",
+    "what_samples_look_like_is_kept_by_itself[False]",
     "the_weights_of_a_policy_are_honoured[none]",
     "a_run_goes_on_in_the_middle_of_an_epoch[restored]",
     f"{OWN}[Own]",

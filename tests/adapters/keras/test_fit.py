@@ -336,3 +336,30 @@ def test_the_monitored_figure_is_handed_over_in_each_epoch_that_is_validated() -
     callback.on_test_begin()
     with pytest.raises(PrunedataError, match="Expected 'val_acc' among the logged values, as monitor names"):
         callback.on_epoch_end(0, {"val_accuracy": 0.5})
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_what_samples_look_like_is_kept_by_itself(jit):
+    """As in a loop by hand that observes the logits; a step of one's own may pass them."""
+    jit = jit and keras.backend.backend() != "torch"
+    model, pruner = make_model(jit_compile=jit), make_pruner(SAMPLES, labels=DIGITS)
+    fit(model, pruner)
+    told, kernel, bias = make_pruner(SAMPLES, labels=DIGITS), np.zeros((64, 10)), np.zeros(10)
+    for epoch in told.epochs():
+        for ids in epoch.batches(BATCH, shuffle=False):
+            logits = IMAGES[ids] @ kernel + bias
+            guess = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+            told.observe(-np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids, logits=logits)
+            gradient = (guess - np.eye(10)[DIGITS[ids]]) / ids.size
+            kernel, bias = kernel - 0.5 * IMAGES[ids].T @ gradient, bias - 0.5 * gradient.sum(axis=0)
+    same = pruner.arrays["guess"] == told.arrays["guess"]
+    assert same.mean() > 0.98  # but for what lies within rounding
+    assert (pruner.arrays["guess"] != DIGITS).all()
+
+
+def test_of_what_are_no_classes_nothing_is_kept():
+    inputs = keras.Input((64,))
+    model, pruner = Model(inputs, keras.layers.Dense(10)(inputs)), make_pruner(SAMPLES)
+    model.compile("sgd", "mse")
+    fit(model, pruner, data(pruner, (IMAGES, np.eye(10, dtype=np.float32)[DIGITS])))
+    assert "guess" not in pruner.arrays
