@@ -10,14 +10,15 @@ import torch
 
 from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.callback import HandOver
-from prunedata.adapters.huggingface.heads import IGNORED, base_of
+from prunedata.adapters.huggingface.heads import IGNORED, base_of, part_of
 from prunedata.adapters.huggingface.ids import IDS, packed_starts
 from prunedata.adapters.huggingface.joining import refuse_pairs, samples_in, wrap
-from prunedata.adapters.huggingface.left_out import Part
+from prunedata.adapters.huggingface.left_out import Part, is_flat, losses_of_sequences
+from prunedata.adapters.huggingface.losses import logits_of
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.watched import WatchedTrainer
 from prunedata.adapters.torch.captured import Captured, capturing
-from prunedata.adapters.torch.losses import finite
+from prunedata.adapters.torch.losses import SMALL, Later, finite
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.errors import PrunedataError
@@ -126,6 +127,7 @@ class _WatchedFromOutside(ByWeight):
         """Take a trainer that was built over; ``say`` tells the user something."""
         self._say, self._stopped = say, False
         self._seen = np.zeros(pruner.samples, dtype=np.bool_)
+        self._later = Later(self._take)
         self._adopt(pruner, None)
         self._run.recorder.passes_nan = True  # as finite() does for losses: float16 overflows in some steps
 
@@ -183,24 +185,81 @@ class _WatchedFromOutside(ByWeight):
                 self._stop(error)
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], *args: Any, **options: Any) -> Any:
-        if self._stopped:
-            for batch in batch_samples:
-                batch.pop(IDS, None)
-            return self._plain._get_num_items_in_batch(batch_samples, *args, **options)
-        return super()._get_num_items_in_batch(batch_samples, *args, **options)
+        return self._plain._get_num_items_in_batch(batch_samples, *args, **options)  # all count
 
     def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        if IDS in inputs and not isinstance(inputs[IDS], Part):
-            inputs[IDS] = self._leave_out(inputs)  # by a trainer that doesn't count the labels of a step
-        if self._stopped:
-            inputs.pop(IDS, None)
+        ids = inputs.pop(IDS, None)
+        if ids is None or self._stopped:
             return self._plain.training_step(model, inputs, *args, **options)
-        if self._begun and self._unknown is None:
-            return super().training_step(model, inputs, *args, **options)
+        fills_up = self._rest and self._trained + 1 == self._batches
+        if self._begun and self._unknown is None and isinstance(ids, np.ndarray) and not fills_up:
+            return self._settled_step(ids, model, inputs, args, options)
+        self._later.flush()
+        inputs[IDS] = ids
+        inputs[IDS] = self._leave_out(inputs)
         with capturing() as self._captured:  # in the first step, and where the losses are not known otherwise
             result = super().training_step(model, inputs, *args, **options)
         self._begun, self._captured = True, None  # or a later step would take the losses of this one
         return result
+
+    def _settled_step(self, ids: SomeIds, model: Any, inputs: Any, args: Any, options: Any) -> Any:
+        """A step of which it is known, from the first one, what its losses are made of."""
+        given = dict(inputs)  # the trainer may take the labels out
+        came: tuple[torch.Tensor, ...] = ()
+
+        def look(module: Any, positional: Any, called_with: dict[str, Any], outputs: Any) -> None:
+            nonlocal came
+            if torch.is_grad_enabled() and not self._stopped:
+                try:
+                    came = self._parts_of(outputs, given | called_with, len(ids))
+                except Exception as error:
+                    self._stop(error)
+
+        handle = model.register_forward_hook(look, with_kwargs=True)
+        try:
+            result = self._plain.training_step(model, inputs, *args, **options)
+        finally:
+            handle.remove()
+        self._trained += 1
+        last = self._trained == self._batches
+        if not self._stopped:
+            try:
+                if not came:
+                    raise PrunedataError("compute_loss called no model")
+                if len(came[0]) != len(ids):
+                    raise PrunedataError(f"Expected a loss for each of {len(ids)} samples. Got {len(came[0])}.")
+                losses_of = self._losses_of_rows if len(came) > 1 else _as_they_are
+                self._later.add(ids, came, losses_of, ends=last or self.accelerator.sync_gradients)
+            except Exception as error:
+                self._stop(error)
+        if last:
+            self._end()
+        return result
+
+    def _parts_of(self, outputs: Any, inputs: Any, samples: int) -> tuple[torch.Tensor, ...]:
+        """Logits and labels of a batch, if they are small and those of many can be one; else its losses."""
+        logits, labels = part_of(outputs, "logits"), inputs.get("labels")
+        if (
+            isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor)
+            and logits.ndim == 2 and len(logits) == len(labels) == samples and logits.numel() <= SMALL
+        ):  # fmt: skip
+            return logits.detach().clone(), labels.clone()  # compiled steps use their memory again
+        with torch.no_grad(), self.pruner.charge:
+            if is_flat(inputs):
+                losses, _ = losses_of_sequences(outputs, inputs, samples, shifted=self._shifted)
+            else:
+                losses, _ = self._known_losses(outputs, inputs)
+        return (losses,)
+
+    def _losses_of_rows(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        outputs, inputs = {"logits": logits}, {"labels": labels}
+        return self._known_losses(outputs, inputs)[0], logits_of(outputs, inputs, self.model)
+
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None, sizes: list[int]) -> None:
+        """Record batches that have waited."""
+        with self.pruner.charge:
+            self._run.recorder.add(ids, losses, logits, sizes)
+            self._seen[ids] = True
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         return self._plain.compute_loss(model, inputs, *args, **options)
@@ -217,7 +276,7 @@ class _WatchedFromOutside(ByWeight):
         if not self._stopped and self._unknown is None:
             try:
                 losses, counts = super()._losses_of(outputs, inputs)
-                return finite(losses), counts
+                return finite(losses, [len(losses)]), counts
             except Exception as error:
                 self._unknown = error
         return torch.zeros(0), None
@@ -233,7 +292,7 @@ class _WatchedFromOutside(ByWeight):
         if losses is None:
             self._stop(self._unknown or PrunedataError("nothing is known of its losses"))
             return torch.zeros(0)
-        return finite(losses)
+        return finite(losses, [len(losses)])
 
     def _record(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         if not self._stopped:
@@ -248,6 +307,10 @@ class _WatchedFromOutside(ByWeight):
 
     def _end(self) -> None:
         """Stop the clock; the epoch ends when all processes are there, in :meth:`close`."""
+        try:
+            self._later.flush()
+        except Exception as error:
+            self._stop(error)
         self._said.given = self._seen
         if self._said.ended is None:
             self._said.end()
@@ -305,6 +368,10 @@ class _Shown(Sequence[Any]):
             label in (IGNORED, token) for token, label in zip(tokens, labels, strict=True)
         )  # else they are of tokens, and no answer
         return [label != IGNORED for label in labels] if alike else []
+
+
+def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return losses, None
 
 
 def _flat(values: Any) -> list[Any]:

@@ -99,7 +99,7 @@ class GraphRecorder(Adapter):
         """Losses since the epoch was begun."""
         return self._drained + int(self._fill.numpy())
 
-    def held_back(self) -> Iterator[tuple[Any, Any, Any]]:
+    def held_back(self) -> Iterator[tuple[Any, ...]]:
         """Hand over everything, as it came."""
         fill = int(self._fill.numpy())
         if not fill:

@@ -5,13 +5,14 @@ from math import ceil
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.torch.captured import Captured, capturing
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
-from prunedata.adapters.torch.losses import finite
+from prunedata.adapters.torch.losses import Later, finite
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import drawing_alike
@@ -72,6 +73,7 @@ class _Fit:
         self._ids: SomeIds | None = None
         self._number = -1
         self._said = Delivery(-1)
+        self._later = Later(self._take)
         self._patched: list[tuple[Any, str]] = []
 
     def begin(self) -> None:
@@ -186,18 +188,28 @@ class _Fit:
     def _record(self, ids: SomeIds, captured: Captured, result: Any) -> None:
         """Record the losses of a training step, in the epoch that it is in."""
         returned = result.get("loss") if isinstance(result, dict) else result
-        losses = captured.losses(returned, len(ids))
-        if losses is None:
-            raise PrunedataError(
-                f"training_step of {type(self._model).__name__} calls no loss function of PyTorch's that has a loss "
-                "for each sample"
-            )
         if self._trainer.current_epoch != self._number:
             self._open()
-        self._torch.recorder.add(ids, finite(losses))
-        self._said.given[ids] = True  # type: ignore[index]
+        later = captured.later(returned, len(ids))
+        if later is not None:
+            self._later.add(ids, later[1], later[0])
+        else:
+            losses = captured.losses(returned, len(ids))
+            if losses is None:
+                raise PrunedataError(
+                    f"training_step of {type(self._model).__name__} calls no loss function of PyTorch's that has a "
+                    "loss for each sample"
+                )
+            self._take(ids, finite(losses, [len(ids)]), None, [len(ids)])
         if self._trainer.is_last_batch:
+            self._later.flush()
             self._said.end()
+
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: None, sizes: list[int]) -> None:
+        """Record batches."""
+        with self._run.pruner.charge:
+            self._torch.recorder.add(ids, losses, logits, sizes)
+            self._said.given[ids] = True  # type: ignore[index]
 
     def _open(self) -> None:
         """Begin an epoch; the one before it has ended."""
@@ -213,6 +225,7 @@ class _Fit:
         """End the epoch that is open, with what came of it; where one process failed, none goes on."""
         if self._number < 0:
             return
+        self._guarded(self._later.flush)
         if self._trainer.world_size > 1 and gather_numbers([self._stopped]).any():
             self._stop(PrunedataError("another process stopped"))
         if not self._stopped and self._run.pruner.is_open:

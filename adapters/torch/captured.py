@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from prunedata.adapters.torch.losses import SMALL
 
 __all__ = ["Captured", "capturing"]
 
@@ -29,13 +31,14 @@ IGNORE_INDEX = -100
 
 
 class Captured:
-    """What the loss functions returned in one training step, each with the losses of which it is the mean."""
+    """The calls of loss functions in one training step."""
 
     _open: "Captured | None" = None
     """The object that captures the losses of the present training step."""
 
     def __init__(self) -> None:
-        self._calls: list[tuple[Any, torch.Tensor, torch.Tensor | None]] = []
+        self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...]]] = []
+        """The result of each call, its function and inputs; or no function, and its losses with their mask."""
 
     def losses(self, returned: Any, samples: int) -> torch.Tensor | None:
         """Return one loss for each sample, shape (n,), without a graph; None if no function had one for each.
@@ -43,29 +46,78 @@ class Captured:
         Parameters
         ----------
         returned : Tensor or other
-            The loss that the step returned. If a loss function returned it, the result is that function's losses;
-            otherwise the sum over all loss functions whose losses have a gradient.
+            The loss that the step returned. If a function returned it, its losses are taken; else the sum over all
+            functions whose losses have a gradient.
         samples : int
             How many are in the batch.
         """
-        calls = [call for call in self._calls if call[0] is returned] or self._calls
-        by_sample = [each for _, losses, mask in calls if (each := _by_sample(losses, mask, samples)) is not None]
-        return torch.stack(by_sample).sum(0) if by_sample else None
-
-    def add(self, function: Callable[..., Any], result: Any, args: Any, options: dict[str, Any]) -> None:
-        """Compute the losses of which a result is the mean, without class weights."""
-        unreduced = {**options, "reduction": "none"} | ({"weight": None} if options.get("weight") is not None else {})
         with torch.no_grad():
-            losses = function(*args, **unreduced)
-        target = args[1] if len(args) > 1 else options.get("target")
-        mask = None
+            known = [given if of is None else of.each(*given) for _, of, given in self._ours(returned)]
+            found = [each for losses, mask in known if (each := _by_sample(losses, mask, samples)) is not None]
+        return torch.stack(found).sum(0) if found else None
+
+    def later(self, returned: Any, samples: int) -> "tuple[_Losses, tuple[Any, ...]] | None":
+        """Return a function for these losses of several batches at once, and its inputs; None if impossible."""
+        ours = self._ours(returned)
+        _, losses_of, given = ours[0] if len(ours) == 1 else (None, None, ())
+        if losses_of is None or not losses_of.is_row_by_row or any(len(each) != samples for each in given):
+            return None
+        return losses_of, given
+
+    def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...]]]":
+        return [call for call in self._calls if call[0] is returned] or self._calls
+
+    def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
+        """Add a call. Small inputs are copied, for later; with large ones the losses are computed at once."""
+        given = (*args[:2], *(options[name] for name in ("input", "target")[len(args) :]))
+        losses_of = _Losses(own, args[2:], {name: options[name] for name in options if name not in ("input", "target")})
+        if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in given):
+            self._calls.append((result, losses_of, tuple([each.detach().clone() for each in given])))
+        else:
+            with torch.no_grad():
+                self._calls.append((result, None, losses_of.each(*given)))
+
+
+class _Losses:
+    """A loss function with all its arguments but input and target."""
+
+    def __init__(self, own: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self.own, self._more, self._options = own, more, options
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Losses) or (self.own, self._options.keys()) != (other.own, other._options.keys()):
+            return False
+        ours, theirs = ((*each._more, *each._options.values()) for each in (self, other))
+        return len(ours) == len(theirs) and all(
+            one is two or not (isinstance(one, torch.Tensor) or isinstance(two, torch.Tensor) or one != two)
+            for one, two in zip(ours, theirs, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """Whether no other argument has a part for each sample."""
+        others = [value for name, value in self._options.items() if name not in ("weight", "pos_weight")]
+        return not any(isinstance(value, torch.Tensor) for value in (*self._more, *others))
+
+    def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
+        """Return one loss for each row, and no logits."""
+        return _by_sample(*self.each(*given), len(given[0])), None
+
+    def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return all losses without class weights, and a mask of those that belong to a label."""
+        options = {**self._options, "reduction": "none"}
+        if options.get("weight") is not None:
+            options["weight"] = None
+        losses, target = self.own(*given, *self._more, **options), given[1]
         if isinstance(target, torch.Tensor) and not target.is_floating_point() and target.shape == losses.shape:
-            mask = target != options.get("ignore_index", IGNORE_INDEX)
-        self._calls.append((result, losses, mask))
+            return losses, target != options.get("ignore_index", IGNORE_INDEX)
+        return losses, None
 
 
 def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) -> torch.Tensor | None:
-    """Return the mean over the losses of each sample; None if it is not known which losses are of which sample."""
+    """The mean over what belongs to each sample; None where that is not known."""
     if not losses.ndim or len(losses) % samples:
         return None
     each = losses.float().reshape(samples, -1)
@@ -79,29 +131,30 @@ def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) ->
 def capturing() -> Iterator[Captured]:
     """Capture the losses of PyTorch's loss functions within the context. They return what they always do."""
     captured = Captured()
-    originals = {name: getattr(F, name) for name in FUNCTIONS}
+    before = [(name, getattr(F, name)) for name in FUNCTIONS]
     Captured._open = captured
-    for name, original in originals.items():
-        setattr(F, name, _capturing(original))
+    for name, own in before:
+        setattr(F, name, _KNOWN.get(own) or _watched(own))
     try:
         yield captured
     finally:
         Captured._open = None
-        for name, original in originals.items():
-            setattr(F, name, original)
+        for name, own in before:
+            setattr(F, name, own)
 
 
-@cache
-def _capturing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a loss function. There is one wrapper for each, so that a compiled step meets the same one again."""
+_KNOWN: dict[Any, Callable[..., Any]] = {}
+"""One wrapper for each function, so that a compiled step meets the same one again."""
 
-    @wraps(original)
+
+def _watched(own: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(own)
     def function(*args: Any, **options: Any) -> Any:
-        result = original(*args, **options)
+        result = own(*args, **options)
         if not torch.compiler.is_compiling():
             captured = Captured._open
             if captured is not None and isinstance(result, torch.Tensor) and result.requires_grad:
-                captured.add(original, result, args, options)
+                captured.take(own, result, args, options)
         return result
 
-    return function
+    return _KNOWN.setdefault(own, function)

@@ -1,6 +1,6 @@
 """Pass the losses of a batch from a Tensor, on the host or on a device, to the pruner."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -13,10 +13,12 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["Block", "DeviceBuffer", "Recorder", "finite", "fits", "two_likeliest"]
+__all__ = ["SMALL", "Block", "DeviceBuffer", "Later", "Recorder", "finite", "fits", "two_likeliest"]
 
 Block = tuple[Any, ...]
-"""Ids and losses of several batches, the sizes of the batches, and, if logits came, the guesses."""
+"""Ids and losses, batch after batch, the sizes of the batches, and if logits came what these say."""
+SMALL = 1 << 18
+"""Numbers that may wait: of a batch, and of all batches together where no step is in its middle."""
 
 
 def fits(ids: SomeIds, losses: Any) -> bool:
@@ -24,16 +26,20 @@ def fits(ids: SomeIds, losses: Any) -> bool:
     return isinstance(losses, torch.Tensor) and not losses.is_nested and losses.shape == (len(ids),)
 
 
-def finite(losses: torch.Tensor) -> torch.Tensor:
-    """Replace the NaN and infinite losses of a batch, shape (n,), by the mean of the others.
+def finite(losses: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Return losses of batches, shape (n,), with the mean of its batch in the place of each that is no number.
 
-    So this batch makes such a sample neither suspect nor clean, and nothing waits for the device.
+    So such a sample is neither suspect nor clean by this batch, and nothing waits for the device. ``sizes`` are those
+    of the batches.
     """
     if losses.is_cpu and isfinite(float(losses.sum())):
         return losses
     fine = torch.isfinite(losses)
-    total = torch.where(fine, losses, 0).sum() / fine.sum().clamp(min=1)
-    return torch.where(fine, losses, total)
+    batch = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(losses.device)
+    sums, counts = (losses.new_zeros(len(sizes)) for _ in range(2))
+    sums.index_add_(0, batch, torch.where(fine, losses, 0))
+    counts.index_add_(0, batch, fine.to(losses.dtype))
+    return torch.where(fine, losses, (sums / counts.clamp(min=1))[batch])
 
 
 class Recorder:
@@ -57,8 +63,8 @@ class Recorder:
         self.pruner = pruner
         self._buffer: DeviceBuffer | None = None
 
-    def add(self, ids: SomeIds, losses: Any, logits: Any = None) -> None:
-        """Record the losses of a batch, and the guesses of its logits."""
+    def add(self, ids: SomeIds, losses: Any, logits: Any = None, sizes: Sequence[int] | None = None) -> None:
+        """Record a batch, or several, of ``sizes`` samples each."""
         if not isinstance(losses, torch.Tensor):
             raise LossError(f"Expected losses as a Tensor of shape (n,). Got {type(losses).__name__}.")
         guesses = None if logits is None else self._guesses(ids, losses, logits)
@@ -67,7 +73,7 @@ class Recorder:
                 array = losses.numpy(force=True)  # detaches, in less time than detach()
             except (TypeError, RuntimeError) as error:
                 array = _widened(losses, error)
-            self.pruner.record(array, ids, guesses=None if guesses is None else guesses.numpy())
+            self.pruner.record(array, ids, sizes, None if guesses is None else guesses.numpy())
             return
         if not fits(ids, _plain(losses)):
             raise LossError(
@@ -83,7 +89,7 @@ class Recorder:
                 )
             self._record(self.held_back())
             self._buffer = DeviceBuffer(losses.device, self.capacity, rows)
-        self._record(self._buffer.add(ids, losses, guesses))
+        self._record(self._buffer.add(ids, losses, guesses, sizes))
 
     def _record(self, blocks: Iterable[Block]) -> None:
         """Record losses that were copied from a device."""
@@ -173,31 +179,37 @@ class DeviceBuffer:
         self._filling, self._copied = (torch.empty((rows, capacity), device=device) for _ in range(2))
         self._host = torch.empty((rows, capacity), pin_memory=self._cuda)
         self._event = torch.cuda.Event() if self._cuda else None
-        self._ids: list[SomeIds] = []
-        """The ids of the batches in the buffer that is filling."""
-        self._copied_ids: list[SomeIds] = []
-        """The ids of the batches in the buffer that is copied."""
+        self._ids: list[tuple[SomeIds, Sequence[int]]] = []
+        self._copied_ids: list[tuple[SomeIds, Sequence[int]]] = []
         self._fill = 0
 
-    def add(self, ids: SomeIds, losses: torch.Tensor, guesses: torch.Tensor | None = None) -> list[Block]:
-        """Copy a batch into the buffer; return the batches that have reached the host meanwhile.
+    def add(
+        self,
+        ids: SomeIds,
+        losses: torch.Tensor,
+        guesses: torch.Tensor | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[Block]:
+        """Add a batch, whose ids and losses the caller may then change; return the batches that are on the host.
 
-        ``guesses``, int32 of shape (n,), come from logits; where there is a row for them, batches without have NOTHING.
+        ``guesses``, int32 of shape (n,); without them a second row is filled with NOTHING. ``sizes`` are those of
+        several batches.
         """
         if not len(ids):
             return []
-        end, blocks = self._fill + len(ids), []
+        sizes = [len(ids)] if sizes is None else sizes
+        end, blocks = self._fill + len(ids), list[Block]()
         if end > self._filling.shape[1]:
             blocks = self._send()
             end = len(ids)
             if end > self._filling.shape[1]:
-                block = (np.array(ids), losses.detach().float().cpu().numpy(), np.array([end]))
+                block = (np.array(ids), losses.detach().float().cpu().numpy(), np.array(sizes))
                 return [*blocks, *self._receive(), block if guesses is None else (*block, guesses.cpu().numpy())]
         self._filling[0, self._fill : end].copy_(losses.detach(), non_blocking=True)
         if self.rows > 1:
             row = self._filling[1, self._fill : end].view(torch.int32)
             row.fill_(NOTHING) if guesses is None else row.copy_(guesses, non_blocking=True)
-        self._ids.append(np.array(ids))  # the caller may use its buffers again
+        self._ids.append((np.array(ids), sizes))  # the caller may use its buffers again
         self._fill = end
         return blocks
 
@@ -217,10 +229,11 @@ class DeviceBuffer:
         if not copied:
             return []
         if self._event is not None:
-            self._event.synchronize()  # the copy was started a whole buffer ago, and is long done
-        ids = np.concatenate(copied)
+            self._event.synchronize()  # a buffer ago: long done
+        ids = np.concatenate([batch for batch, _ in copied])
         losses, *guesses = self._host.numpy()[:, : ids.size].copy()
-        return [(ids, losses, np.array([len(batch) for batch in copied]), *(row.view(np.int32) for row in guesses))]
+        sizes = np.array([size for _, several in copied for size in several])
+        return [(ids, losses, sizes, *(row.view(np.int32) for row in guesses))]
 
     def held_back(self) -> list[Block]:
         """Hand over everything."""
@@ -229,5 +242,74 @@ class DeviceBuffer:
     def forget(self) -> None:
         """Drop everything."""
         if self._event is not None and self._copied_ids:
-            self._event.synchronize()  # the copy must not overwrite the next one on the host
+            self._event.synchronize()  # the copy must not land in what the next buffer has written
         self._ids, self._copied_ids, self._fill = [], [], 0
+
+
+class Later:
+    """Compute the losses of many batches of a watched training together, so that a step only copies its logits.
+
+    Parameters
+    ----------
+    record : callable
+        Called as ``record(ids, losses, logits, sizes)``: ids of shape (n,), losses of shape (n,), logits of shape
+        (n, classes) or None, and the number of samples of each batch.
+    """
+
+    batches = 64
+    """The most batches that wait, beside those of a step that has not ended."""
+
+    def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:
+        self._record = record
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the waiting batches."""
+        self._ids: list[SomeIds] = []
+        self._parts: list[tuple[torch.Tensor, ...]] = []
+        self._sizes: list[int] = []
+        self._alike: Any = None
+        self._room, self._open = SMALL, False
+
+    def add(
+        self, ids: SomeIds, parts: tuple[torch.Tensor, ...], losses_of: Callable[..., Any], *, ends: bool = True
+    ) -> None:
+        """Add a batch, without computing or waiting for a device.
+
+        Parameters
+        ----------
+        ids : ndarray of int64, shape (n,)
+        parts : tuple of Tensor, each of shape (n, ...)
+            Neither they nor the ids may be changed afterwards.
+        losses_of : callable
+            ``losses_of(*parts)`` returns losses and logits of several batches. Batches with equal ones wait together.
+        ends : bool
+            Whether the step ends with it: all parts of a step are one batch.
+        """
+        alike = losses_of, *[(part.shape[1:], part.dtype, part.device) for part in parts]
+        full = len(self._ids) >= self.batches or self._room < 0
+        if alike != self._alike or (full and not self._open):
+            self.flush()
+            self._alike = alike
+        self._ids.append(ids)
+        self._parts.append(parts)
+        self._room -= sum([part.numel() for part in parts])
+        if self._open:
+            self._sizes[-1] += len(ids)
+        else:
+            self._sizes.append(len(ids))
+        self._open = not ends
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def flush(self) -> None:
+        """Compute and record the losses of the waiting batches."""
+        if not self._ids:
+            return
+        ids, sizes, losses_of = np.concatenate(self._ids), self._sizes, self._alike[0]
+        parts = [torch.cat(each) for each in zip(*self._parts, strict=True)]
+        self.forget()
+        with torch.no_grad():
+            losses, logits = losses_of(*parts)
+            self._record(ids, finite(losses, sizes), logits, sizes)

@@ -26,7 +26,7 @@ from benchmarks.pages.detection import by_cleanlab, found
 from benchmarks.pages.wrong_labels import rankings
 from prunedata.types import Array
 
-__all__ = ["BEGIN", "judge", "table"]
+__all__ = ["BEGIN", "judge", "new_network", "table", "unseen"]
 
 BEGIN = "<!-- python -m benchmarks.frontier suspects -->"
 FOLDS = 3
@@ -59,7 +59,7 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
         "hits": pruner.hits, "visits": pruner.visits, "high": pruner.arrays["high"],
     })  # fmt: skip
     ranked[BY_LOSSES] = pruner.arrays["mean_excess"].astype(np.float64)
-    ranked[UNSEEN] = by_cleanlab(labels, _unseen(task, settings, seed, epochs))
+    ranked[UNSEEN] = by_cleanlab(labels, unseen(task, settings, seed, epochs))
     return {
         "name": f"{task.kind}-seed{seed}", "kind": task.kind, "seed": seed,
         "samples": len(task.train), "epochs": epochs,
@@ -69,18 +69,19 @@ def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) ->
     }  # fmt: skip
 
 
-def _new(task: HeadTask, settings: Settings) -> nn.Module:
+def new_network(task: HeadTask, settings: Settings) -> nn.Module:
+    """Return the network of a task, untrained."""
     return NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
 
 
-def _unseen(task: HeadTask, settings: Settings, seed: int, epochs: int) -> Array:
-    """Probabilities of each class, shape (samples, classes), by networks that were trained on the other folds."""
+def unseen(task: HeadTask, settings: Settings, seed: int, epochs: int) -> Array:
+    """Return probabilities, shape (samples, classes), by networks that were trained on the other folds."""
     samples = len(task.train)
     folds = torch.from_numpy(np.random.default_rng(seed).permutation(samples) % FOLDS)
     probabilities = torch.empty(samples, task.classes, dtype=torch.float64)
     for fold in range(FOLDS):
         others = Part(task.train.features[folds != fold], task.train.labels[folds != fold])
-        network = _new(task, settings)
+        network = new_network(task, settings)
         for _ in fit(network, others, Unpruned(seed, epochs, len(others), settings.batch_size), epochs, settings):
             pass
         probabilities[folds == fold] = scores_of(network, task.train.features[folds == fold]).double().softmax(1)

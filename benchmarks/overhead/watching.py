@@ -1,0 +1,183 @@
+"""What ``prunedata watch`` adds to a training step, in each trainer: the same training unwatched takes turns with it.
+
+python -m benchmarks.overhead.watching        some minutes; Keras runs on the backend that KERAS_BACKEND names
+
+A step is that of a tiny network, so that all that is seen is the trainers' own work and ours. Its time is the one that
+a tenth of a run's steps stay below, by the processor's clock, so that other programs disturb little. What is done for
+64 steps together is in few of them: its own time is divided by 64, and added.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import torch
+
+from benchmarks.common.arguments import positive, program
+from benchmarks.common.timing import Row, alternate, machine, table
+from prunedata.adapters.torch.losses import Later
+
+__all__ = ["KINDS", "main", "watched_step"]
+
+STEP = 5_000.0
+"""Microseconds of the step that the goal is a hundredth of."""
+BATCH = 16
+
+
+class _Clock:
+    """Notes the time after each step."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def tick(self, *_: Any, **__: Any) -> None:
+        self.times.append(process_time())
+
+    def step(self) -> float:
+        """Microseconds of a step."""
+        return 1e6 * quantiles([later - earlier for earlier, later in pairwise(self.times)], n=10)[0]
+
+
+@contextmanager
+def _flushes() -> Iterator[list[float]]:
+    """Note how long it takes to work on the losses of many steps together."""
+    took, own = [], Later.flush
+
+    def flush(later: Later) -> None:
+        full, began = len(later) == Later.batches, process_time()
+        own(later)
+        if full:
+            took.append(1e6 * (process_time() - began))
+
+    Later.flush = flush  # type: ignore[assignment, method-assign]
+    try:
+        yield took
+    finally:
+        Later.flush = own  # type: ignore[method-assign]
+
+
+Training = tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any], _Clock]
+"""A trainer, its class's method that trains, the arguments of that, and what notes the time."""
+
+
+def transformers_trainer(steps: int, folder: Path) -> Training:
+    from transformers import (  # noqa: PLC0415 (one trainer is measured at a time)
+        BertConfig,
+        BertForSequenceClassification,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
+
+    clock = _Clock()
+    rows = [{"input_ids": torch.randint(0, 50, (8,)), "labels": at % 3} for at in range(steps * BATCH)]
+    model = BertForSequenceClassification(BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3  # type: ignore[call-arg]
+    ))  # fmt: skip
+    arguments = TrainingArguments(
+        str(folder), num_train_epochs=1, per_device_train_batch_size=BATCH, report_to=[], save_strategy="no",
+        logging_strategy="no", use_cpu=True, disable_tqdm=True,
+    )  # fmt: skip
+    ticks = type("Ticks", (TrainerCallback,), {"on_step_end": clock.tick})
+    trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[ticks()])
+    return trainer, Trainer.train, (), {}, clock
+
+
+def lightning_trainer(steps: int, folder: Path) -> Training:
+    import lightning.pytorch as pl  # noqa: PLC0415
+    from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
+
+    clock, dataset = _Clock(), TensorDataset(torch.rand(steps * BATCH, 8), torch.randint(0, 3, (steps * BATCH,)))
+
+    class Net(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 3)
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            return torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.01)
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            clock.tick()
+
+    trainer = pl.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder,
+    )  # fmt: skip
+    return trainer, pl.Trainer.fit, (Net(), DataLoader(dataset, batch_size=BATCH, shuffle=True)), {}, clock
+
+
+def keras_trainer(steps: int, folder: Path) -> Training:
+    import keras  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
+
+    clock, random = _Clock(), np.random.default_rng(0)
+    points, labels = random.random((steps * BATCH, 8), dtype=np.float32), random.integers(0, 3, steps * BATCH)
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    ticks = keras.callbacks.LambdaCallback(on_train_batch_end=clock.tick)
+    options = {"batch_size": BATCH, "epochs": 1, "verbose": 0, "callbacks": [ticks]}
+    return model, type(model).fit, (points, labels), options, clock
+
+
+KINDS = {
+    "huggingface": transformers_trainer, "lightning": lightning_trainer, "keras": keras_trainer,
+}  # fmt: skip
+"""By the adapter that watches it."""
+
+
+def watched_step(kind: str, repeats: int, steps: int = 256) -> Row:
+    """What a watched step takes longer, beside the step unwatched; the goal is a hundredth of a step of 5 ms."""
+    from prunedata.cli.watching.session import Session, Watch  # noqa: PLC0415 (reads the folder that is set here)
+
+    def run(*, watched: bool) -> float:
+        with TemporaryDirectory() as folder:
+            os.environ["PRUNEDATA_WATCH"] = folder
+            Session.current.cache_clear()
+            trainer, own, args, options, clock = KINDS[kind](steps, Path(folder))
+            if watched:
+                with Watch(kind, trainer, own, args, options) as given, _flushes() as flushes:
+                    own(trainer, *given.args, **given.options)
+                (run,) = Session.current().runs
+                if not run.pruner.history:
+                    raise RuntimeError(f"{kind} was not watched")
+                Session.current().runs.clear()  # or they are listed when the process ends
+                return clock.step() + min(flushes, default=0.0) / Later.batches
+            own(trainer, *args, **options)
+            return clock.step()
+
+    times = alternate({"plain": lambda: run(watched=False), "watched": lambda: run(watched=True)}, repeats)
+    added = [watched - plain for plain, watched in zip(times["plain"], times["watched"], strict=True)]
+    name = f"a step watched, {kind}"
+    if kind == "keras":
+        import keras  # noqa: PLC0415
+
+        name += f" on {keras.backend.backend()}"
+    return Row(name, steps * BATCH, BATCH, "us", added, {"the step unwatched": times["plain"]}, STEP / 100)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit status."""
+    parser = program("benchmarks.overhead.watching", __doc__)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="default: all")
+    parser.add_argument("--repeats", type=positive, default=9, help="default: %(default)s")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    rows = [watched_step(kind, given.repeats) for kind in given.kinds]
+    about = ", ".join(f"{name} {value}" for name, value in machine().items())
+    shares = "; ".join(f"{row.part}: {median(row.times) / STEP:.2%} of a step of 5 ms" for row in rows)
+    print(about, table(rows), shares, sep="\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

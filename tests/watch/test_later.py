@@ -1,0 +1,128 @@
+"""Batches whose losses are computed together have those that they would have alone, and no device is waited for."""
+
+import pytest
+
+pytest.importorskip("torch")
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from prunedata.adapters.torch.captured import capturing
+from prunedata.adapters.torch.losses import Later, two_likeliest
+
+
+class Recorded:
+    def __init__(self):
+        self.ids, self.losses, self.sizes = [], [], []
+
+    def __call__(self, ids, losses, logits, sizes):
+        assert len(ids) == len(losses) == sum(sizes)
+        assert logits is None or len(logits) == len(ids)
+        self.ids += ids.tolist()
+        self.losses.append(losses)
+        self.sizes += sizes
+
+
+def cross_entropy(logits, labels):
+    return F.cross_entropy(logits, labels, reduction="none"), logits
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from([2, 3]), st.booleans()), min_size=1, max_size=200))
+def test_losses_are_those_of_each_batch_alone_and_the_batches_of_a_step_are_one(batches):
+    recorded, at, expected, sizes, fresh, before = Recorded(), 0, [], [], True, 0
+    later = Later(recorded)
+    for size, classes, ends in batches:
+        logits, labels = torch.rand(size, classes), torch.randint(0, classes, (size,))
+        expected.append(F.cross_entropy(logits, labels, reduction="none"))
+        if fresh or classes != before:  # another shape begins anew
+            sizes.append(0)
+        sizes[-1] += size
+        later.add(np.arange(at, at + size), (logits, labels), cross_entropy, ends=ends)
+        at, fresh, before = at + size, ends, classes
+    later.flush()
+    assert recorded.ids == list(range(at))
+    torch.testing.assert_close(torch.cat(recorded.losses), torch.cat(expected))
+    assert recorded.sizes == sizes
+
+
+def test_the_batches_of_a_step_wait_for_its_end():
+    recorded = Recorded()
+    later = Later(recorded)
+    for at in range(3 * later.batches):
+        later.add(np.array([at]), (torch.rand(1, 2), torch.tensor([0])), cross_entropy, ends=False)
+    later.flush()
+    assert recorded.sizes == [3 * later.batches]
+
+
+def test_at_most_so_much_waits():
+    recorded = Recorded()
+    later = Later(recorded)
+    for at in range(later.batches + 1):
+        later.add(np.array([at]), (torch.rand(1, 2), torch.tensor([0])), cross_entropy)
+    assert len(recorded.sizes) == later.batches
+    later.add(np.array([99]), (torch.rand(1, (1 << 18) + 1), torch.tensor([0])), cross_entropy)
+    assert len(recorded.sizes) == later.batches + 1, "of another shape"
+    later.add(np.array([100]), (torch.rand(1, (1 << 18) + 1), torch.tensor([0])), cross_entropy)
+    assert len(recorded.sizes) == later.batches + 2, "as large as may wait"
+
+
+def test_no_device_is_waited_for():
+    """Of the device meta, which has no numbers: to look at one is an error."""
+    recorded = Recorded()
+    later = Later(lambda *given: (two_likeliest(given[2]), recorded(*given)))
+    for at in range(2 * later.batches):
+        logits, labels = torch.empty(4, 3, device="meta"), torch.empty(4, dtype=torch.int64, device="meta")
+        later.add(np.arange(4) + at, (logits, labels), cross_entropy)
+    later.flush()
+    assert len(recorded.sizes) == 2 * later.batches
+    logits = torch.empty(4, 3, device="meta", requires_grad=True)
+    labels = torch.empty(4, dtype=torch.int64, device="meta")
+    with capturing() as captured:
+        loss = torch.nn.CrossEntropyLoss()(logits * 2, labels)
+    losses_of, parts = captured.later(loss, 4)
+    assert losses_of(*parts)[0].is_meta
+    assert captured.losses(loss, 4).is_meta
+
+
+class Operations(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.looks = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.looks += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+def looks(steps, *, watched, folder, monkeypatch):
+    """How often a training by a Trainer looks at a number that a device may have."""
+    pytest.importorskip("transformers")
+    from benchmarks.overhead.watching import transformers_trainer
+    from prunedata.cli.watching.session import Session, Watch
+
+    monkeypatch.setenv("PRUNEDATA_WATCH", str(folder))
+    Session.current.cache_clear()
+    trainer, own, args, options, _ = transformers_trainer(steps, folder)
+    with Operations() as operations:
+        if watched:
+            with Watch("huggingface", trainer, own, args, options) as given:
+                own(trainer, *given.args, **given.options)
+            (run,) = Session.current().runs
+            assert (run.pruner.visits == 1).all()
+            Session.current().runs.clear()
+        else:
+            own(trainer, *args, **options)
+    return operations.looks
+
+
+@pytest.mark.slow
+def test_a_watched_step_looks_at_no_number_that_an_unwatched_one_does_not(tmp_path, monkeypatch):
+    added = [
+        looks(steps, watched=True, folder=tmp_path, monkeypatch=monkeypatch)
+        - looks(steps, watched=False, folder=tmp_path, monkeypatch=monkeypatch)
+        for steps in (70, 120)
+    ]
+    assert added[0] == added[1], "of 50 steps more, which all lie between the same two flushes"
