@@ -12,6 +12,9 @@ JOBS ?= $(shell expr $(CORES) + 1)
 # pip compiles on one core, 29,000 files. Some are for other versions of Python, and fail.
 COMPILE := $(RUN) -W ignore -m compileall -qq -j $(CORES) $(VENV)/lib || true
 
+# Environments of what cannot be installed beside the rest, 13 GB: on Linux on x86_64, whose wheels they pin.
+OTHERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VENV)/.vision $(VENV)/.llama)
+
 # Nothing of the machine's other Python packages may leak in.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP
 export PYTHONNOUSERSITE := 1
@@ -42,7 +45,7 @@ test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "not slow and not docs" $(ARGS)
 
 # The tests of properties come again, with more examples.
-test-rest: $(VENV)/.dev $(VENV)/.oldest
+test-rest: $(VENV)/.dev $(VENV)/.oldest $(OTHERS)
 	PRUNEDATA_EXAMPLES=25 OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
 
 test-all: test
@@ -95,6 +98,12 @@ $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt $(wildcard require
 $(VENV)/.oldest: $(VENV)/.created constraints-oldest.txt
 	@rm -rf $(VENV)/oldest
 	@$(RUN) -m pip install --disable-pip-version-check --quiet --no-deps --target $(VENV)/oldest -r constraints-oldest.txt
+	@touch $@
+
+$(VENV)/.vision $(VENV)/.llama: $(VENV)/.%: $(VENV)/.created requirements/%.txt
+	@echo "Creating $(VENV)/$* for the tests of trainers that need another PyTorch (some minutes the first time) ..."
+	@$(PYTHON) -m venv --clear $(VENV)/$*
+	@$(VENV)/$*/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -r requirements/$*.txt
 	@touch $@
 
 $(VENV)/.created:

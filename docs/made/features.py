@@ -32,6 +32,7 @@ def reason(says: str) -> Cell:
     return Cell(says)
 
 
+WATCHED = {feature: reason("no: it is only watched") for feature in FEATURES}
 TABLE: dict[str, dict[str, Cell]] = {
     "[PyTorch](pytorch.md)": {
         "untouched": tried("torch/test_untouched.py::test_a_plain_loop", "torch/test_untouched.py::test_other_loaders"),
@@ -235,6 +236,14 @@ TABLE: dict[str, dict[str, Cell]] = {
             "ray/test_ray.py::test_one_worker_is_dealt_what_a_plain_loop_gets",
             says="`dealer.ask(lambda run: run.validated(...))`",
         ),
+    },
+    "[Ultralytics](../tools/watch.md#what-it-watches)": WATCHED | {
+        "untouched": tried(
+            "../watch/test_ultralytics.py::test_losses_and_weights_are_those_of_a_loop_written_by_hand"
+        ),
+    },
+    "[fastai](../tools/watch.md#what-it-watches)": WATCHED | {
+        "untouched": tried("../watch/test_fastai.py::test_losses_and_weights_are_those_of_a_loop_written_by_hand"),
     },
 }  # fmt: skip
 

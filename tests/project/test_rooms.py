@@ -22,6 +22,7 @@ FOREIGN = {
     "_data_fetcher", "_should_check_val_fx",  # Lightning's: whether a validation is due
     "_get_default_store",  # of torch.distributed: by which the ranks met
     "_is_open",  # zarr's: whether a store was opened
+    "_do_one_batch",  # fastai's: the loss of a batch and the step
     "_should_eval",  # Keras': whether fit validates in an epoch
     "_replace",  # of namedtuples, and public in spite of its name
     "_batched", "_shuffle", "_unbatched", "_unlisted",  # WebDataset's own stages

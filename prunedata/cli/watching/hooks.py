@@ -14,14 +14,16 @@ if TYPE_CHECKING:  # every process of a watched job imports this module, though 
 __all__ = ["TRAINERS", "install"]
 
 TRAINERS = {
-    "transformers.trainer": ("Trainer", "train", "huggingface"),
-    "lightning.pytorch.trainer.trainer": ("Trainer", "fit", "lightning"),
-    "pytorch_lightning.trainer.trainer": ("Trainer", "fit", "lightning"),
-    "keras.src.backend.tensorflow.trainer": ("TensorFlowTrainer", "fit", "keras"),
-    "keras.src.backend.torch.trainer": ("TorchTrainer", "fit", "keras"),
-    "keras.src.backend.jax.trainer": ("JAXTrainer", "fit", "keras"),
+    "transformers.trainer": ("Trainer", "train", "huggingface.watching"),
+    "lightning.pytorch.trainer.trainer": ("Trainer", "fit", "lightning.watching"),
+    "pytorch_lightning.trainer.trainer": ("Trainer", "fit", "lightning.watching"),
+    "keras.src.backend.tensorflow.trainer": ("TensorFlowTrainer", "fit", "keras.watching"),
+    "keras.src.backend.torch.trainer": ("TorchTrainer", "fit", "keras.watching"),
+    "keras.src.backend.jax.trainer": ("JAXTrainer", "fit", "keras.watching"),
+    "ultralytics.engine.trainer": ("BaseTrainer", "train", "watched.ultralytics"),
+    "fastai.learner": ("Learner", "fit", "watched.fastai"),
 }
-"""By the module that defines it: a class, its method that trains, and the adapter whose ``watching`` watches it."""
+"""By the module that defines it: a class, its method that trains, and the module in ``adapters`` that watches it."""
 
 
 def install() -> None:

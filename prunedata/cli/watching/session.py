@@ -151,7 +151,7 @@ class Watch:
     def __enter__(self) -> Watch:
         session = Session.current()
         try:
-            watching = import_module(f"{ADAPTERS}.{self._adapter}.watching")
+            watching = import_module(f"{ADAPTERS}.{self._adapter}")
             self._end = watching.watch(session, self._trainer, self)
         except Exception as error:
             self._not(error)
