@@ -21,7 +21,7 @@ export PYTHONNOUSERSITE := 1
 # The theme advertises its successor on every build.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test test-rest test-all check docs gpu release clean
+.PHONY: help demo test test-rest test-trainers test-all check docs gpu release clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,7 +30,7 @@ help:
 	@echo "          SAVING=1: the paper's rule on clean labels, and the time that it saves"
 	@echo "          FRAMEWORK=webdataset|tensorflow|iterable: from a stream, beside the same images map-style"
 	@echo "make test   run the tests of every feature (ARGS='-k name' to choose)"
-	@echo "make test-all   these, and the searches, builds and older releases, which take longer"
+	@echo "make test-all   these, and the searches, builds, older releases and trainers that need another PyTorch, which take longer"
 	@echo "make check  linters, types, import rules, docs, and whether the pages show what is there"
 	@echo "make docs   build the documentation into site/"
 	@echo "make gpu    what a GPU is needed for, with the machine's own Python and PyTorch (docs/extend/gpu.md)"
@@ -45,11 +45,16 @@ test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "not slow and not docs" $(ARGS)
 
 # The tests of properties come again, with more examples.
-test-rest: $(VENV)/.dev $(VENV)/.oldest $(OTHERS)
+test-rest: $(VENV)/.dev $(VENV)/.oldest
 	PRUNEDATA_EXAMPLES=25 OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
+
+# What needs another PyTorch is watched in environments of its own, which take some minutes and 13 GB.
+test-trainers: $(VENV)/.dev $(OTHERS)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -q tests/watch/test_ultralytics.py tests/watch/test_fastai.py tests/watch/test_llama_factory.py tests/watch/test_sentences.py $(ARGS)
 
 test-all: test
 	$(MAKE) test-rest
+	$(MAKE) test-trainers
 
 check: $(VENV)/.dev
 	$(RUN) -m ruff check .
