@@ -3,6 +3,8 @@
 python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
+python -m benchmarks.frontier first-page [--page README.md]
+python -m benchmarks.frontier auto [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier turn [--page docs/evidence/turn.md]
 python -m benchmarks.frontier varied [--page docs/evidence/turn.md]
 python -m benchmarks.frontier replay [--page docs/evidence/turn.md]
@@ -11,6 +13,9 @@ python -m benchmarks.frontier watch --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier suspects [--page docs/evidence/suspects.md]
 python -m benchmarks.frontier run-by-weight --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier by-weight [--page docs/evidence/frontier.md]
+python -m benchmarks.frontier run-auto --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier run-short --subject head --data FOLDER --labels NPZ
+python -m benchmarks.frontier short [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier run-corrected --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier corrected [--page docs/evidence/turn.md]
 python -m benchmarks.frontier run-limits --subject head --data FOLDER --labels NPZ
@@ -22,6 +27,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -31,10 +37,15 @@ from benchmarks.common.arguments import add_results, program
 from benchmarks.common.markdown import fill
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier import by_weight, corrected
-from benchmarks.frontier.arms import ARMS, KINDS, SEEDS
+from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import Material
 from benchmarks.frontier.grid import plans, run
 from benchmarks.frontier.questions import limits
+from benchmarks.frontier.report.auto import ALONE, AUTO, BEGIN_SHORT, REGULAR, auto, short
+from benchmarks.frontier.report.auto import BEGIN as BEGIN_AUTO
+from benchmarks.frontier.report.auto import SHORT as SHORT_EPOCHS
+from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
+from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
 from benchmarks.frontier.report.replay import replay
@@ -46,6 +57,7 @@ from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table
+from benchmarks.frontier.training.train import Settings
 from prunedata.errors import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
@@ -55,14 +67,19 @@ RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 SUSPECTS, BY_WEIGHT, CORRECTED, LIMITS = "suspects", "by-weight", "corrected", "limits"
 """The parts of the recorded runs that were watched, of those by weight, of those after correcting labels, and of
 those that go other ways after their turn."""
+TODAY, SHORT = "auto", "short"
+"""The parts of the runs by today's rule, of the usual length and of a few epochs, and of regular ones beside them."""
 CACHES = Path(__file__).parent / "checkpoints"
 PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]] = {
     "table": (BEGIN, all_tables, "", "the tables"),
     "summary": (BEGIN_SUMMARY, summary, "", "a line for each subject and kind of labels"),
+    "first-page": (BEGIN_FIRST_PAGE, first_page, "", "the table of README"),
+    "auto": (BEGIN_AUTO, auto, TODAY, "what today's rule brings"),
     "turn": (BEGIN_TURN, turn, "", "what the run told nothing brings"),
     "varied": (BEGIN_VARIED, varied, "", "the same by other figures and rates"),
     "replay": (BEGIN_REPLAY, replay, "", "where the turn would have begun to prune in runs that left nothing out"),
     "suspects": (BEGIN_SUSPECTS, table, SUSPECTS, "how well wrong labels were found"),
+    "short": (BEGIN_SHORT, short, SHORT, "what it brings in runs of a few epochs"),
     "by-weight": (by_weight.BEGIN, by_weight.table, BY_WEIGHT, "leaving out by weight beside leaving out"),
     "corrected": (corrected.BEGIN, corrected.table, CORRECTED, "what correcting suspects brings"),
     "limits": (limits.BEGIN, limits.table, LIMITS, "what other ways after the turn bring"),
@@ -114,6 +131,24 @@ def _run_limits(given: argparse.Namespace) -> int:
     return _run_apart(given, LIMITS, limits.run)
 
 
+def _run_today(given: argparse.Namespace) -> int:
+    return _run_arms(given, TODAY, (REGULAR, *AUTO), (USUAL,))
+
+
+def _run_short(given: argparse.Namespace) -> int:
+    return _run_arms(given, SHORT, (REGULAR, ALONE), SHORT_EPOCHS)
+
+
+def _run_arms(given: argparse.Namespace, part: str, arms: Sequence[str], epochs: Sequence[int]) -> int:
+    """Run some arms, of some lengths, that are recorded in a part of their own."""
+
+    def run_all(material: Material, kinds: list[str], recorded: Runs, settings: Settings, seeds: Sequence[int]) -> int:
+        todo = [Plan(kind, arm, length, seed) for seed, kind, arm, length in product(seeds, kinds, arms, epochs)]
+        return run(todo, material.task, recorded, settings)
+
+    return _run_apart(given, part, run_all)
+
+
 def _run_apart(given: argparse.Namespace, part: str, run_all: Callable[..., int]) -> int:
     """Run what is recorded in a part of its own."""
     torch.set_num_threads(given.threads)
@@ -125,7 +160,10 @@ def _run_apart(given: argparse.Namespace, part: str, run_all: Callable[..., int]
 
 def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], part: str, given: argparse.Namespace) -> int:
     """Print what is recorded in a part of its own, or if that is empty by subject; or write it into a page."""
-    text = text_of(_read_in(given, part) if part else _read(given))
+    results = _read_in(given, part) if part else _read(given)
+    if part == TODAY:  # beside all others
+        results = {subject: [*of, *results.get(subject, ())] for subject, of in _read(given).items()}
+    text = text_of(results)
     if given.page is None:
         print(text, end="")
     else:
@@ -178,9 +216,12 @@ def _parser() -> argparse.ArgumentParser:
         "--arms", nargs="+", choices=by_weight.COMPARED, default=by_weight.COMPARED, help="default: all"
     )
     mended = commands.add_parser("run-corrected", parents=[common], help="put suspects right, and train again")
+    today = commands.add_parser("run-auto", parents=[common], help="run today's rule")
+    brief = commands.add_parser("run-short", parents=[common], help="run a few epochs")
     others = commands.add_parser("run-limits", parents=[common], help="go other ways after the turn")
     for command, do in (
         (run, _run), (watched, _watch), (weighed, _run_by_weight), (mended, _run_corrected), (others, _run_limits),
+        (today, _run_today), (brief, _run_short),
     ):  # fmt: skip
         _add_material(command)
         command.set_defaults(do=do)

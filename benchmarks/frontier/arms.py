@@ -45,13 +45,15 @@ class HeadArm:
         How many samples it leaves out, times those whose labels are wrong.
     rates : str
         How the learning rate falls, by a name of :data:`benchmarks.frontier.training.rates.RATES`.
-    figure : {"trust", "accuracy"}
+    figure : {"trust", "accuracy", ""}
         What is said of the labels held out: how far they are trusted, the mean fourth root of their probability, or
-        how many percent are right.
+        how many percent are right; "" for nothing.
     figure_of : int
         As many of the labels held out say how validation goes; 0 for all.
     holdout : float
         Share of the samples that is never trained on and says it instead.
+    labels : bool
+        Whether the policy is given the labels.
     delivered : bool
         Whether all samples come in the order in which a Pruner delivers them, for arms without a policy.
     """
@@ -65,9 +67,10 @@ class HeadArm:
     signal: str = "loss"
     times: float = 1.0
     rates: str = "cosine"
-    figure: Literal["trust", "accuracy"] = "trust"
+    figure: Literal["trust", "accuracy", ""] = "trust"
     figure_of: int = 0
     holdout: float = 0.0
+    labels: bool = False
     delivered: bool = False
 
     def __post_init__(self) -> None:
@@ -88,6 +91,9 @@ ARMS = {
     "random": HeadArm("samples left out at random", "random"),
     "running-loss": HeadArm("`RunningLoss`: the averaged excess over the batch's mean", "running-loss"),
     "bounded": HeadArm("`BoundedLoss`: the average of 1 - exp(-loss)", "bounded"),
+    "auto-alone": HeadArm('`policy="auto"`, given nothing', "auto", figure=""),
+    "auto-told": HeadArm('`policy="auto"`, told how far labels held out are trusted', "auto"),
+    "auto-labels": HeadArm('`policy="auto"`, given the labels of the samples', "auto", figure="", labels=True),
     "turn": HeadArm('`policy="auto"`: leaves out what losses point at once validation falls', "auto"),
     "turn-decay": HeadArm('`policy="auto"`, ten times the weight decay', "auto", decay=10),
     "turn-elr": HeadArm('`policy="auto"`, early-learning regularisation', "auto", objective="elr"),

@@ -70,8 +70,9 @@ def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], 
     """Train one run and return its facts; ``watch`` is called after each epoch.
 
     Visits are in samples, ``saved_percent`` is of those that all samples in every epoch would be, accuracy is in
-    percent of the test set, ``validation`` of the noisy labels held out, ``found`` the percentage of the samples left
-    out that has a wrong label: each a number an epoch. Seconds are the processor's.
+    percent of the test set, ``worst_class`` of its class that does worst, ``validation`` of the noisy labels held
+    out, ``found`` the percentage of the samples left out that has a wrong label: each a number an epoch. Seconds are
+    the processor's.
     """
     began, epochs = time.process_time(), []
     for epoch in train(plan, task, settings):
@@ -81,7 +82,8 @@ def measure(plan: Plan, task: HeadTask, settings: Settings, watch: Callable[[], 
     return {
         "name": plan.name, **asdict(plan), "samples": len(task.train), "prune": plan.prune,
         "visits": sum(visits), "saved_percent": round(100 * (1 - sum(visits) / (plan.epochs * len(task.train))), 2),
-        "accuracy": epochs[-1].accuracy, "seconds": round(time.process_time() - began, 1),
+        "accuracy": epochs[-1].accuracy, "worst_class": epochs[-1].worst,
+        "seconds": round(time.process_time() - began, 1),
         "hardware": _processor(), "versions": {name: version(name) for name in ("numpy", "torch")},
         "settings": {**asdict(settings), "hidden": list(settings.hidden)},
         "wrong_percent": round(100 * float(task.wrong.mean()), 2),

@@ -15,12 +15,15 @@ from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
 from prunedata.plan.doubts import (
     APART,
+    ONE_GROUP,
     Groups,
     above_own,
+    are_many_worse,
     count_doubted,
     have_met,
     late_from,
     loss_at_first,
+    lost_from,
     two_groups,
 )
 from prunedata.plan.onset import Figures, find_onset
@@ -158,21 +161,26 @@ def advise(
             figures, schedule, len(losses), count_doubted(_groups(losses, labels), memorizes=True), prune
         )
     apart = [record[APART] for record in history if APART in record]
-    met = have_met(apart)
-    if done < late and not met:
-        told = (
-            f"{done} of {schedule.epochs} epochs are done: wrong labels are counted from epoch {late} on, or sooner if "
-        )
-        return _watch(figures, f"{told}the network begins to memorize them.", _figures_so_far(figures, history))
-    doubted = count_doubted(_groups(losses, labels), untaught=loss_at_first([mean for mean, _ in _means(history)]))
-    beside = "" if labels is None else ", each compared with samples of the same label"
-    told = f"{doubted:,} of {len(losses):,} labels look wrong by their recent losses{beside}"
+    untaught = loss_at_first([mean for mean, _ in _means(history)])
+    met, many = have_met(apart), are_many_worse(losses, untaught)
+    doubted, close = 0, False
+    if done >= late or met or (many and done >= lost_from(schedule.epochs)):
+        groups = _groups(losses, labels)
+        doubted, close = count_doubted(groups, untaught=untaught, many=many), groups.apart < ONE_GROUP
+    if done < late and not met and not (doubted and close):
+        told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
+        return _watch(figures, _figures_so_far(figures, history), told)
+    beside = "" if labels is None else ", each beside those of its own label,"
+    told = f"By their recent losses{beside} {doubted:,} of {len(losses):,} labels are doubted"
     if not doubted:
         return _watch(figures, f"{told}: the losses form one group, in which some samples are harder than others.")
     number, start = doubted if prune is None else min(doubted, prune), min(done, late)
     why = (
-        f"The network has begun to memorize labels: {max(apart):.3f} of the variance of the losses lay between their "
-        f"two groups, and now {apart[-1]:.3f} does."
+        f"The two groups of losses come nearer again: {max(apart):.3f} of their variance lay between them, and now "
+        f"{apart[-1]:.3f}. So the network has begun to memorize labels."
+        if start < late and met
+        else "A third of the samples or more have higher losses than the run had when it began. Such labels contradict "
+        "others, and the longer the network learns them the less their losses tell."
         if start < late
         else "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
         "no longer sees."

@@ -1,7 +1,8 @@
 """The most suspect samples of a run, and the classes in which they gather.
 
-The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, averaged over its visits.
-Of equal scores, fewer visits come first: a run that prunes visits the worst samples least.
+The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, in the mean of its visits;
+or how far its recent losses lie above the others', where these part two kinds of samples more clearly.
+Of equal scores the fewer visits come first: where a run prunes, the worst samples are pruned most and visited least.
 """
 
 from dataclasses import dataclass
@@ -10,12 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
+from prunedata.findings.advice import losses_of
+from prunedata.findings.searched import searched_visits
+from prunedata.plan.doubts import lie_clearer
+from prunedata.policies.rules import RecentLoss
+from prunedata.store.state import RunState
 from prunedata.types import Array, Ids
 
 __all__ = [
     "ClassShare",
     "concentration",
     "most_suspect",
+    "scores_of",
     "suspicion",
 ]
 
@@ -36,13 +43,24 @@ class ClassShare:
     lift: float | None
 
 
+def scores_of(run: RunState) -> npt.NDArray[np.float64]:
+    """Return by what samples are ranked, float64 of shape (samples,): see the module."""
+    means, among = run.mean_excess, searched_visits(run) > 0
+    if RecentLoss.array not in run.arrays or not among.any():
+        return means
+    recent = np.asarray(losses_of(run.arrays, run.history), dtype=np.float64)
+    if not lie_clearer(recent[among], means[among]):
+        return means
+    return recent - recent[among].mean()
+
+
 def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
     """Return a place for each sample: the higher, the more suspect.
 
     Parameters
     ----------
     scores : array of float, shape (samples,)
-        The mean excess of each sample.
+        Of each sample, see :func:`scores_of`.
     visits : array of int, shape (samples,)
         Of the whole run.
 

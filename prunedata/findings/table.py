@@ -14,7 +14,7 @@ from prunedata.errors import PrunedataError
 from prunedata.findings.guesses import labels_and_guesses
 from prunedata.findings.inspection import times_pruned
 from prunedata.findings.searched import searched_visits
-from prunedata.findings.suspects import most_suspect, suspicion
+from prunedata.findings.suspects import most_suspect, scores_of, suspicion
 from prunedata.findings.top import count_top
 from prunedata.findings.verdicts import KEY, Verdict, write_verdicts
 from prunedata.keys import key_text
@@ -47,11 +47,12 @@ def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.Ar
     Returns
     -------
     dict of ndarray, shape (n,)
-        Columns by name: ``id``; ``hits``, ``visits`` and, in a run with ``classes``, ``high``, of the whole run;
-        ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, averaged
-        over its visits; ``pruned``: the finished epochs that left it out; the arrays of the policy; ``label``, if
-        known; with logits ``guess``, the network's guess for the class: -1, or "" for names, if it is unknown or the
-        label itself; and in a run with keys ``key``, the hash, 16 hexadecimal digits.
+        Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
+        ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, in the mean
+        of its visits, or its recent ones above the others', where that tells more; ``pruned``, the finished epochs that
+        left it out; the arrays of the policy; ``label``, if it is known; if logits were observed ``guess``, the class
+        that the network takes it for: -1, or empty as a name, where that is not known, or is the label; and ``key``, if
+        the run has keys: the hash of each, 16 hexadecimal digits.
 
     Raises
     ------
@@ -66,7 +67,7 @@ def table_of(run: RunState, top: int | float, labels: Array | None = None, names
     top = count_top(top, run.samples)
     if not run.arrays or not (visits := searched_visits(run)).any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
-    suspicious = run.mean_excess
+    suspicious = scores_of(run)
     ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     pruned = times_pruned(run)

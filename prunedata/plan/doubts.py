@@ -18,12 +18,16 @@ from prunedata.types import Array
 
 __all__ = [
     "APART",
+    "ONE_GROUP",
     "Groups",
     "above_own",
+    "are_many_worse",
     "count_doubted",
     "have_met",
     "late_from",
+    "lie_clearer",
     "loss_at_first",
+    "lost_from",
     "onset_from",
     "two_groups",
 ]
@@ -43,8 +47,15 @@ APART = "apart"
 LOWEST = 10
 """Of so many samples of a label one lies below what the others are compared with. The median would do where labels are
 wrong at their own frequencies; but where uniform errors flood a rare label, most of its samples are wrong."""
+MANY, MOST = 1 / 3, 0.45
+"""Share of the samples that are worse than at first where many labels are wrong. Of a network that has learnt nothing
+half are, of one that has learnt clean labels at most a fifth."""
+SETTLED = 5
+"""After so many epochs little is left in a recent average of what losses were before anything was learnt."""
 FALLEN = 0.01
 """So much of the variance less between the groups than at best is a fall."""
+CLEARER = 0.02
+"""So much more of the variance between the groups makes one way to average losses better than another."""
 CLOSE = 1e-6
 """Cuts are equally good, and numbers whole, within so much: rounding must not decide."""
 
@@ -52,6 +63,11 @@ CLOSE = 1e-6
 def onset_from(epochs: int) -> int:
     """Return after how many epochs of a run it is looked whether the groups have met: before, nothing is learnt yet."""
     return math.ceil(Fraction(1, 6) * epochs)
+
+
+def lost_from(epochs: int) -> int:
+    """Return after how many epochs of a run it is looked whether many samples are worse than at first."""
+    return max(SETTLED, onset_from(epochs))
 
 
 def late_from(epochs: int) -> int:
@@ -134,7 +150,24 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     return Groups(int(ordered.size) - 1 - cut, best / float(known.var()), median)
 
 
-def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False) -> int:
+def are_many_worse(averages: Array, untaught: float) -> bool:
+    """Whether so many samples have higher losses than the run had when it began that many labels must be wrong.
+
+    Where two labels contradict each other in many places, a network learns to be sure of none, and the two groups of
+    losses lie close together though nearly all wrong labels are in the upper one.
+
+    Parameters
+    ----------
+    averages : ndarray of float, shape (samples,)
+        A recent average of each sample's losses.
+    untaught : float
+        The loss with which the run began, see :func:`loss_at_first`.
+    """
+    worse = np.count_nonzero(averages > untaught)
+    return MANY * averages.size <= worse <= MOST * averages.size if averages.size else False
+
+
+def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:
     """Return how many labels are doubted by the losses of their samples.
 
     Parameters
@@ -147,11 +180,15 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
     memorizes : bool
         Whether a validation figure has shown that the network memorizes labels. Then there are wrong ones, and all of
         the upper group are doubted.
+    many : bool
+        Whether :func:`are_many_worse`. Then all of the upper group are doubted, too, however close the groups lie.
     """
     if memorizes:
         return groups.upper
     if not groups.median > untaught:
         return 0
+    if many:
+        return groups.upper
     clear = (groups.apart - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
     return int(groups.upper * min(max(clear, 0.0), 1.0) + CLOSE)
 
@@ -163,3 +200,13 @@ def have_met(apart: Sequence[float]) -> bool:
     memorizes labels, they fall.
     """
     return len(apart) > 1 and max(apart) - apart[-1] >= FALLEN
+
+
+def lie_clearer(recent: Array, means: Array) -> bool:
+    """Whether recent averages of losses fall apart in two groups, and further than the means of all epochs do.
+
+    The recent ones rank wrong labels better where a network keeps from memorizing them, and far worse where it does
+    not: its groups then come nearer again.
+    """
+    apart = two_groups(recent).apart
+    return apart >= TWO_GROUPS and apart - two_groups(means).apart >= CLEARER

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from prunedata.errors import DamagedStore
 from prunedata.findings.searched import Stateful, searched_visits, state_of
-from prunedata.findings.suspects import most_suspect
+from prunedata.findings.suspects import most_suspect, scores_of
 from prunedata.reporting.previews import MOST_CHARACTERS, MOST_VALUES, Preview, Previews
 
 __all__ = ["KeptPreviews", "keep_previews"]
@@ -45,7 +45,7 @@ def keep_previews(place: Path, run: Stateful, dataset: Any, rows: npt.NDArray[np
     state = state_of(run)
     shown = None if dataset is None else Previews(dataset, state.samples, large=True)
     kept, size, until = [], 0, time.monotonic() + LONGEST
-    for sample in most_suspect(state.mean_excess, searched_visits(state), MOST).tolist():
+    for sample in most_suspect(scores_of(state), searched_visits(state), MOST).tolist():
         seen = Preview() if shown is None else shown.of(sample)
         one = {"id": sample, "row": sample if rows is None else int(rows[sample])}
         one |= {name: value for name, value in _short(seen).items() if value}

@@ -16,7 +16,7 @@ from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare as compared
 from prunedata.findings.searched import Stateful, searched
-from prunedata.findings.suspects import ClassShare, concentration, most_suspect
+from prunedata.findings.suspects import ClassShare, concentration, most_suspect, scores_of
 from prunedata.findings.top import count_top
 from prunedata.reporting.curves import curve
 from prunedata.reporting.facts import RunFacts, facts_of
@@ -183,8 +183,8 @@ def _page(
 
 
 def _classes(run: RunFacts, labels: Array) -> list[ClassShare]:
-    """Return the classes in which the most suspect tenth of the samples gathers."""
-    ids = most_suspect(run.state.mean_excess, run.visits, count_top(SUSPECT_SHARE, run.trainable))
+    """In which classes the most suspect tenth of the samples gathers."""
+    ids = most_suspect(scores_of(run.state), run.visits, count_top(SUSPECT_SHARE, run.trainable))
     return concentration(labels, ids, searched(run.state))
 
 

@@ -67,6 +67,21 @@ def test_once_the_groups_have_met_it_leaves_out_before_the_last_third():
     assert "0.785" in found.evidence[1]
 
 
+def test_where_many_are_worse_than_at_first_and_the_groups_lie_close_it_leaves_out_at_once():
+    rng = np.random.default_rng(0)
+    losses = np.concatenate([rng.normal(0.52, 0.12, 600), rng.normal(0.86, 0.2, 400)])
+    groups = two_groups(losses)
+    assert groups.apart < 0.7
+    for done in (1, 4):
+        assert advise(history([None] * done, 0.7), SCHEDULE, losses).verdict == "watch"
+    found = advise(history([None] * 5, 0.7), SCHEDULE, losses)
+    assert (found.prune, found.schedule) == (groups.upper, Schedule.steady(30, 5))
+    assert "higher losses than the run had when it began" in found.evidence[1]
+    assert advise(history([None] * 5, 0.9), SCHEDULE, losses).verdict == "watch"
+    apart = np.concatenate([rng.normal(0.4, 0.02, 600), rng.normal(0.9, 0.02, 400)])
+    assert advise(history([None] * 5, 0.7), SCHEDULE, apart).verdict == "watch"  # these will be clearer still
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 5])
 def test_a_short_run_begins_late_too(epochs):
     found = advise(history([None] * epochs), Schedule.steady(epochs), TWO_GROUPS)

@@ -21,8 +21,18 @@ from benchmarks.frontier.training.rates import RATES
 from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
 from prunedata import Pruner, Schedule
-from prunedata.plan.doubts import above_own, count_doubted, have_met, late_from, loss_at_first, onset_from, two_groups
-from prunedata.plan.onset import Figures
+from prunedata.plan.doubts import (
+    ONE_GROUP,
+    above_own,
+    are_many_worse,
+    have_met,
+    late_from,
+    loss_at_first,
+    lost_from,
+    onset_from,
+    two_groups,
+)
+from prunedata.plan.turn import Figures
 from prunedata.run.order import cut_batches
 
 __all__ = ["ARMS", "LateSelection", "measure"]
@@ -95,9 +105,11 @@ class LateSelection:
             self.begins = self.begins if self._figures.onset is None else self._epoch + 1
 
     def _see_onset(self, number: int) -> None:
-        groups = two_groups(*self._compared())
-        self._apart.append(groups.apart)
-        if have_met(self._apart) and count_doubted(groups, untaught=loss_at_first(self._averages.means)):
+        compared, averages = self._compared()
+        untaught, apart = loss_at_first(self._averages.means), two_groups(compared, averages).apart
+        self._apart.append(apart)
+        many = self._rule.many and number >= lost_from(self._epochs) and are_many_worse(averages, untaught)
+        if (have_met(self._apart) or (many and apart < ONE_GROUP)) and self._rule.count(compared, averages, untaught):
             self.begins = number
 
     def _choose(self) -> None:

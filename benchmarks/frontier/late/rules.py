@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prunedata.plan.doubts import above_own, count_doubted, two_groups
+from prunedata.plan.doubts import above_own, are_many_worse, count_doubted, two_groups
 
 __all__ = ["RULES", "Averages", "MovingAverages", "Rule", "above_median", "upper_group"]
 
@@ -54,6 +54,11 @@ def _doubted(averages: Averages, losses: Averages, untaught: float) -> int:
     return count_doubted(two_groups(averages, losses), untaught=untaught)
 
 
+def _doubted_or_many(averages: Averages, losses: Averages, untaught: float) -> int:
+    many = are_many_worse(losses, untaught)
+    return count_doubted(two_groups(averages, losses), untaught=untaught, many=many)
+
+
 def _sum(averages: Averages, losses: Averages, untaught: float) -> int:
     return round(float((1 - np.exp(-averages / ROOT)).sum()))
 
@@ -87,6 +92,8 @@ class Rule:
         Whether it begins at the turn of its validation figure, if that comes sooner.
     onset : bool
         Whether it begins when the two groups of losses come nearer again, if that comes sooner.
+    many : bool
+        Whether it begins when many samples are worse than the network was at first, if that comes sooner.
     compared : callable, optional
         Called with the moving averages and the labels; by what samples are compared. By the averages if not given.
     """
@@ -96,6 +103,7 @@ class Rule:
     looks: bool = True
     turns: bool = False
     onset: bool = False
+    many: bool = False
     compared: Callable[[Averages, NDArray[np.integer]], Averages] | None = None
 
 
@@ -104,14 +112,17 @@ RULES = {
     "late-blind": Rule("as `late`, without looking again", looks=False),
     "late-onset": Rule("as `late`, or once the two groups of losses come nearer again", onset=True),
     "onset-blind": Rule(
-        "as `late-onset`, without looking again: so does the library without a figure", looks=False, onset=True
+        "as `late-onset`, or once many samples are worse than at first; without looking again: so does the library "
+        "without a figure", _doubted_or_many, looks=False, onset=True, many=True,
     ),
     "onset-labels": Rule(
         "as `onset-blind`, by how far losses lie above the lowest tenth of those of their own label: so does the "
-        "library that is given labels and no figure", looks=False, onset=True, compared=above_own,
+        "library that is given labels and no figure",
+        _doubted_or_many, looks=False, onset=True, many=True, compared=above_own,
     ),
     "onset-median": Rule(
-        "as `onset-labels`, above the median of their own label", looks=False, onset=True, compared=above_median
+        "as `onset-labels`, above the median of their own label, however many are worse than at first",
+        looks=False, onset=True, compared=above_median,
     ),
     "late-turn": Rule("as `late`, or from the turn on, if a figure shows it before", turns=True),
     "late-upper": Rule("as `late`, all of the upper group", upper_group),

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.common.markdown import markdown
 from benchmarks.frontier.late.rules import MovingAverages
-from prunedata.plan.doubts import count_doubted, loss_at_first, two_groups
+from prunedata.plan.doubts import are_many_worse, count_doubted, lie_clearer, loss_at_first, two_groups
 
 __all__ = ["BEGIN", "traces"]
 
@@ -31,15 +31,26 @@ def traces(folder: Path) -> str:
         for epoch, of_epoch in enumerate(losses, 1):
             averages.add(ids, of_epoch, epoch - 1)
             if epoch in AFTER:
-                number = count_doubted(two_groups(averages.now), untaught=loss_at_first(averages.means))
-                rows.append([f"`{kind}`", str(epoch), *_row(averages.now, losses[1:epoch].mean(0), wrong, number)])
-    heads = ("labels", "after epoch", "wrong", "AUC", "AUC, mean of all epochs", "doubted", "of these wrong")
+                now, untaught = averages.now, loss_at_first(averages.means)
+                number = count_doubted(two_groups(now), untaught=untaught, many=are_many_worse(now, untaught))
+                rows.append([f"`{kind}`", str(epoch), *_row(now, losses[:epoch].mean(0), wrong, number)])
+    heads = (
+        "labels",
+        "after epoch",
+        "wrong",
+        "AUC, recent",
+        "mean of all epochs",
+        "suspects",
+        "doubted",
+        "of these wrong",
+    )
     return markdown(heads, rows) + "\n"
 
 
 def _row(averages: NDArray[np.float64], means: NDArray[np.float32], wrong: NDArray[np.bool_], number: int) -> list[str]:
-    cells = [f"{100 * wrong.mean():.1f} %", "", "", f"{100 * number / wrong.size:.1f} %", ""]
+    cells = [f"{100 * wrong.mean():.1f} %", "", "", "", f"{100 * number / wrong.size:.1f} %", ""]
     if wrong.any():
-        cells[1:3] = f"{roc_auc_score(wrong, averages):.3f}", f"{roc_auc_score(wrong, means):.3f}"
-        cells[4] = f"{100 * wrong[np.argsort(-averages)[:number]].mean():.0f} %" if number else ""
+        recent, of_all = (f"{roc_auc_score(wrong, by):.3f}" for by in (averages, means))
+        cells[1:4] = recent, of_all, recent if lie_clearer(averages, means) else of_all
+        cells[5] = f"{100 * wrong[np.argsort(-averages)[:number]].mean():.0f} %" if number else ""
     return cells

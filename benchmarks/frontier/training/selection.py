@@ -132,5 +132,6 @@ def selection_of(plan: Plan, task: HeadTask, batch_size: int, leave_out: LeaveOu
         batch_size=batch_size,
         leave_out=leave_out,
         holdout=ARMS[plan.arm].holdout or None,
+        labels=task.train.labels.numpy() if ARMS[plan.arm].labels else None,
     )
     return ByPruner(pruner, batch_size)

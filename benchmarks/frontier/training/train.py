@@ -69,6 +69,8 @@ class Epoch:
         Samples trained on in this epoch.
     accuracy, validation : float
         Percent right, of the test set and of the labels held out, some of which are wrong.
+    worst : float
+        The same of the class of the test set that does worst.
     found : float or None
         Of the samples left out, the percentage with a wrong label; None if none was left out.
     """
@@ -76,6 +78,7 @@ class Epoch:
     visits: int
     accuracy: float
     validation: float
+    worst: float
     found: float | None
 
 
@@ -106,9 +109,11 @@ def train(
         left_out = selection.left_out
         wrong = None if left_out is None else round(100 * float(task.wrong[left_out].mean()), 1)
         validation = right(network, task.held_out)
-        if arm.policy and not arm.holdout:
+        if arm.policy and arm.figure and not arm.holdout:
             selection.validated(trust(network, figure_of) if arm.figure == "trust" else validation)
-        yield Epoch(visits, right(network, task.test), validation, wrong)
+        said = scores_of(network, task.test.features).argmax(1) == task.test.labels
+        worst = min(_percent(said[task.test.labels == one]) for one in task.test.labels.unique())
+        yield Epoch(visits, _percent(said), validation, worst, wrong)
 
 
 def watched(task: HeadTask, settings: Settings, seed: int, epochs: int) -> tuple[Pruner, nn.Module, Iterator[int]]:
@@ -169,4 +174,8 @@ def trust(network: nn.Module, part: Part) -> float:
 
 def right(network: nn.Module, part: Part) -> float:
     """Return how many percent of the labels the network says."""
-    return round(100 * float((scores_of(network, part.features).argmax(1) == part.labels).float().mean()), 2)
+    return _percent(scores_of(network, part.features).argmax(1) == part.labels)
+
+
+def _percent(right: Tensor) -> float:
+    return round(100 * float(right.float().mean()), 2)

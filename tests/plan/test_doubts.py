@@ -1,0 +1,151 @@
+"""How many labels are doubted: in any unit, of two groups and of one with a tail."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from prunedata.plan.doubts import above_own, are_many_worse, have_met, loss_at_first, lost_from, two_groups
+from prunedata.plan.doubts import count_doubted as doubted_of
+from prunedata.policies.selection import keep_mask
+
+LOSSES = arrays(np.float32, st.integers(0, 200), elements=st.integers(-500, 2000).map(lambda steps: steps / 64))
+"""Averages of losses that lie so far apart that another unit does not make two of them equal."""
+
+
+def count_doubted(averages, **known):
+    return doubted_of(two_groups(averages), **known)
+
+
+def left_out(averages: np.ndarray, *, memorizes: bool = False) -> np.ndarray:
+    number = count_doubted(averages, memorizes=memorizes)
+    return ~keep_mask(averages, number, seed=0, epoch=0) if averages.size else np.zeros(0, bool)
+
+
+@given(LOSSES, st.floats(0.01, 100), st.integers(-100, 100), st.booleans())
+def test_the_same_samples_are_doubted_whatever_the_unit_and_the_zero_of_the_loss(averages, unit, zero, memorizes):
+    found = left_out(averages, memorizes=memorizes)
+    assert (left_out(averages * np.float32(unit), memorizes=memorizes) == found).all()
+    assert (left_out(averages + np.float32(zero), memorizes=memorizes) == found).all()
+
+
+def test_no_label_is_doubted_on_which_the_network_is_better_than_at_first():
+    averages = np.concatenate([np.linspace(0, 0.1, 80), np.linspace(1, 2, 20)])
+    assert [count_doubted(averages, untaught=loss) for loss in (1.0, 1.4, 1.6, 3.0)] == [20, 20, 0, 0]
+    assert count_doubted(averages, untaught=3.0, memorizes=True) == 20
+
+
+def test_the_loss_at_first_is_half_a_step_before_that_of_the_first_epoch():
+    assert [loss_at_first(means) for means in ([], [2.0], [2.0, 1.0, 9.0], [-1.0, -3.0])] == [-np.inf, 2.0, 2.5, 0.0]
+
+
+@given(LOSSES, st.integers(0, 200), st.floats(0.01, 100), st.integers(-100, 100))
+def test_how_many_are_worse_than_at_first_depends_on_no_unit(averages, at, unit, zero):
+    untaught = float(np.sort(averages)[at]) + 1 / 256 if at < averages.size else 0.5  # between two averages
+    worse = np.count_nonzero(averages > untaught)
+    found = are_many_worse(averages, untaught)
+    assert found == (averages.size > 0 and averages.size / 3 <= worse <= 0.45 * averages.size)
+    assert are_many_worse(averages * np.float32(unit), untaught * unit) == found
+    assert are_many_worse(averages + np.float32(zero), untaught + zero) == found
+
+
+def test_where_many_are_worse_than_at_first_all_of_the_upper_group_are_doubted_however_close_it_lies():
+    rng = np.random.default_rng(0)
+    averages = np.concatenate([rng.normal(0.52, 0.1, 600), rng.normal(0.86, 0.16, 400)])  # two classes, 40 % wrong
+    groups = two_groups(averages)
+    assert count_doubted(averages, untaught=0.7) < 0.75 * groups.upper
+    assert count_doubted(averages, untaught=0.7, many=are_many_worse(averages, 0.7)) == groups.upper
+    assert count_doubted(averages, untaught=0.7, many=True) == groups.upper
+    assert count_doubted(averages, untaught=3.0, many=True) == 0
+
+
+def test_a_network_that_has_learnt_nothing_has_half_of_the_samples_worse_than_at_first():
+    assert not are_many_worse(np.random.default_rng(0).normal(2.3, 0.1, 10_000), 2.3)
+    assert not are_many_worse(np.zeros(0), 0.0)
+
+
+def test_it_is_looked_for_them_after_a_sixth_of_the_run_and_never_before_five_epochs():
+    assert [lost_from(epochs) for epochs in (1, 3, 5, 12, 30, 31, 120)] == [5, 5, 5, 5, 5, 6, 20]
+
+
+@given(LOSSES)
+def test_what_a_figure_has_shown_adds_doubts_and_some_samples_are_always_left(averages):
+    alone, shown = count_doubted(averages), count_doubted(averages, memorizes=True)
+    assert 0 <= alone <= shown <= max(0, averages.size - 1)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.4])
+def test_of_two_clear_groups_all_of_the_upper_one_are_doubted(share):
+    rng, wrong = np.random.default_rng(0), round(share * 10_000)
+    averages = np.concatenate([rng.exponential(0.2, 10_000 - wrong), rng.normal(4, 0.5, wrong)])
+    assert count_doubted(averages) == pytest.approx(wrong, rel=0.02)
+
+
+@pytest.mark.parametrize("scale", [0.02, 1.0])
+def test_of_one_group_with_a_waning_tail_hardly_any_are(scale):
+    averages = np.random.default_rng(0).exponential(scale, 10_000)
+    assert count_doubted(averages) < 100
+    assert count_doubted(averages, memorizes=True) > 1500
+
+
+@pytest.mark.parametrize(
+    "averages",
+    [[], [1.0], [2.0, 2.0, 2.0], [np.nan, np.inf], [np.nan, 3.0]],
+    ids=["none", "one", "equal", "wild", "rest"],
+)
+def test_where_nothing_differs_nothing_is_doubted(averages):
+    assert count_doubted(np.array(averages, np.float32), memorizes=True) == 0
+
+
+def test_a_loss_out_of_all_proportion_does_not_hide_the_others():
+    rng = np.random.default_rng(0)
+    averages = np.concatenate([rng.exponential(0.2, 800), rng.normal(4, 0.5, 199), [1e6]])
+    assert count_doubted(averages) == pytest.approx(200, rel=0.02)
+
+
+def test_losses_of_any_size_are_split():
+    largest = float(np.finfo(np.float64).max)
+    assert count_doubted(np.array([-largest] * 8 + [largest] * 2)) == 2
+    assert count_doubted(np.array([0.0] * 8 + [1e-300] * 2)) == 2
+
+
+def test_groups_have_met_once_they_lie_a_hundredth_nearer_than_at_best():
+    rising = [0.6, 0.7, 0.8, 0.795, 0.8]
+    assert not any(have_met(rising[:end]) for end in range(len(rising) + 1))
+    assert have_met([*rising, 0.789])
+    assert not have_met([0.5])
+
+
+@st.composite
+def labelled(draw):
+    averages = draw(LOSSES)
+    return averages, np.array(draw(st.lists(st.integers(0, 4), min_size=averages.size, max_size=averages.size)), int)
+
+
+@given(labelled(), st.booleans())
+def test_each_is_held_against_the_lowest_tenth_of_its_own_label(given_, some):
+    averages, labels = given_
+    among = np.arange(averages.size) % 3 != 0 if some else None
+    found = above_own(averages, labels, among)
+    for loss, label, above in zip(averages, labels, found, strict=True):
+        own = sorted(averages[(labels == label) & (True if among is None else among)].astype(float))
+        if own:
+            assert above == loss - own[(len(own) - 1) // 10]
+
+
+@given(labelled(), st.floats(0.01, 100), st.integers(-100, 100))
+def test_beside_their_own_label_the_same_are_doubted_in_any_unit(given_, unit, zero):
+    averages, labels = given_
+    found = left_out(above_own(averages, labels))
+    assert (left_out(above_own(averages * np.float32(unit), labels)) == found).all()
+    assert (left_out(above_own(averages + np.float32(zero), labels)) == found).all()
+
+
+@given(LOSSES)
+def test_of_one_label_it_is_what_it_is_without(averages):
+    labels = np.zeros(averages.size, np.uint8)
+    assert (left_out(above_own(averages, labels)) == left_out(averages)).all()
+    if averages.size:
+        groups = two_groups(above_own(averages, labels), averages)
+        assert groups.median == two_groups(averages).median
