@@ -16,6 +16,7 @@ from prunedata.errors import PrunedataError
 from prunedata.plan.doubts import (
     APART,
     ONE_GROUP,
+    SETTLED,
     Groups,
     above_own,
     are_many_worse,
@@ -173,8 +174,9 @@ def advise(
     beside = "" if labels is None else ", each beside those of its own label,"
     told = f"By their recent losses{beside} {doubted:,} of {len(losses):,} labels are doubted"
     if not doubted:
-        return _watch(figures, f"{told}: the losses form one group, in which some samples are harder than others.")
-    number, start = doubted if prune is None else min(doubted, prune), min(done, late)
+        return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
+    number = doubted if prune is None else min(doubted, prune)
+    start = schedule.epochs if schedule.epochs <= SETTLED else min(done, late)  # so few epochs memorize little
     why = (
         f"The two groups of losses come nearer again: {max(apart):.3f} of their variance lay between them, and now "
         f"{apart[-1]:.3f}. So the network has begun to memorize labels."
@@ -182,8 +184,10 @@ def advise(
         else "A third of the samples or more have higher losses than the run had when it began. Such labels contradict "
         "others, and the longer the network learns them the less their losses tell."
         if start < late
-        else "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
-        "no longer sees."
+        else "A run of so few epochs is too short to memorize labels, and trains on all samples."
+        if start == schedule.epochs
+        else "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of "
+        "the run is enough."
     )
     return Advice(
         verdict="prune",

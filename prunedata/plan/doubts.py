@@ -19,6 +19,7 @@ from prunedata.types import Array
 __all__ = [
     "APART",
     "ONE_GROUP",
+    "SETTLED",
     "Groups",
     "above_own",
     "are_many_worse",
@@ -51,7 +52,8 @@ MANY, MOST = 1 / 3, 0.45
 """Share of the samples that are worse than at first where many labels are wrong. Of a network that has learnt nothing
 half are, of one that has learnt clean labels at most a fifth."""
 SETTLED = 5
-"""After so many epochs little is left in a recent average of what losses were before anything was learnt."""
+"""After so many epochs little is left in a recent average of what losses were before anything was learnt. A run of no
+more leaves nothing out: it memorizes little, and needs every step."""
 FALLEN = 0.01
 """So much of the variance less between the groups than at best is a fall."""
 CLEARER = 0.02
@@ -115,6 +117,8 @@ def above_own(averages: Array, labels: Array, among: Array | None = None) -> Arr
 class Groups(NamedTuple):
     """The two groups of losses that lie furthest apart."""
 
+    samples: int
+    """Those whose losses are finite."""
     upper: int
     """Samples in the upper one."""
     apart: float
@@ -132,11 +136,11 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     ordered = np.sort(np.asarray(averages, dtype=np.float64))
     ordered = ordered[np.isfinite(ordered)]
     if not ordered.size:
-        return Groups(0, 0.0, -math.inf)
+        return Groups(ordered.size, 0, 0.0, -math.inf)
     known = ordered / 8 - ordered[ordered.size // 2] / 8  # an eighth: what is between must not overflow
     known = np.minimum(known, 2 * known[int(HIGHEST * (known.size - 1))])
     if known[0] == known[-1]:
-        return Groups(0, 0.0, -math.inf)
+        return Groups(ordered.size, 0, 0.0, -math.inf)
     known = (known - known[0]) / (known[-1] - known[0])
     known -= known.mean()
     lower = np.arange(1, known.size)
@@ -147,7 +151,7 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     if losses is not None:
         upper = np.sort(np.asarray(losses, dtype=np.float64)[np.isfinite(averages) & (averages > ordered[cut])])
         median = float(upper[(upper.size - 1) // 2])
-    return Groups(int(ordered.size) - 1 - cut, best / float(known.var()), median)
+    return Groups(ordered.size, ordered.size - 1 - cut, best / float(known.var()), median)
 
 
 def are_many_worse(averages: Array, untaught: float) -> bool:
@@ -181,13 +185,14 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
         Whether a validation figure has shown that the network memorizes labels. Then there are wrong ones, and all of
         the upper group are doubted.
     many : bool
-        Whether :func:`are_many_worse`. Then all of the upper group are doubted, too, however close the groups lie.
+        Whether :func:`are_many_worse`. If a third of the samples are in the upper group as well, all of it is doubted,
+        however close the groups lie. Of one group with a waning tail a fifth are.
     """
     if memorizes:
         return groups.upper
     if not groups.median > untaught:
         return 0
-    if many:
+    if many and groups.upper >= MANY * groups.samples:
         return groups.upper
     clear = (groups.apart - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
     return int(groups.upper * min(max(clear, 0.0), 1.0) + CLOSE)

@@ -59,11 +59,12 @@ class Pruner:
         PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
         ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
     policy : Policy or "auto"
-        Which samples to prune. ``"auto"`` prunes nothing in the first two thirds of the run, or until its losses show
-        that the network memorizes labels, or until the validation figure falls, if :meth:`validated` is given one or
-        ``holdout`` makes it. From then on every epoch leaves out the samples with the highest recent losses: as many as
-        labels look wrong (:func:`prunedata.advise`), but never more than ``prune``. If the losses form one group, as
-        with clean labels, it prunes nothing. See :attr:`advice`.
+        Which samples to prune. ``"auto"`` prunes nothing in a run of up to five epochs, and in the first two thirds of
+        a longer one, or until its losses show that the network memorizes labels, or until the validation figure turns,
+        if :meth:`validated` is given one or ``holdout`` makes it. From there on every epoch leaves out the samples of
+        the highest recent losses, as many as labels are doubted (:func:`prunedata.advise`), but never more than
+        ``prune``. Where the losses do not fall apart in two groups, as with clean labels, it prunes nothing. See
+        :attr:`advice`.
     store : path, URL or zarr store, optional
         Where to keep the run. By default it lives in memory.
     seed : int

@@ -82,10 +82,14 @@ def test_where_many_are_worse_than_at_first_and_the_groups_lie_close_it_leaves_o
     assert advise(history([None] * 5, 0.7), SCHEDULE, apart).verdict == "watch"  # these will be clearer still
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 3, 5])
-def test_a_short_run_begins_late_too(epochs):
+@pytest.mark.parametrize("epochs", [1, 2, 3, 5, 6, 7])
+def test_a_run_of_five_epochs_or_fewer_doubts_labels_and_leaves_none_out(epochs):
     found = advise(history([None] * epochs), Schedule.steady(epochs), TWO_GROUPS)
-    assert sum(found.schedule.prunes(epoch) for epoch in range(epochs)) == epochs // 3
+    assert found.doubted == 30
+    pruned = sum(found.schedule.prunes(epoch) for epoch in range(epochs))
+    assert pruned == (0 if epochs <= 5 else epochs // 3)
+    assert (found.saving_percent > 0) == (pruned > 0)
+    assert ("too short to memorize" in found.evidence[1]) == (epochs <= 5)
 
 
 @FEWER

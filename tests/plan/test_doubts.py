@@ -58,6 +58,9 @@ def test_where_many_are_worse_than_at_first_all_of_the_upper_group_are_doubted_h
     assert count_doubted(averages, untaught=0.7, many=are_many_worse(averages, 0.7)) == groups.upper
     assert count_doubted(averages, untaught=0.7, many=True) == groups.upper
     assert count_doubted(averages, untaught=3.0, many=True) == 0
+    tail = rng.exponential(1, 10_000)  # nothing is learnt, and some samples are hard
+    assert are_many_worse(tail, 1.0)
+    assert count_doubted(tail, untaught=1.0, many=True) < 100
 
 
 def test_a_network_that_has_learnt_nothing_has_half_of_the_samples_worse_than_at_first():

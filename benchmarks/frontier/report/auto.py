@@ -75,7 +75,7 @@ def short(results: Mapping[str, Sequence[Facts]]) -> str:
     return (
         "Runs of a few epochs, given nothing, beside training on all samples in the same orders: on "
         f"{len(gains)} kinds and lengths it ends {min(gains, default=0):+.1f} to {max(gains, default=0):+.1f} from it. "
-        "Nothing is left out of runs of one and of two.\n\n"
+        "Runs of up to five epochs leave nothing out.\n\n"
         f"{markdown(('subject', 'labels', 'seeds', *columns), rows)}\n"
     )
 
