@@ -3,7 +3,6 @@
 python -m benchmarks.frontier run --subject head --data FOLDER --labels NPZ
 python -m benchmarks.frontier table [--page docs/evidence/frontier-tables.md]
 python -m benchmarks.frontier summary [--page docs/evidence/frontier.md]
-python -m benchmarks.frontier first-page [--page README.md]
 python -m benchmarks.frontier auto [--page docs/evidence/frontier.md]
 python -m benchmarks.frontier turn [--page docs/evidence/turn.md]
 python -m benchmarks.frontier varied [--page docs/evidence/turn.md]
@@ -44,8 +43,6 @@ from benchmarks.frontier.questions import limits
 from benchmarks.frontier.report.auto import ALONE, AUTO, BEGIN_SHORT, REGULAR, auto, short
 from benchmarks.frontier.report.auto import BEGIN as BEGIN_AUTO
 from benchmarks.frontier.report.auto import SHORT as SHORT_EPOCHS
-from benchmarks.frontier.report.first_page import BEGIN as BEGIN_FIRST_PAGE
-from benchmarks.frontier.report.first_page import first_page
 from benchmarks.frontier.report.picture import draw
 from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
 from benchmarks.frontier.report.replay import replay
@@ -73,7 +70,6 @@ CACHES = Path(__file__).parent / "checkpoints"
 PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]] = {
     "table": (BEGIN, all_tables, "", "the tables"),
     "summary": (BEGIN_SUMMARY, summary, "", "a line for each subject and kind of labels"),
-    "first-page": (BEGIN_FIRST_PAGE, first_page, "", "the table of README"),
     "auto": (BEGIN_AUTO, auto, TODAY, "what today's rule brings"),
     "turn": (BEGIN_TURN, turn, "", "what the run told nothing brings"),
     "varied": (BEGIN_VARIED, varied, "", "the same by other figures and rates"),

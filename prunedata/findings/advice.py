@@ -67,8 +67,8 @@ class Advice:
         How many epochs to train instead of pruning, with a learning-rate schedule of that length: up to the highest
         figures. None without an onset.
     doubted : int
-        How many labels look wrong by their losses; 0 where the verdict is to watch. ``prune`` is this number, or less
-        where the run has a limit.
+        How many labels look wrong by their losses; 0 while it is too early to count them. ``prune`` is this number, or
+        less where the run has a limit.
     """
 
     verdict: Literal["watch", "prune"]
@@ -169,26 +169,33 @@ def advise(
         groups = _groups(losses, labels)
         doubted, close = count_doubted(groups, untaught=untaught, many=many), groups.apart < ONE_GROUP
     if done < late and not met and not (doubted and close):
-        told = f"{done} of {schedule.epochs} epochs are done. Without a turn, leave samples out from epoch {late} on."
-        return _watch(figures, _figures_so_far(figures, history), told)
-    beside = "" if labels is None else ", each beside those of its own label,"
-    told = f"By their recent losses{beside} {doubted:,} of {len(losses):,} labels are doubted"
+        told = (
+            f"{done} of {schedule.epochs} epochs are done: wrong labels are counted from epoch {late} on, or sooner if "
+        )
+        return _watch(figures, f"{told}the network begins to memorize them.", _figures_so_far(figures, history))
+    beside = "" if labels is None else ", each compared with samples of the same label"
+    told = f"{doubted:,} of {len(losses):,} labels look wrong by their recent losses{beside}"
     if not doubted:
-        return _watch(figures, f"{told}: losses are those of one group of samples, some of which are hard.")
-    number = doubted if prune is None else min(doubted, prune)
-    start = schedule.epochs if schedule.epochs <= SETTLED else min(done, late)  # so few epochs memorize little
-    why = (
-        f"The two groups of losses come nearer again: {max(apart):.3f} of their variance lay between them, and now "
-        f"{apart[-1]:.3f}. So the network has begun to memorize labels."
-        if start < late and met
-        else "A third of the samples or more have higher losses than the run had when it began. Such labels contradict "
-        "others, and the longer the network learns them the less their losses tell."
-        if start < late
-        else "A run of so few epochs is too short to memorize labels, and trains on all samples."
-        if start == schedule.epochs
-        else "A network recovers within an epoch or two from wrong labels that it no longer sees: the last third of "
-        "the run is enough."
-    )
+        return _watch(figures, f"{told}: the losses form one group, in which some samples are harder than others.")
+    if schedule.epochs <= SETTLED:
+        why = f"A run of at most {SETTLED} epochs trains on all samples: it is too short to memorize labels."
+        return _watch(figures, f"{told}.", why, doubted=doubted)
+    number, start = doubted if prune is None else min(doubted, prune), min(done, late)
+    if start == late:
+        why = (
+            "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
+            "no longer sees."
+        )
+    elif met:
+        why = (
+            f"The network has begun to memorize labels: {max(apart):.3f} of the variance of the losses lay between "
+            f"their two groups, and now {apart[-1]:.3f} does."
+        )
+    else:
+        why = (
+            "A third of the samples or more have higher losses than the run had when it began: their labels contradict "
+            "others. The longer the network learns them, the less their losses show."
+        )
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
@@ -236,8 +243,8 @@ def _figures_so_far(figures: Figures, history: Sequence[Mapping[str, Any]]) -> s
     return "No epoch has a validation figure, which could show that the network memorizes labels."
 
 
-def _watch(figures: Figures, *told: str) -> Advice:
-    return Advice("watch", None, 0, None, 0.0, told, lost=max(0.0, figures.lost))
+def _watch(figures: Figures, *told: str, doubted: int = 0) -> Advice:
+    return Advice("watch", None, 0, None, 0.0, told, lost=max(0.0, figures.lost), doubted=doubted)
 
 
 def _groups(losses: Array, labels: Array | None) -> Groups:

@@ -36,7 +36,7 @@ def outcome(run: RunState, advice: Advice) -> str:
     """Return how many labels look wrong, of how many, and where the validation figure went, in two sentences."""
     labels = f"{num_searched(run):,} labels"
     figures = find_onset(run.history)
-    if advice.verdict == "prune":
+    if advice.doubted:
         told = f"{advice.doubted:,} of {labels} look wrong."
     elif not any(record["observed"] for record in run.history):
         told = f"No losses were observed yet, so nothing is known about the {labels}."

@@ -1,8 +1,8 @@
 """The most suspect samples of a run, and the classes in which they gather.
 
-The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, in the mean of its visits;
-or how far its recent losses lie above the others', where these part two kinds of samples more clearly.
-Of equal scores the fewer visits come first: where a run prunes, the worst samples are pruned most and visited least.
+The score is ``mean_excess``: how far a sample's losses lay above the means of its batches, averaged over its visits; or
+how far its recent losses lie above those of all samples, if these fall into two groups more clearly. Of equal scores,
+fewer visits come first: a run that prunes visits the worst samples least.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class ClassShare:
 
 
 def scores_of(run: RunState) -> npt.NDArray[np.float64]:
-    """Return by what samples are ranked, float64 of shape (samples,): see the module."""
+    """Return the score of each sample, float64 of shape (samples,), by which suspects are ranked."""
     means, among = run.mean_excess, searched_visits(run) > 0
     if RecentLoss.array not in run.arrays or not among.any():
         return means

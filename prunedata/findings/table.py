@@ -47,12 +47,11 @@ def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.Ar
     Returns
     -------
     dict of ndarray, shape (n,)
-        Columns by name: ``id``; ``hits``, ``visits`` and, if the run was given its classes, ``high``, of the whole run;
-        ``score``, by which they are ordered: how far a sample's losses lay above the means of its batches, in the mean
-        of its visits, or its recent ones above the others', where that tells more; ``pruned``, the finished epochs that
-        left it out; the arrays of the policy; ``label``, if it is known; if logits were observed ``guess``, the class
-        that the network takes it for: -1, or empty as a name, where that is not known, or is the label; and ``key``, if
-        the run has keys: the hash of each, 16 hexadecimal digits.
+        Columns by name: ``id``; ``hits``, ``visits`` and, in a run with ``classes``, ``high``, of the whole run;
+        ``score``, by which they are ordered, see :func:`prunedata.findings.suspects.scores_of`; ``pruned``: the
+        finished epochs that left it out; the arrays of the policy; ``label``, if known; with logits ``guess``, the
+        network's guess for the class: -1, or "" for names, if it is unknown or the label itself; and in a run with keys
+        ``key``, the hash, 16 hexadecimal digits.
 
     Raises
     ------

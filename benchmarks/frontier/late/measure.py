@@ -32,7 +32,7 @@ from prunedata.plan.doubts import (
     onset_from,
     two_groups,
 )
-from prunedata.plan.turn import Figures
+from prunedata.plan.onset import Figures
 from prunedata.run.order import cut_batches
 
 __all__ = ["ARMS", "LateSelection", "measure"]

@@ -87,7 +87,7 @@ def _said(gains: Sequence[tuple[str, float, float | None, dict[str, float]]], ar
     similar = [one for one in falls if one[0].startswith(("confusable", "pairs"))]
     chance = [one for one in falls if one not in similar]
     halves, others = (sum(gain >= known / 2 for _, known, gain in each) for each in (chance, similar))
-    ours, theirs = (sum(one[at] for one in chance) for at in (2, 1))
+    ours, theirs = sum(gain for _, _, gain in chance), sum(known for _, known, _ in chance)
     clean = [gain for kind, *_, gain in some if kind == "clean"]
     near = sum(gain >= -BELOW for *_, gain in some)
     return " ".join([

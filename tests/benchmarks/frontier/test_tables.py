@@ -13,15 +13,8 @@ from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.arms import ARMS, Lengths
 from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import Apart, best_rival, equal_epochs, equal_visits, tops_apart
-from benchmarks.frontier.report.auto import BEGIN as TODAY
-from benchmarks.frontier.report.auto import BEGIN_SHORT, auto, short
-from benchmarks.frontier.report.first_page import BEGIN as FIRST_PAGE
-from benchmarks.frontier.report.first_page import first_page
-from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
-from benchmarks.frontier.report.replay import replay
-from benchmarks.frontier.report.summary import BEGIN as SUMMARY
-from benchmarks.frontier.report.summary import summary
+from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
+from benchmarks.frontier.report.auto import auto, short
 from benchmarks.frontier.report.table import BEGIN, all_tables, share_of_known, tables
 
 
@@ -150,35 +143,6 @@ def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     assert one.std() > 0.01
 
 
-@pytest.mark.parametrize("command", [["table"], ["summary"], ["first-page"], ["picture", "-o", "p.png"]])
-def test_no_runs_are_explained(command, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        program.main([*command, "--results", str(tmp_path / "none")])
-    assert "Expected runs recorded in" in capsys.readouterr().err
-
-
-def test_the_first_page_says_what_to_expect_beside_its_controls(recorded):
-    auto = [facts("turn", length, seed, 61.0 + seed) for length in Lengths().pruned for seed in (0, 1, 2)]
-    decays = [
-        facts(f"regular-decay{more}", length, 0, 61.0 + points)
-        for more, points in (("", 2), ("-more", 1))
-        for length in Lengths().regular
-    ]
-    clean = [
-        facts(arm, length, seed, accuracy, kind="clean") | {"wrong_percent": 0.0}
-        for arm, accuracy in (("regular", 70.0), ("turn", 69.0))
-        for length in (Lengths().regular if arm == "regular" else Lengths().pruned)
-        for seed in (0, 1, 2)
-    ]
-    heads, _, *rows = first_page({"head-pretrained": [*recorded, *auto, *decays, *clean]}).strip().splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (heads, *rows)]
-    assert cells[0][1:4] == ["30 epochs", "best length", "and tuned"]
-    assert cells[1][:5] == ["40 % wrong, by people", "53.5 (2 seeds)", "60.5 (2 seeds)", "63.0 (1 seed)", "62.0"]
-    assert float(cells[1][5].split()[0]) > 60.5
-    assert cells[2] == ["none wrong", "70.0", "70.0", "70.0", "69.0", "70.0"]
-    assert len(rows) == 2  # of the others nothing was recorded
-
-
 def of_today(arm, accuracy, *, epochs=30, kind="worse", seed=0, found=(None, 80.0)):
     """A run by today's rule, which leaves 32 of 100 samples out if it is of a policy."""
     told = facts(arm, epochs, seed, accuracy, kind=kind)
@@ -187,18 +151,13 @@ def of_today(arm, accuracy, *, epochs=30, kind="worse", seed=0, found=(None, 80.
 
 def test_todays_rule_stands_beside_regular_training_in_its_order(recorded):
     runs = [*recorded, of_today("regular-delivered", 51.0), of_today("auto-alone", 60.0), of_today("auto-told", 54.0)]
-    _, _, row, *_ = auto({"head": runs}).splitlines()
-    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    told = auto({"head": runs})
+    cells = [cell.strip() for cell in told.splitlines()[2].split("|")[1:-1]]
     assert cells[:5] == ["`head`", "`worse`", "1", "51.0 (31)", "60.5 at 7"]
     assert cells[5:] == ["", "", "60.0 (40)", "54.0 (34)", "", "66.0"]
-    told = auto({"head": runs})
-    assert (
-        "`auto-alone`: where labels are wrong at random or by people, and regular training ends 1 point or more" in told
-    )
-    assert "it brings at least half of what the oracle gains on 1 of 1 kinds, and 9 of 15 points" in told
-    assert "it brings at least half of what the oracle gains on 0 of 1 kinds, and 3 of 15 points" in told
-    assert "| `head`  | `worse` | 40.0  | 1: 32.0 (80) | 1: 32.0 (80) |" in told
-    with pytest.raises(ValueError, match="Expected recorded runs of auto-alone"):
+    assert "on 1 of 1 kinds, and 9 of 15 points" in told
+    assert "on 0 of 1 kinds, and 3 of 15 points" in told
+    with pytest.raises(ValueError, match="auto-alone"):
         auto({"head": recorded})
 
 
@@ -212,56 +171,5 @@ def test_short_runs_stand_beside_the_same_orders_on_all_samples():
     told = short({"head": runs, "conv-digits": []})
     assert "on 3 kinds and lengths it ends -1.0 to +2.0 from it" in told
     cells = [cell.strip() for cell in told.splitlines()[-1].split("|")[1:-1]]
-    assert cells[:6] == ["`head`", "`worse`", "2", "50.0", "-1.0", "1, 1: 32.0 (80)"]
+    assert cells[:5] == ["`head`", "`worse`", "2", "50.0", "-1.0"]
     assert cells[9:11] == ["50.0", "+2.0"]
-
-
-@pytest.mark.docs
-def test_the_pages_show_what_was_recorded():
-    results = {subject: of for subject in SUBJECTS if (of := (RESULTS / subject).read())}
-    todays = {subject: [*of, *(RESULTS / "auto" / subject).read()] for subject, of in results.items()}
-    pages = (
-        (README, FIRST_PAGE, first_page(results)),
-        (SHORT, TODAY, auto(todays)),
-        (SHORT, BEGIN_SHORT, short({subject: (RESULTS / "short" / subject).read() for subject in SUBJECTS})),
-        (SHORT, SUMMARY, summary(results)),
-        (LONG, BEGIN, all_tables(results)),
-        (TURN, BEGIN_TURN, turn(results)),
-        (TURN, BEGIN_VARIED, varied(results)),
-        (TURN, BEGIN_REPLAY, replay(results)),
-    )
-    for page, begin, written in pages:
-        assert fill(page, begin, written) == page.read_text(encoding="utf-8")
-
-
-def test_it_is_counted_on_how_many_kinds_a_run_told_nothing_ends_where_it_should():
-    def runs(kind, best, end, *told):
-        of = [("regular", 9, best), ("regular", 30, end), *(("turn", 30, accuracy) for accuracy in told)]
-        facts = {"kind": kind, "saved_percent": 0.0}
-        return [{**facts, "arm": arm, "epochs": epochs, "accuracy": accuracy} for arm, epochs, accuracy in of]
-
-    touched = runs("worse", 76.0, 75.1, 74.7, 74.6)
-    touched[-1]["saved_percent"] = 5.0
-    told = held({
-        "head": runs("worse", 76.0, 63.0, 75.5) + runs("random40", 76.0, 75.0, 75.4) + runs("clean", 83.0, 82.5, 82.2),
-        "conv-digits": touched + runs("aggre", 70.0, 60.0),
-    })  # fmt: skip
-    assert "its best length less 0.5 or above on 1 of 2 kinds of labels" in told
-    assert "regular training's end less 0.3 or above on 1 of 2. On 1 of these 2 no run left anything out." in told
-
-
-def test_the_replay_counts_what_falls_and_what_starts():
-    rises, falls = [*range(20)], [*range(10), *range(10, 0, -1)]
-    runs = [
-        {"arm": arm, "kind": kind, "epochs": 20, "curves": {"accuracy": accuracy, "validation": validation}}
-        for arm, kind, accuracy, validation in (
-            ("regular", "worse", falls, falls),
-            ("regular-decay", "worse", falls, rises),  # missed
-            ("regular", "worse", rises, rises),
-            ("regular", "clean", rises, falls),  # by chance
-            ("turn", "clean", falls, falls),  # not on all samples
-        )
-    ]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in replay({"head": runs}).splitlines()]
-    assert rows[2] == ["`head`", "4", "2", "1", "1", "0", "1", "1"]
-    assert rows[3] == ["together", *rows[2][1:]]

@@ -16,13 +16,16 @@ from benchmarks.distributed.tables import markdown_tables
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import results as searches
 from benchmarks.frontier import by_weight, corrected, suspects
-from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS
+from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS, SHORT, TODAY
 from benchmarks.frontier.__main__ import RESULTS as FRONTIER
+from benchmarks.frontier.late.__main__ import DEEP
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
+from benchmarks.frontier.late.first_page import BEGIN as BEGIN_FIRST_PAGE
+from benchmarks.frontier.late.first_page import first_page
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
 from benchmarks.frontier.late.report import report
 from benchmarks.frontier.questions import limits
-from benchmarks.frontier.report import first_page, replay, summary, table, turn
+from benchmarks.frontier.report import auto, replay, summary, table, turn
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.gpu.__main__ import RESULTS as ON_GPU
 from benchmarks.gpu.tables import BEGIN as BEGIN_PART
@@ -48,13 +51,20 @@ def of_frontier(write, runs=FRONTIER):
     return lambda: write(of_subjects(runs))
 
 
+def with_todays_rule():
+    today = of_subjects(FRONTIER / TODAY)
+    return {subject: [*of, *today.get(subject, ())] for subject, of in of_subjects(FRONTIER).items()}
+
+
 def part_of_gpu(name):
     return f"{parts(ON_GPU.read())[name]}\n"
 
 
 EVIDENCE = "docs/evidence"
 FILLED = [
-    ("README.md", first_page.BEGIN, of_frontier(first_page.first_page)),
+    ("README.md", BEGIN_FIRST_PAGE, lambda: first_page(DEEP.read(), LATE.read()) + "\n"),
+    (f"{EVIDENCE}/frontier.md", auto.BEGIN, lambda: auto.auto(with_todays_rule())),
+    (f"{EVIDENCE}/frontier.md", auto.BEGIN_SHORT, of_frontier(auto.short, FRONTIER / SHORT)),
     (f"{EVIDENCE}/frontier.md", summary.BEGIN, of_frontier(summary.summary)),
     (f"{EVIDENCE}/frontier.md", by_weight.BEGIN, of_frontier(by_weight.table, FRONTIER / BY_WEIGHT)),
     (f"{EVIDENCE}/frontier-tables.md", table.BEGIN, of_frontier(table.all_tables)),
