@@ -17,13 +17,13 @@ __all__ = ["study"]
 Facts = dict[str, Any]
 PREFACE = """# The study, run by run
 
-`python -m benchmarks.pages` writes this page from `benchmarks/study/`. Accuracy is of the test set, in percent: the
-mean of the last three epochs (`accuracy_final`) and, as the paper has it, of the best three (`accuracy_best3`). A gain
-is in points against regular training with the same seed, labels and epochs; `spread` is the standard deviation of the
-gains. Seconds are the processor's, of runs on a shared machine that drifts from one run to the next. So
-`measured_over_predicted`, the share of the time saved over that of the batches saved, is of neighbouring epochs of one
-run, of which one is pruned: medians, overhead included. `overhead_percent` is of the training time, inside of the
-library or of InfoBatch."""
+`python -m benchmarks.pages` writes this page from `benchmarks/study/`. Accuracy is on the test set, in percent: the
+mean of the last three epochs (`accuracy_final`) and, as in the paper, of the best three (`accuracy_best3`). A gain is
+in points against regular training with the same seed, labels and epochs; `spread` is the standard deviation of the
+gains. Seconds are processor time, of runs on a shared machine whose speed drifts from one run to the next. So
+`measured_over_predicted`, the saved share of the time divided by the saved share of the batches, compares neighboring
+epochs of one run, one of which is pruned: medians, overhead included. `overhead_percent` is the share of the training
+time that is spent in the library or in InfoBatch."""
 
 
 def _table(rows: Sequence[Facts], columns: Sequence[str]) -> str:
