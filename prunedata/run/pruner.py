@@ -56,8 +56,8 @@ class Pruner:
     epochs : int, optional
         How many epochs the run has, instead of a schedule. The default policy is then ``"auto"``.
     prune : int, float or str, optional
-        PruningNum: how many samples a pruned epoch leaves out, or what fraction of them, or a percentage as
-        ``"20%"``. With ``policy="auto"`` the most, by default 45 %. Not needed with ``leave_out="nothing"``.
+        PruningNum: the number of samples that a pruned epoch leaves out, a fraction of all samples, or a percentage
+        such as ``"20%"``. With ``policy="auto"`` the maximum, by default 45 %. Not needed with ``leave_out="nothing"``.
     policy : Policy or "auto"
         Which samples to prune. ``"auto"`` prunes nothing in a run of up to five epochs, and in the first two thirds of
         a longer one, or until its losses show that the network memorizes labels, or until the validation figure turns,
@@ -68,7 +68,7 @@ class Pruner:
     store : path, URL or zarr store, optional
         Where to keep the run. By default it lives in memory.
     seed : int
-        Decides ties and orders.
+        Seed of the epochs' orders and of ties.
     batch_size : int, optional
         Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
     resume : bool or "other data"
@@ -83,13 +83,13 @@ class Pruner:
         run leaves out the same samples, and saves no visits. Use it where the length of an epoch cannot change.
         ``"nothing"`` trains on everything and keeps counting, to see what pruning would save.
     classes : int, optional
-        Classes to tell apart, at least 2. The run then counts for each sample the visits with a loss above
-        ``ln(classes)``, that of a blind guess, in the array ``high`` (see :attr:`arrays`).
+        The number of classes, at least 2. The run then counts for each sample the visits with a loss above
+        ``ln(classes)``, that of a uniform guess, in the array ``high`` (see :attr:`arrays`).
     holdout : float, optional
-        Keep that share of the samples held out, drawn by ``seed``: every epoch delivers them with the weight 0, so that
-        nothing is learnt from them, and their losses make the validation figure: the mean of ``exp(-loss / 4)``, which
-        for cross-entropies is the fourth root of the label's probability. For runs that have no validation set. In a
-        loop without an adapter train on the mean of :meth:`Epoch.factors` times the losses.
+        Hold out that share of the samples, drawn by ``seed``, if you have no validation set: every epoch delivers them
+        with weight 0, so the model never trains on them. Their losses give the validation figure, the mean of
+        ``exp(-loss / 4)``; for cross-entropies this is the fourth root of the label's probability. In a loop without an
+        adapter, train on the mean of :meth:`Epoch.factors` times the losses.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
         Samples to leave out of every epoch, as those with labels that were found to be wrong: a mask, or ids, or a
         file of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies don't see them,
@@ -114,12 +114,12 @@ class Pruner:
     Raises
     ------
     PrunedataError
-        If an argument makes no sense, or the store is damaged, foreign, or of another run.
+        If an argument is impossible, or the store is damaged, foreign, or of another run.
 
     Warns
     -----
     NeverPrunesWarning
-        If schedule and amount never prune anything, unless ``leave_out="nothing"``. Also if ``prune`` is an integer
+        If the run never leaves anything out, unless ``leave_out="nothing"``. Also if ``prune`` is an integer
         that looks like a percentage.
 
     Examples
@@ -222,7 +222,7 @@ class Pruner:
     def advice(self) -> Advice:
         """What to do, by the finished epochs: how many labels look wrong, what to leave out, and why.
 
-        With ``policy="auto"`` a run that was advised to prune does so, and keeps this advice.
+        With ``policy="auto"`` a run follows the advice to prune, and keeps it.
         """
         engine = self._engine
         decided = engine.pruning.advice
@@ -285,12 +285,12 @@ class Pruner:
 
     @property
     def hits(self) -> Counts:
-        """How often each sample was hit, shape (samples,), the open epoch included. A copy."""
+        """The number of hits of each sample, shape (samples,), the open epoch included. A copy."""
         return self._engine.observed()[0].hits.copy()
 
     @property
     def visits(self) -> Counts:
-        """How often each sample was observed, shape (samples,), the open epoch included. A copy."""
+        """The number of observations of each sample, shape (samples,), the open epoch included. A copy."""
         return self._engine.observed()[0].visits.copy()
 
     @property
@@ -307,7 +307,7 @@ class Pruner:
 
     @property
     def saved(self) -> dict[str, Any]:
-        """What the finished epochs have saved: visits, batches and time.
+        """The savings of the finished epochs: visits, batches and time.
 
         The keys are those of :func:`prunedata.plan.savings.savings`.
         """
@@ -450,8 +450,8 @@ class Pruner:
         LossError
             If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
             are checked for an epoch's first batch at once and then 65,536 losses at a time; the error
-            names the batch, which is left out, and every other batch is recorded. If ids are needed and none came. If
-            logits are of another number of classes than before, or NaN.
+            names the batch, which is left out, and every other batch is recorded. Also if ids are missing, or if logits
+            are NaN or have another number of classes than before.
         NotInEpoch
             If no epoch is open.
         """
@@ -489,7 +489,7 @@ class Pruner:
     def record(
         self, losses: Any, ids: Any, sizes: Any = None, guesses: Any = None, *, classes: int | None = None
     ) -> None:
-        """Record the losses of one batch, for adapters: as :meth:`observe`, with arrays alone.
+        """Record the losses of one batch, for adapters: like :meth:`observe`, with arrays only.
 
         ``sizes``, an array of int: the samples of each of several batches, as they come from a device. ``guesses``,
         int32 of shape (n,), by logits of so many ``classes``: the most likely class of each sample times 32,768, plus
@@ -531,14 +531,14 @@ class Pruner:
     def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
         """Record the validation figure of an epoch: ``policy="auto"`` and advice use it.
 
-        It belongs to the epoch that is open, or else to the one that has just ended. Epochs may have none, as where a
-        run is validated every other epoch.
+        It belongs to the open epoch, or else to the one that has just ended. Epochs may have no figure, for example if
+        you validate every other epoch.
 
         Parameters
         ----------
         figure : float
-            Any number of which more is better, as accuracy, on samples that are not trained on. Their labels may be as
-            noisy as all others. The mean of ``exp(-loss / 4)`` scatters least, and so shows the smallest falls.
+            Any number of which more is better, such as accuracy, on samples that are not trained on. Their labels may
+            be as noisy as all others. The mean of ``exp(-loss / 4)`` varies least, and so shows the smallest falls.
         lower_is_better : bool, optional
             True for a figure of which less is better, as a loss. By default more is better; but then a figure that
             falls without having risen before may be a loss after all, and never starts pruning. Pass False where the
@@ -554,7 +554,7 @@ class Pruner:
             than those before. With ``agreed``, if the figures of the ranks differ: when the epoch ends or the next one
             begins.
         NotInEpoch
-            If no epoch has begun; or if it comes too late for the other ranks.
+            If no epoch has begun; or if it is too late for the other ranks.
 
         Warns
         -----
@@ -580,7 +580,7 @@ class Pruner:
 
     @property
     def awaits_figure(self) -> bool:
-        """Whether the epoch that was observed whole, open or just ended, still lacks its validation figure.
+        """Whether the completely observed epoch, open or just ended, still lacks its validation figure.
 
         For a run that continues from a checkpoint that was saved between an epoch's last batch and :meth:`validated`:
         call that before the next epoch begins, and the run is as if it had never stopped. :meth:`epochs` yields the
