@@ -37,7 +37,7 @@ def may_be_asked(trainer: Any, mixin: type) -> bool:
 def asked(
     trainer: Any, watch: ForwardWatch, weigh: Callable[[torch.Tensor, Any], torch.Tensor], *, asks: bool
 ) -> Iterator[None]:
-    """Let the trainer's ``compute_loss`` say to ``watch`` what it returned; ``asks`` as from :func:`may_be_asked`.
+    """Let ``watch`` receive the results of the trainer's ``compute_loss``; ``asks`` as from :func:`may_be_asked`.
 
     What is trained on is ``weigh(loss, num_items_in_batch)``, which is called when the losses of samples are known.
     """

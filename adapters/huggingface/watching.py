@@ -124,7 +124,7 @@ class _WatchedFromOutside(ByWeight):
     _captured: Captured | None = None
 
     def adopt(self, pruner: Pruner, say: Callable[[str], None]) -> None:
-        """Take a trainer that was built over; ``say`` tells the user something."""
+        """Watch a trainer that is already built; ``say`` prints a message to the user."""
         self._say, self._stopped = say, False
         self._seen = np.zeros(pruner.samples, dtype=np.bool_)
         self._later = Later(self._take)
