@@ -45,9 +45,9 @@ def held(results: Mapping[str, Sequence[Facts]], arm: str = "turn") -> str:
                     if (run["kind"], run["arm"], run["epochs"]) == (kind, arm, USUAL)
                 )  # fmt: skip
     return (
-        f"Where regular training falls by {FALL:g} point or more, `{arm}` ends at its best length less {BELOW_BEST:g} "
-        f"or above on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at regular training's end less "
-        f"{BELOW_END:g} or above on {sum(steady)} of {len(steady)}. On {untouched} of these {len(steady)} no run left "
+        f"Where regular training falls by {FALL:g} point or more, `{arm}` ends at most {BELOW_BEST:g} below the "
+        f"best length on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at most {BELOW_END:g} below "
+        f"regular training on {sum(steady)} of {len(steady)}. On {untouched} of these {len(steady)} no run left "
         "anything out."
     )
 
