@@ -217,11 +217,6 @@ class RunState:
         return None if array is None else array.astype(np.bool_)
 
     @property
-    def tolerance(self) -> float:
-        """The policy's tolerance: how far above the mean of its batch a loss is a hit."""
-        return float(self.run["policy"].get("tolerance", 0.0))
-
-    @property
     def keys(self) -> Keys | None:
         """The hash of each sample's key, shape (samples,); None in a run without keys."""
         return self.arrays.get("keys")
