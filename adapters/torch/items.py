@@ -138,6 +138,6 @@ class CarryingCollate:
             raise PrunedataError(
                 f"Expected the ids of the batch, at most {requested.size} of 0 to {self.samples - 1}, from the collate "
                 f"function. Got {value!r}: let it pass on what each sample has as {self.key!r} or as its last field; "
-                "or give id_key another name, if the dataset has a field of this one."
+                "or choose another id_key, if the dataset has a field of this name."
             )
         return ids.astype(np.int64)
