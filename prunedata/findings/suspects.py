@@ -51,7 +51,7 @@ def scores_of(run: RunState) -> npt.NDArray[np.float64]:
     recent = np.asarray(losses_of(run.arrays, run.history), dtype=np.float64)
     if not lie_clearer(recent[among], means[among]):
         return means
-    return recent - recent[among].mean()
+    return np.asarray(recent - recent[among].mean())
 
 
 def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:

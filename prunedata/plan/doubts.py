@@ -168,7 +168,7 @@ def are_many_worse(averages: Array, untaught: float) -> bool:
         The loss with which the run began, see :func:`loss_at_first`.
     """
     worse = np.count_nonzero(averages > untaught)
-    return MANY * averages.size <= worse <= MOST * averages.size if averages.size else False
+    return averages.size > 0 and bool(MANY * averages.size <= worse <= MOST * averages.size)
 
 
 def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:
