@@ -1,5 +1,7 @@
 """WebDataset as it is: shards on the disk, its own stages, torch's DataLoader over them."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata import Pruner
 from prunedata.adapters.webdataset import ShardIndex, wrap
 from prunedata.errors import NotInEpoch, OtherData, PrunedataError, SkippedSamples
+from tests.adapters.helpers.rows import check_rows_are_followed
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
 from tests.common.marks import WORKERS
@@ -467,6 +470,24 @@ def test_samples_that_went_into_other_shards_are_followed(tmp_path):
         run(later)
     pruner, _ = run(later, follow=True)
     assert pruner.arrays["mean_excess"].tolist() == [before.get(key, 0) for key in "fxabyec"]
+
+
+def test_rows_are_followed_by_their_keys(tmp_path):
+    number = count()
+
+    def wrapped(pruner, rows):
+        folder = tmp_path / f"shards-{next(number)}"
+        folder.mkdir()
+        parts = [part.tolist() for part in np.array_split(rows, 3)]
+        index = ShardIndex.scan(
+            write_tar(folder / f"{at}.tar", [(f"{row}.uid", b"%d" % row) for row in part])
+            for at, part in enumerate(parts)
+        )
+        pruned = pruner.wrap(dataset(index, shardshuffle=False), index).shuffle(20, seed=1).decode()
+        loader = DataLoader(pruned.to_tuple("uid").map_tuple(int), batch_size=7)
+        return lambda: ((ids.tolist(), values.tolist()) for ids, (values,) in loader)
+
+    check_rows_are_followed(wrapped, tmp_path)
 
 
 def test_keys_that_stand_in_two_shards_are_none(tmp_path):
