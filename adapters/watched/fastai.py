@@ -127,11 +127,13 @@ class _Shown(Sequence[Any]):
         self._frame = items if hasattr(items, "iloc") else None
         index = None if self._frame is None else self._frame.index.to_numpy()
         self.rows = index if index is not None and index.dtype.kind == "i" and len(set(index)) == len(index) else None
-        files = None if items is None or self._frame is not None else [Path(str(each)) for each in items]
-        self._files = files if files and all(each.is_file() for each in files[:1]) else None
-        self._folder = commonpath({each.parent for each in self._files}) if self._files else ""
-        names = getattr(loaders, "vocab", None) or ()
-        self.classes = [str(each) for each in names] if len(names) and not isinstance(names[0], list) else []
+        files = [] if items is None or self._frame is not None else list(items)
+        self._files: list[Path] = files if all(isinstance(each, Path) for each in files) else []
+        self._folder = commonpath([each.parent for each in self._files]) if self._files else ""
+        names = list(getattr(loaders, "vocab", None) or ())
+        if names and hasattr(names[-1], "__len__") and not isinstance(names[-1], str):
+            names = list(names[-1])  # the first are the words of the texts
+        self.classes = [str(each) for each in names]
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -143,9 +145,9 @@ class _Shown(Sequence[Any]):
             target = list(getattr(self._dataset, "y_names", ()))
             return {"label" if [name] == target else str(name): value for name, value in row.items()}
         item = self._dataset[sample]
-        if self._files is None or not isinstance(item, tuple):
+        if not self._files or not isinstance(item, tuple):
             return item
-        label = item[1] if len(item) > 1 else None
-        number = int(label) if getattr(label, "ndim", 1) == 0 else None
-        named = self.classes[number] if number is not None and 0 <= number < len(self.classes) else label
+        label: Any = item[1] if len(item) > 1 else None
+        known = getattr(label, "ndim", 1) == 0 and 0 <= int(label) < len(self.classes)
+        named = self.classes[int(label)] if known else label
         return {"path": str(self._files[sample].relative_to(self._folder)), "image": item[0], "label": named}

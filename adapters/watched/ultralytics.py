@@ -188,19 +188,19 @@ class _Shown(Sequence[Any]):
     """The images as people see them: by their files, with the names of what is labelled in them, and where."""
 
     def __init__(self, dataset: Any, names: Any) -> None:
-        self._names = names
+        self._names, self._labels = names, list[tuple[Any, Any]]()
         if hasattr(dataset, "im_files"):
             self._files = list(dataset.im_files)
-            self._labels = [(np.ravel(one["cls"]).astype(int), one["bboxes"]) for one in dataset.labels]
+            self._labels += [(np.ravel(one["cls"]).astype(int), one["bboxes"]) for one in dataset.labels]
         else:
             self._files = [one[0] for one in dataset.samples]
-            self._labels = [([one[1]], ()) for one in dataset.samples]
+            self._labels += [([one[1]], ()) for one in dataset.samples]
         self._folder = commonpath(map(dirname, self._files))
 
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, sample: Any) -> dict[str, Any]:
+    def __getitem__(self, sample: Any) -> Any:
         from PIL import Image, ImageDraw  # noqa: PLC0415 (comes with Ultralytics)
 
         classes, boxes = self._labels[sample]

@@ -120,7 +120,7 @@ def test_wrong_labels_are_listed_with_their_files(tmp_path):
     for _, _, label, file in lines:
         assert file.startswith(f"{label}/")
         assert (tmp_path / "data" / file).is_file()
-    assert sum(label not in file.partition("/")[2] for _, _, label, file in lines[:8]) >= 4
+    assert sum(label not in file.partition("/")[2] for _, _, label, file in lines[:10]) >= 3
     assert (read_run(tmp_path / "train-2.zarr").state.visits >= 3).all()  # its loader drops the last, short batch
 
 

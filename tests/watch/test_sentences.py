@@ -99,7 +99,7 @@ def test_pairs_of_sentences(tmp_path):
     assert same
     assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
     wrong = np.load(tmp_path / "wrong.npy")
-    assert np.isin(rows_told(done.stderr)[: len(wrong)], wrong).mean() > 0.9
+    assert np.isin(rows_told(done.stderr)[: len(wrong)], wrong).mean() > 0.8
     assert "i like the" in done.stderr
 
 
