@@ -12,7 +12,7 @@ JOBS ?= $(shell expr $(CORES) + 1)
 # pip compiles on one core, 29,000 files. Some are for other versions of Python, and fail.
 COMPILE := $(RUN) -W ignore -m compileall -qq -j $(CORES) $(VENV)/lib || true
 
-# Environments of what cannot be installed beside the rest, 13 GB: on Linux on x86_64, whose wheels they pin.
+# Environments of what cannot be installed beside the rest, 15 GB: on Linux on x86_64, whose wheels they pin.
 OTHERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VENV)/.vision $(VENV)/.llama)
 
 # Nothing of the machine's other Python packages may leak in.

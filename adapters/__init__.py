@@ -1,6 +1,6 @@
 """One module per framework, each with the same verb: ``wrap(<the framework's own object>, pruner)``.
 
-``cleanlab`` and ``parquet`` pass on the findings of a run instead.
+Two take what a run knows of its samples: ``cleanlab`` and ``parquet``. Trainers in ``watched`` can only be watched.
 
 Nothing is imported here: a framework is imported only with its own module, as ``prunedata.adapters.torch``.
 """

@@ -24,6 +24,7 @@ os._exit(status)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
+    "vision": ["watch/test_fastai.py", "watch/test_ultralytics.py"],
     "watch": ["watch"],
     # What has TensorFlow beside PyTorch, which others then needn't load.
     "keras": [

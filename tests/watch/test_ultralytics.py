@@ -162,9 +162,7 @@ def script(options, more=""):
     return SCRIPT + more + TRAINS.format(options=options)
 
 
-@pytest.mark.parametrize("model", [
-    "yolov8n-cls.yaml", "yolov8n.yaml", "yolo26n.yaml", "yolov8n-seg.yaml", "yolo26n-seg.yaml",
-])  # fmt: skip
+@pytest.mark.parametrize("model", ["yolov8n-cls.yaml", "yolov8n.yaml", "yolo26n.yaml", "yolo26n-seg.yaml"])
 def test_losses_and_weights_are_those_of_a_loop_written_by_hand(model, tmp_path):
     done, same = run_both(tmp_path, script(STEADY, BY_HAND), model, by=PYTHON)
     assert same
