@@ -1,5 +1,7 @@
 """Ultralytics' YOLO, as its documentation trains it, in an environment of its own: torchvision needs another torch."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -186,6 +188,11 @@ def test_wrong_labels_are_listed_with_their_files(tmp_path):
         assert files[int(row)] == tmp_path / "data" / "train" / file
         assert file.startswith(f"{label}/")
     assert sum(label not in file.partition("/")[2] for _, _, label, file in lines[:6]) >= 5
+    command = ("yolo", "classify", "train", "model=yolov8n-cls.yaml", "data=data", "epochs=1", "imgsz=32")
+    path = os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])
+    done = watched(*command, cwd=tmp_path, by=PYTHON, PATH=path, YOLO_OFFLINE="true", YOLO_CONFIG_DIR="config")
+    assert done.returncode == 0, done.stderr
+    assert (read_run(tmp_path / "yolo.zarr").state.visits == 1).all()
 
 
 def test_images_that_are_made_of_several_are_not_recorded(tmp_path):
