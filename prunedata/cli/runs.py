@@ -59,6 +59,7 @@ def _suspects(args: argparse.Namespace) -> None:
     from prunedata.findings.searched import num_held_out, num_without, searched
     from prunedata.findings.suspects import concentration
     from prunedata.findings.table import rows_of, table_of
+    from prunedata.reporting.kept import KeptPreviews
     from prunedata.store.reading import read_run
 
     if args.label_column is not None and args.labels is None:
@@ -70,7 +71,8 @@ def _suspects(args: argparse.Namespace) -> None:
     with working(f"reading {args.stores[0]}"):
         run = read_run(args.stores[0]).state
         labels = None if args.labels is None else read_labels(args.labels, run.samples, args.label_column)
-        columns = table_of(run, args.top, labels)
+        kept = KeptPreviews(args.stores[0])
+        columns = kept.labelled(run, args.top) if labels is None else table_of(run, args.top, labels)
         rows = rows_of(columns)
     shares = None
     if labels is not None:

@@ -1,4 +1,4 @@
-"""The command ``prunedata top``: show a run while it trains, refreshed in the terminal."""
+"""The command ``prunedata top``: a run while it trains, refreshed in the terminal, or in the browser."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 import time
+import webbrowser
 from typing import Any
 
 from prunedata.errors import PrunedataError
@@ -20,14 +21,18 @@ def add_top_command(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
     look = commands.add_parser("top", help="show the progress and suspects of a run in the terminal, refreshed")
     look.set_defaults(run=_top)
-    look.add_argument("store", help="path of the run's store, such as run.zarr")
-    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="seconds between refreshes (2)")
-    look.add_argument("--top", type=int, default=20, metavar="N", help="number of suspects (20)")
+    look.add_argument("store", help="path of the run's store, as run.zarr")
+    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look (2)")
+    look.add_argument("--top", type=int, default=20, metavar="N", help="how many suspects (20)")
+    look.add_argument("--live", action="store_true", help="show its report in the browser, on this machine alone")
 
 
 def _top(args: argparse.Namespace) -> None:
     if not (args.every > 0 and args.top > 0):
         raise PrunedataError(f"Expected --every and --top above 0. Got {args.every:g} and {args.top}.")
+    if args.live:
+        _serve(args)
+        return
     shows = sys.stdout.isatty()
     while True:
         lines, finished = _lines(args.store, args.top)
@@ -38,6 +43,25 @@ def _top(args: argparse.Namespace) -> None:
         if finished or not shows:
             return
         time.sleep(args.every)
+
+
+def _serve(args: argparse.Namespace) -> None:
+    """Serve the report until the user stops it."""
+    from prunedata.cli.live import LivePage
+    from prunedata.reporting.report import report
+
+    def page() -> tuple[str, bool]:
+        found = report(args.store, top=args.top)
+        return found.html, found.runs[0]["done"] == found.runs[0]["epochs"]
+
+    try:
+        page()  # what cannot be shown is an error here, and no page
+    except ImportError as error:
+        raise PrunedataError(str(error)) from error
+    with LivePage(page, args.every) as server:
+        print(f"{server.address}\nThis address is for you alone: it opens the page. Ctrl-C ends it.", flush=True)
+        webbrowser.open(server.address)
+        server.serve_forever()
 
 
 def _lines(store: str, top: int) -> tuple[list[str], bool]:

@@ -20,12 +20,13 @@ def add_watch(commands: argparse._SubParsersAction[Any]) -> None:
     run = commands.add_parser(
         "watch",
         help="run a training script unchanged, and list the rows that look wrong",
-        usage="prunedata watch [-h] [-o FOLDER] [--top N] [--leave-out] [-m] PROGRAM ...",
+        usage="prunedata watch [-h] [-o FOLDER] [--top N] [--live] [--leave-out] [-m] PROGRAM ...",
     )
     run.set_defaults(run=_watch)
     add = run.add_argument
     add("-o", "--output", default=".", metavar="FOLDER", help="where runs are kept, as FOLDER/train.zarr (.)")
     add("--top", type=int, default=Settings.top, metavar="N", help=f"how many suspects to list ({Settings.top})")
+    add("--live", action="store_true", help="list them at the end of every epoch, too")
     add("--leave-out", action="store_true", help="let doubted samples weigh nothing, late in the run")
     add("-m", action="store_true", dest="module", help="PROGRAM is a module, as for python -m")
     add("--site", action="store_true", help="print the folder for PYTHONPATH, for jobs that set PRUNEDATA_WATCH")
@@ -42,7 +43,7 @@ def _watch(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise PrunedataError(f"Expected --top to be a number from 1. Got {args.top}.")
     command = _command(args.program, module=args.module)
-    settings = Settings(Path(args.output), args.top, args.leave_out)
+    settings = Settings(Path(args.output), args.top, args.leave_out, args.live)
     sys.stdout.flush()
     # Python itself runs the program, in the place of this process: nothing of ours is left to differ from it.
     os.execve(command[0], [*command, *args.arguments], settings.to_environment(os.environ))

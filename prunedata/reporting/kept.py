@@ -16,8 +16,11 @@ import numpy.typing as npt
 
 from prunedata.errors import DamagedStore
 from prunedata.findings.searched import Stateful, searched_visits, state_of
-from prunedata.findings.suspects import most_suspect, scores_of
+from prunedata.findings.suspects import most_suspect
+from prunedata.findings.table import table_of
 from prunedata.reporting.previews import MOST_CHARACTERS, MOST_VALUES, Preview, Previews
+from prunedata.store.state import RunState
+from prunedata.types import Arrays
 
 __all__ = ["KeptPreviews", "keep_previews"]
 
@@ -25,11 +28,15 @@ NAME = "previews.json"
 """The file in the folder of the run's store."""
 MOST, MOST_BYTES, LONGEST = 500, 16 << 20, 20.0
 """Samples and bytes that are kept, and seconds in which they are read."""
+MOST_CLASSES, LONGEST_NAME = 1 << 15, 200
+"""Names of classes that are kept, and characters of a name."""
 IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+={0,2}")
 TEXTS = ("text", "label", "key", "value")
 
 
-def keep_previews(place: Path, run: Stateful, dataset: Any, rows: npt.NDArray[np.int64] | None = None) -> None:
+def keep_previews(
+    place: Path, run: Stateful, dataset: Any, rows: npt.NDArray[np.int64] | None = None, most: int = MOST
+) -> None:
     """Write what the most suspect samples of a run look like into the folder of its store.
 
     Parameters
@@ -41,11 +48,13 @@ def keep_previews(place: Path, run: Stateful, dataset: Any, rows: npt.NDArray[np
         As :class:`prunedata.reporting.previews.Previews` takes it. None: the rows alone are kept.
     rows : array of int, shape (samples,), optional
         The row of each sample in the data set from which the user selected.
+    most : int
+        Samples that are kept, at most 500.
     """
     state = state_of(run)
     shown = None if dataset is None else Previews(dataset, state.samples, large=True)
     kept, size, until = [], 0, time.monotonic() + LONGEST
-    for sample in most_suspect(scores_of(state), searched_visits(state), MOST).tolist():
+    for sample in most_suspect(state.mean_excess, searched_visits(state), min(most, MOST)).tolist():
         seen = Preview() if shown is None else shown.of(sample)
         one = {"id": sample, "row": sample if rows is None else int(rows[sample])}
         one |= {name: value for name, value in _short(seen).items() if value}
@@ -54,7 +63,9 @@ def keep_previews(place: Path, run: Stateful, dataset: Any, rows: npt.NDArray[np
             break
         kept.append(one)
     partial = place / f"{NAME}.partial"
-    partial.write_text(json.dumps({"format": 1, "samples": kept}), encoding="utf-8")
+    classes = () if shown is None or len(shown.classes) > MOST_CLASSES else shown.classes
+    named = [name[:LONGEST_NAME] for name in classes]
+    partial.write_text(json.dumps({"format": 1, "classes": named, "samples": kept}), encoding="utf-8")
     os.replace(partial, place / NAME)
 
 
@@ -72,6 +83,11 @@ class KeptPreviews:
     place : path or other
         A run's store. Only one in a local folder has previews.
 
+    Attributes
+    ----------
+    classes : tuple of str
+        The names of the classes that are numbers from 0; () if they have none.
+
     Raises
     ------
     DamagedStore
@@ -80,13 +96,16 @@ class KeptPreviews:
 
     def __init__(self, place: Any) -> None:
         self._kept: dict[int, tuple[int, Preview]] = {}
+        self.classes: tuple[str, ...] = ()
         path = Path(place) / NAME if isinstance(place, str | os.PathLike) else None
         if path is None or not path.is_file():
             return
         try:
             if path.stat().st_size > 2 * MOST_BYTES:
                 raise ValueError("a larger file")
-            found = json.loads(path.read_text(encoding="utf-8"))["samples"]
+            read = json.loads(path.read_text(encoding="utf-8"))
+            found = read["samples"]
+            self.classes = tuple(_text(name, LONGEST_NAME) for name in read.get("classes", ()))
             self._kept = {_number(one["id"]): (_number(one["row"]), _preview(one)) for one in found[:MOST]}
         except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise DamagedStore(
@@ -110,6 +129,19 @@ class KeptPreviews:
     def row(self, sample: int) -> int:
         """Return the row of a sample in the data set from which the user selected."""
         return self._kept[sample][0] if sample in self._kept else sample
+
+    def labelled(self, run: RunState, top: int | float) -> Arrays:
+        """Return the table of a run's suspects with the labels that were kept, and guesses by the names of classes."""
+        table = table_of(run, top, names=self.classes)
+        if "label" in table or not self._kept:
+            return table
+        seen = [self.of(sample) for sample in table["id"].tolist()]
+        guesses = table.get("guess")
+        if guesses is not None:
+            none = "" if guesses.dtype.kind == "U" else -1
+            pairs = zip(guesses.tolist(), seen, strict=True)
+            table["guess"] = np.array([none if str(guess) in (one.label, one.value) else guess for guess, one in pairs])
+        return table | {"label": np.array([one.label or "" for one in seen], dtype=np.str_)}
 
     def labels(self) -> None:
         """Nothing: the labels of all samples are not kept."""

@@ -109,6 +109,13 @@ class Previews:
             return labels, ()
         return labels, names
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes that are numbers from 0, as the data set lists them; () if it does not."""
+        features = getattr(self._dataset, "features", None)
+        column = next((name for name in LABELS if name in features), None) if isinstance(features, Mapping) else None
+        return tuple(map(str, self._names(column)))
+
     def _of_mapping(self, item: Mapping[Any, Any]) -> Preview:
         label_name = next((name for name in LABELS if name in item), None)
         key = next((item[name] for name in KEYS if isinstance(item.get(name), (str, int))), None)

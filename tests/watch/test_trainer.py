@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from prunedata.store.reading import read_run
 from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
@@ -56,6 +57,20 @@ def test_a_loss_of_its_own_steps_and_workers(arguments, tmp_path):
     assert len(run.history) == 2
     assert run.visits.sum() == (198 if "--max-steps" in arguments else 300)
     assert len(rows_told(done.stderr)) == 20
+
+
+@pytest.mark.slow
+def test_live_lists_suspects_after_each_epoch_with_what_they_look_like(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINER + TRAINS)
+    assert plain("train.py", cwd=tmp_path).returncode == 0
+    before = torch.load(tmp_path / "weights.pt")
+    done = watched("--live", "--top", "3", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert torch.equal(before, torch.load(tmp_path / "weights.pt"))
+    heads = [line for line in done.stderr.splitlines() if line.startswith("prunedata:")]
+    assert [head.split(" samples in ")[1].split(" ->")[0] for head in heads] == ["1 epoch", "2 epochs"]
+    assert len(rows_told(done.stderr)) == 3
+    assert "looks like" in done.stderr
 
 
 UNKNOWN = (

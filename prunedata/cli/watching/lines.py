@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prunedata.checks import printable
 from prunedata.cli.text import table
-from prunedata.findings.table import rows_of, table_of
+from prunedata.findings.table import rows_of
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.previews import Preview
 from prunedata.store.reading import read_run
@@ -41,16 +41,15 @@ def lines_of(place: Path, top: int) -> list[str]:
 
 def suspects_in(run: RunState, kept: KeptPreviews, top: int) -> list[str]:
     """Return the most suspect samples of a run as a table: a head, and a line for each, the worst first."""
-    rows = [
-        [
-            f"{kept.row(one['id'])}",
-            f"{one['score']:.2f}",
-            _short(kept.of(one["id"]).label or ""),
-            _seen(kept.of(one["id"])) if one["id"] in kept else "",
-        ]
-        for one in rows_of(table_of(run, top))
-    ]
-    return table([("row", "excess", "label", ""), *rows], left=(2, 3))
+    found = rows_of(kept.labelled(run, top))
+    guesses = any(one.get("guess", "") not in (-1, "") for one in found)
+    rows = [["row", "excess", "label", *["looks like"] * guesses, ""]]
+    for one in found:
+        looks = "" if one.get("guess") == -1 else str(one.get("guess"))
+        shown = _seen(kept.of(one["id"])) if one["id"] in kept else ""
+        cells = [one.get("label", ""), *[looks] * guesses]
+        rows.append([f"{kept.row(one['id'])}", f"{one['score']:.2f}", *[_short(str(cell)) for cell in cells], shown])
+    return table(rows, left=range(2, len(rows[0])))
 
 
 def _seen(seen: Preview) -> str:

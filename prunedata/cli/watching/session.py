@@ -19,6 +19,8 @@ from prunedata.cli.watching.lines import lines_of
 from prunedata.cli.watching.rows import original_rows
 from prunedata.cli.watching.settings import Settings
 from prunedata.cli.watching.tracebacks import leave_out_own_frames
+from prunedata.reporting.kept import MOST, keep_previews
+from prunedata.run.adapter import Adapter
 from prunedata.run.frameworks import ADAPTERS
 from prunedata.run.identity import drawn_alike
 from prunedata.run.pruner import Pruner
@@ -44,17 +46,41 @@ class WatchedRun:
 
     def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
         self.pruner, self.place, self.dataset, self.rows = pruner, place, dataset, rows
+        self.told = 0
+        """Epochs after which its suspects were listed."""
 
-    def keep_previews(self, alike: AbstractContextManager[object] | None = None) -> None:
+    def keep_previews(self, alike: AbstractContextManager[object] | None = None, most: int = MOST) -> None:
         """Write what the most suspect samples look like beside the run, if it has a store and observed anything.
 
-        ``alike`` leaves a framework's random numbers as they were: transforms draw some when samples are read.
+        ``alike`` leaves a framework's random numbers as they were: transforms draw some when samples are read. ``most``
+        is of how many samples.
         """
         if self.place is not None and self.pruner.history:
-            from prunedata.reporting.kept import keep_previews
-
             with drawn_alike(alike or nullcontext()):
-                keep_previews(self.place, self.pruner, self.dataset, self.rows)
+                keep_previews(self.place, self.pruner, self.dataset, self.rows, most)
+
+    def tell(self, top: int) -> None:
+        """Print its suspects, if that was not done since its last epoch."""
+        epochs = len(self.pruner.history)
+        if self.place is not None and (epochs != self.told or not epochs):
+            self.told = epochs
+            print("\n".join(lines_of(self.place, top)), file=sys.stderr, flush=True)
+
+
+class _Live(Adapter):
+    """Lists the suspects of a run at the end of every epoch."""
+
+    def __init__(self, session: Session, run: WatchedRun) -> None:
+        self._session, self._run = session, run
+
+    def epoch_ended(self, record: dict[str, Any]) -> None:
+        """List them, whatever goes wrong: the training goes on."""
+        try:
+            torch = import_module(f"{ADAPTERS}.torch.seeds") if "torch" in sys.modules else None
+            self._run.keep_previews(None if torch is None else torch.drawing_alike(), self._session.settings.top)
+            self._run.tell(self._session.settings.top)
+        except Exception as error:
+            self._session.say(f"{self._run.place} cannot be shown: {error}")
 
 
 class Session:
@@ -102,6 +128,8 @@ class Session:
             pruner = Pruner(samples, epochs=epochs, store=place, leave_out=self.leave_out, **options)
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
         self.runs.append(run)
+        if self.settings.live and place is not None:
+            pruner.attach(_Live(self, run))
         return run
 
     def say(self, text: str) -> None:
@@ -124,11 +152,10 @@ class Session:
         if os.getpid() != self._process:  # a forked child that ends as a program does
             return
         for run in self.runs:
-            if run.place is not None:
-                try:
-                    print("\n".join(lines_of(run.place, self.settings.top)), file=sys.stderr, flush=True)
-                except Exception as error:
-                    self.say(f"{run.place} cannot be shown: {error}")
+            try:
+                run.tell(self.settings.top)
+            except Exception as error:
+                self.say(f"{run.place} cannot be shown: {error}")
 
 
 class Watch:

@@ -10,18 +10,22 @@ from pathlib import Path
 __all__ = ["FOLDER", "OPTIONS", "STARTUP", "Settings"]
 
 FOLDER, OPTIONS = "PRUNEDATA_WATCH", "PRUNEDATA_WATCH_OPTIONS"
-"""Variables: the folder that runs are kept in, and words such as ``leave-out`` and ``top=50``."""
+"""Variables: the folder that runs are kept in, and words such as ``leave-out``, ``live`` and ``top=50``."""
 STARTUP = Path(__file__).resolve().parent / "startup"
 """The folder to be named in PYTHONPATH."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to watch: where runs are kept, how many suspects are shown, and whether doubted samples are left out."""
+    """How to watch: where runs are kept, how many suspects are shown, whether doubted samples are left out.
+
+    With ``live`` suspects are shown at the end of every epoch.
+    """
 
     folder: Path
     top: int = 20
     leave_out: bool = False
+    live: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -29,10 +33,10 @@ class Settings:
         words = environment.get(OPTIONS, "").split()
         tops = [word.removeprefix("top=") for word in words if word.startswith("top=")]
         top = int(tops[-1]) if tops and tops[-1].isdecimal() else cls.top
-        return cls(Path(environment.get(FOLDER) or "."), top, "leave-out" in words)
+        return cls(Path(environment.get(FOLDER) or "."), top, "leave-out" in words, "live" in words)
 
     def to_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return an environment in which a program is watched so."""
-        words = [*(["leave-out"] if self.leave_out else []), f"top={self.top}"]
+        words = [*["leave-out"] * self.leave_out, *["live"] * self.live, f"top={self.top}"]
         path = os.pathsep.join(filter(None, [str(STARTUP), environment.get("PYTHONPATH")]))
         return dict(environment) | {FOLDER: str(self.folder.absolute()), OPTIONS: " ".join(words), "PYTHONPATH": path}
