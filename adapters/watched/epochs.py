@@ -76,8 +76,8 @@ class WatchedEpochs:
         if not pruner.is_open:
             epoch = pruner.begin_epoch()
             self._said = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
-            self._torch.set_out(self, self._said)
-        self._torch.recorder.add(ids, finite(losses))
+            self._torch.add_delivery(self, self._said)
+        self._torch.recorder.add(ids, finite(losses, [len(ids)]))
         self._said.given[ids] = True  # type: ignore[index]
 
     def end(self) -> None:
