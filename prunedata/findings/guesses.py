@@ -35,7 +35,7 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
         known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
         classes = np.array(_readable(np.array(known, dtype=np.str_)))
     else:
-        classes = np.array(_readable(np.array(names, dtype=np.str_))) if given is None and names else None
+        classes = None
     found = {} if given is None else {"label": given}
     guess = run.guess
     if guess is None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from prunedata.errors import DamagedStore
 from prunedata.findings.searched import Stateful, searched_visits, state_of
-from prunedata.findings.suspects import most_suspect
+from prunedata.findings.suspects import most_suspect, scores_of
 from prunedata.findings.table import table_of
 from prunedata.reporting.previews import MOST_CHARACTERS, MOST_VALUES, Preview, Previews
 from prunedata.store.state import RunState
@@ -54,7 +54,7 @@ def keep_previews(
     state = state_of(run)
     shown = None if dataset is None else Previews(dataset, state.samples, large=True)
     kept, size, until = [], 0, time.monotonic() + LONGEST
-    for sample in most_suspect(state.mean_excess, searched_visits(state), min(most, MOST)).tolist():
+    for sample in most_suspect(scores_of(state), searched_visits(state), min(most, MOST)).tolist():
         seen = Preview() if shown is None else shown.of(sample)
         one = {"id": sample, "row": sample if rows is None else int(rows[sample])}
         one |= {name: value for name, value in _short(seen).items() if value}
@@ -147,8 +147,8 @@ class KeptPreviews:
         """Nothing: the labels of all samples are not kept."""
 
     def values(self) -> tuple[None, tuple[str, ...]]:
-        """Nothing, and no names: the labels of all samples are not kept."""
-        return None, ()
+        """No labels, as those of all samples are not kept, and the names of the classes."""
+        return None, self.classes
 
 
 def _number(value: object) -> int:
