@@ -33,7 +33,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
     ],
     "cost": [
         Tested(["prunedata/plan/cost.py"], ["tests/plan/test_cost.py"], ["tests/plan", *RUNS]),
-        Tested(["prunedata/plan/savings.py"], ["tests/plan/test_savings.py"], ["tests/findings"]),
+        Tested(["prunedata/plan/savings.py"], ["tests/plan/test_cost.py"], ["tests/findings"]),
     ],
     "counts": [
         Tested(
@@ -53,7 +53,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["tests/policies/test_selection.py"],
             ["tests/policies", "tests/run/test_holdout.py", *RUNS],
         ),
-        Tested(["prunedata/policies/kth.py"], ["tests/policies/test_kth.py"], ["tests/policies", *RUNS]),
+        Tested(["prunedata/policies/kth.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
         Tested(
             ["prunedata/policies/protocol.py"],
             ["tests/policies/test_protocol.py"],

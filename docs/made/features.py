@@ -44,11 +44,11 @@ TABLE: dict[str, dict[str, Cell]] = {
             "torch/by_weight/test_loader.py::test_it_goes_on_within_an_epoch",
         ),
         "validation figure": tried(
-            "torch/figures/test_auto.py::test_the_loader_follows_the_advice", says="`validated`"
+            "torch/figures/test_stopped.py::test_the_loader_follows_the_advice", says="`validated`"
         ),
     },
     "[DDP, FSDP2](pytorch.md#several-processes)": {
-        "untouched": tried("torch/ranks/test_untouched_ranks.py::test_two_ranks"),
+        "untouched": tried("torch/test_untouched.py::test_two_ranks"),
         "leave out": tried(
             "torch/ranks/test_ranks_alike.py::test_several_processes_are_one",
             "torch/ranks/test_ranks_alike.py::test_fsdp2_works_as_ddp_does",
@@ -67,7 +67,7 @@ TABLE: dict[str, dict[str, Cell]] = {
     "[accelerate](pytorch.md#accelerate)": {
         "untouched": tried(
             "torch/test_untouched.py::test_a_loop_by_accelerate",
-            "torch/ranks/test_untouched_ranks.py::test_two_processes_of_accelerate",
+            "torch/test_untouched.py::test_two_processes_of_accelerate",
         ),
         "leave out": tried("torch/test_accelerate.py::test_a_prepared_loader_delivers_ids_with_their_batches"),
         "by weight": tried("torch/test_accelerate.py::test_a_run_goes_on_within_an_epoch"),
@@ -83,7 +83,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "untouched": reason("the loop is yours"),
         "leave out": tried("webdataset/test_pipeline.py::test_exactly_the_kept_samples_once_each"),
         "by weight": tried(
-            "webdataset/test_by_weight.py::test_all_samples_come_and_the_masks_are_those_of_leaving_out"
+            "test_poison.py::test_nothing_is_learnt_of_what_does_not_count"
         ),
         "ranks": tried(
             "webdataset/test_pipeline.py::test_nodes_split_the_shards",
@@ -91,7 +91,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         ),
         "within an epoch": tried(
             "webdataset/test_pipeline.py::test_a_run_goes_on_with_what_remains_even_if_its_shuffle_has_no_seed",
-            "webdataset/test_by_weight.py::test_an_epoch_that_was_left_gives_what_was_not_observed",
+            "test_poison.py::test_nothing_is_learnt_in_any_mode",
         ),
         "validation figure": reason("the loop is yours: `validated`"),
     },
@@ -101,7 +101,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "test_iterable.py::test_a_data_loader_gives_the_kept_samples_once_each",
             "torch/test_huggingface.py::test_only_what_is_kept_is_decoded",
         ),
-        "by weight": tried("torch/by_weight/test_loader.py::test_a_stream_delivers_everything_too"),
+        "by weight": tried("torch/test_poison.py::test_what_must_not_be_learnt_moves_no_weight"),
         "ranks": tried(
             "torch/ranks/test_ranks_alike.py::test_streams_that_are_dealt_to_ranks_are_one_processs",
             "torch/by_weight/test_ranks.py::test_a_stream_on_ranks",
@@ -125,7 +125,7 @@ TABLE: dict[str, dict[str, Cell]] = {
     },
     "[Lightning](lightning.md)": {
         "untouched": tried(
-            "lightning/test_untouched.py::test_a_fit", "lightning/test_untouched_ranks.py::test_two_processes",
+            "lightning/test_untouched.py::test_a_fit", "lightning/test_untouched.py::test_two_processes",
         ),
         "leave out": tried("lightning/test_fit.py::test_epochs_have_the_samples_that_are_kept"),
         "by weight": tried("lightning/test_by_weight.py::test_it_trains_as_a_plain_weighted_loop"),
@@ -138,7 +138,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "lightning/test_by_weight.py::test_it_goes_on_from_any_batch_of_an_epoch",
         ),
         "validation figure": tried(
-            "lightning/test_monitor.py::test_each_epoch_has_the_figure_of_its_own_validation", says="`monitor`"
+            "lightning/test_resume.py::test_each_epoch_has_the_figure_of_its_own_validation", says="`monitor`"
         ),
     },
     "[Hugging Face Trainer](huggingface.md)": {
@@ -161,7 +161,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "huggingface/by_weight/test_joined.py::test_it_goes_on_where_it_was_saved",
         ),
         "validation figure": tried(
-            "huggingface/test_validation.py::test_an_evaluation_in_each_epoch_makes_its_figure",
+            "huggingface/test_steps.py::test_an_evaluation_in_each_epoch_makes_its_figure",
             says="`metric_for_best_model`",
         ),
     },
@@ -204,12 +204,12 @@ TABLE: dict[str, dict[str, Cell]] = {
             "tensorflow/test_dataset.py::test_each_epoch_delivers_its_samples_once_each_beside_their_ids"
         ),
         "by weight": tried(
-            "tensorflow/test_by_weight.py::test_all_samples_come_and_the_counts_are_those_of_leaving_out"
+            "tensorflow/test_poison.py::test_nothing_is_learnt_of_what_does_not_count"
         ),
         "ranks": reason("no: one process trains"),
         "within an epoch": tried(
             "tensorflow/test_dataset.py::test_a_run_goes_on_in_the_middle_of_an_epoch",
-            "tensorflow/test_by_weight.py::test_an_epoch_that_was_left_gives_what_was_not_observed",
+            "tensorflow/test_poison.py::test_nothing_is_learnt_in_any_mode",
         ),
         "validation figure": reason("the loop is yours: `validated`"),
     },
@@ -217,12 +217,12 @@ TABLE: dict[str, dict[str, Cell]] = {
         "untouched": reason("the loop is yours"),
         "leave out": tried("test_grain.py::test_the_order_is_the_pruners"),
         "by weight": tried(
-            "test_grain.py::test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out",
+            "test_poison.py::test_nothing_is_learnt_of_what_does_not_count",
         ),
         "ranks": reason("no: one process trains"),
         "within an epoch": tried(
             "test_grain.py::test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on",
-            "test_grain.py::test_by_weight_an_epoch_that_was_left_gives_what_was_not_observed",
+            "test_poison.py::test_nothing_is_learnt_in_any_mode",
         ),
         "validation figure": reason("the loop is yours: `validated`"),
     },
@@ -254,7 +254,7 @@ REFUSED = (
      "`even_batches=True`, as by default", UNKNOWN),
     ("own samplers on several ranks, by weight or with samples held out, with other numbers of batches",
      "the ranks tell each other before each step what counts", "a `DistributedSampler`",
-     "torch/test_poison_ranks.py::test_a_rank_that_has_no_batch_left_is_an_error_on_all_and_no_hang"),
+     "torch/test_poison.py::test_a_rank_that_has_no_batch_left_is_an_error_on_all_and_no_hang"),
     ("`watch` on several ranks", "none knows what counts of the others'",
      "`prune` on a DataLoader with a `DistributedSampler`", UNKNOWN),
     ("Keras on several devices", "each has a part of the batch, and the losses don't come together",

@@ -68,7 +68,7 @@ def test_our_adapters_keep_their_contract(case, clause):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
     data = pytest.importorskip("torch.utils.data")
-    from tests.adapters.helpers.torch_sources import StaleMask
+    from tests.adapters.helpers.torch import StaleMask
 
     def make(pruner, workers):
         dataset = StaleMask(SAMPLES)
@@ -86,7 +86,7 @@ def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
 @TWO_WORKERS
 def test_the_kit_finds_ids_that_real_workers_count():
     data = pytest.importorskip("torch.utils.data")
-    from tests.adapters.helpers.torch_sources import Positions
+    from tests.adapters.helpers.torch import Positions
 
     def make(pruner, workers):
         stream = iterable.wrap(Positions(SAMPLES), pruner, id="uid", then=parse)

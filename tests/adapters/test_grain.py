@@ -221,19 +221,6 @@ def test_samples_that_the_pipeline_loses_are_missed(policy):
         pruner.end_epoch()
 
 
-@pytest.mark.parametrize("batch", [in_batches, lambda kept: kept.to_iter_dataset().batch(BATCH, drop_remainder=True)])
-def test_a_loop_that_is_left_early_is_missed(batch):
-    pruner = start(policy=Random())
-    dataset = wrap(source(), pruner, batch)
-    pruner.begin_epoch()
-    next(iter(dataset))
-    with pytest.raises(SkippedSamples, match="did not deliver 55"):
-        pruner.end_epoch()
-    for _ in dataset:
-        pass
-    pruner.end_epoch()
-
-
 def test_another_dataset_that_is_iterated_instead_is_noticed():
     pruner = start(policy=Random())
     wrap(source(), pruner, in_batches)
@@ -256,52 +243,6 @@ def test_processes_behind_prune_are_refused():
 def test_outside_of_an_epoch_there_is_nothing_to_iterate():
     with pytest.raises(NotInEpoch):
         iter(wrap(source(), start()))
-
-
-# -- left out by weight
-
-
-def test_by_weight_all_samples_come_and_the_counts_are_those_of_leaving_out():
-    run, shorter = start(leave_out="weight"), start()
-    dataset = wrap(source(), run, in_batches)
-    for epoch in run.epochs():
-        apart, came = shorter.begin_epoch(), []
-        counted = np.ones(SAMPLES, bool) if not epoch.zero_weights else epoch.trained
-        assert np.array_equal(counted, apart.keep)
-        for ids, _ in dataset:
-            losses, kept = np.cos(ids + epoch.number), ids[counted[ids]]
-            assert (epoch.factors(ids) * losses).mean() == pytest.approx(losses[counted[ids]].mean())
-            run.observe(losses, ids)
-            shorter.observe(np.cos(kept + epoch.number), kept)
-            came += ids.tolist()
-        assert sorted(came) == list(range(SAMPLES))
-        shorter.end_epoch()
-    assert run.counts.tolist() == shorter.counts.tolist()
-    assert run.visits.tolist() == shorter.visits.tolist()
-    assert run.saved["visits_by_weight"] == shorter.saved["visits_saved"] == 2 * 18
-
-
-def test_by_weight_an_epoch_that_was_left_gives_what_was_not_observed():
-    run, whole = start(leave_out="weight"), start(leave_out="weight")
-    expected = train_by_weight(wrap(source(), whole, in_batches), whole)
-    dataset = wrap(source(), run, in_batches)
-    first = train_by_weight(dataset, run, stop=15)  # an epoch has 11 batches
-    later = start(leave_out="weight")
-    later.load_state_dict(run.state_dict())
-    assert first + train_by_weight(wrap(source(), later, in_batches), later) == expected
-    assert later.counts.tolist() == whole.counts.tolist()
-
-
-def train_by_weight(dataset, run, stop=None):
-    batches = []
-    for epoch in run.epochs():
-        for ids, _ in dataset:
-            assert epoch.factors(ids).shape == ids.shape
-            run.observe(np.cos(ids + epoch.number), ids)
-            batches.append(ids.tolist())
-            if len(batches) == stop:
-                return batches
-    return batches
 
 
 def test_rows_in_another_order_are_noticed(tmp_path):

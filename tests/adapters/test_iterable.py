@@ -72,14 +72,6 @@ def train(loader, pruner):
     return epochs
 
 
-def masks(pruner):
-    """The masks of a run without any loader."""
-    return [
-        (epoch.keep, pruner.observe(losses_of(np.flatnonzero(epoch.keep), epoch.number), np.flatnonzero(epoch.keep)))[0]
-        for epoch in pruner.epochs()
-    ]
-
-
 @pytest.mark.parametrize(("raw", "deal"), [(Raw(), True), (list(Again()), False)], ids=["dealt", "list"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_kept_samples_are_dealt_to_ranks_in_turn(raw, deal, workers):
@@ -102,24 +94,6 @@ def test_kept_samples_are_dealt_to_ranks_in_turn(raw, deal, workers):
         pruner.end_epoch()
 
 
-@pytest.mark.parametrize("raw", [Again(), list(Again())], ids=["object", "list"])
-def test_a_plain_loop(raw):
-    pruner = start()
-    stream = wrap(raw, pruner, id="uid", then=lambda item: int(item["text"]))
-    for epoch, mask in zip(pruner.epochs(), masks(start()), strict=True):
-        found = list(stream)
-        assert all(number == sample for number, sample in found)
-        assert [number for number, _ in found] == np.flatnonzero(mask).tolist()
-        ids = [number for number, _ in found]
-        pruner.observe(losses_of(ids, epoch.number), ids)
-
-
-def test_the_mask_changes():
-    kept = masks(start())
-    assert [int(mask.sum()) for mask in kept] == [103, 73, 103, 73, 103]
-    assert not np.array_equal(kept[1], kept[3])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -139,12 +113,6 @@ def test_a_data_loader_gives_the_kept_samples_once_each(options, raw):
     assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
 
 
-def test_masks_are_those_of_a_run_without_a_loader():
-    expected, pruner = masks(start()), start()
-    kept = train(DataLoader(wrap(Raw(), pruner, id="uid", then=decode), batch_size=103), pruner)
-    assert [sorted(flat(batches)) for batches in kept] == [np.flatnonzero(mask).tolist() for mask in expected]
-
-
 def test_pruned_samples_are_never_decoded():
     for epoch in (pruner := start()).epochs():
         kept = set(np.flatnonzero(epoch.keep).tolist())
@@ -152,12 +120,6 @@ def test_pruned_samples_are_never_decoded():
         ids = [number for number, _ in stream]
         assert set(ids) == kept
         pruner.observe(losses_of(ids, epoch.number), ids)
-
-
-def test_a_worker_whose_samples_are_all_pruned_gives_none():
-    pruner = Pruner(SAMPLES, CHANGING, prune=SAMPLES - 1, seed=5)
-    kept = train(DataLoader(wrap(Raw(), pruner, id="uid", then=decode), batch_size=8, num_workers=2), pruner)
-    assert [len(batches) for batches in kept] == [14, 1, 14, 1, 14]
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])

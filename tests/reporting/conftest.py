@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.reporting.browser import launched
+from tests.reporting.reading import launched
 from tests.reporting.runs import KINDS
 
 

@@ -1,11 +1,18 @@
-"""A page as a browser without a script reads it: its elements, its text, and whether it is whole and closed."""
+"""A page as a browser without a script reads it, and the browser that tests of pages open."""
 
 import re
+import shutil
 from base64 import b64decode
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from xml.etree import ElementTree
 
-__all__ = ["check", "read"]
+import pytest
+
+# A page as a browser without a script reads it: its elements, its text, and whether it is whole and closed.
+
+
+__all__ = ["BROWSER", "check", "in_a_browser", "launched", "read"]
 
 VOID = {"meta", "link", "img", "input", "br"}
 BLOCKS = {"p", "td", "th", "h1", "h2", "h3", "li", "dt", "dd", "div", "caption", "q", "small", "figcaption"}
@@ -92,3 +99,20 @@ def check(html):
         assert not [one for one in drawn if "nan" in one.lower() or "inf" in one.lower()]
     assert len(html.encode("utf-8")) - sum(len(one["src"]) for one in page.all("img") if SVG not in one["src"]) < BOUND
     return page
+
+
+# The browser that tests of pages open, and why they skip where there is none.
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+in_a_browser = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome is on the path"),
+    pytest.mark.skipif(find_spec("playwright") is None, reason="playwright is not installed"),
+]
+
+
+def launched(playwright):
+    """Chromium without a window. CI runs as root, where its own sandbox does not."""
+    return playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])

@@ -3,7 +3,7 @@
 import pytest
 
 import prunedata
-from tests.reporting.browser import in_a_browser
+from tests.reporting.reading import in_a_browser
 from tests.reporting.runs import Sheet
 
 pytestmark = in_a_browser

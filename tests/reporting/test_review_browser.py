@@ -11,7 +11,7 @@ import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
 from prunedata.keys import hash_keys, key_text
-from tests.reporting.browser import in_a_browser
+from tests.reporting.reading import in_a_browser
 from tests.reporting.runs import HOSTILE, SAMPLES, WRONG, Sheet
 
 pytestmark = in_a_browser

@@ -3,16 +3,17 @@
 import json
 import multiprocessing
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["WORLD", "clean_processes", "group", "launched", "start"]
+__all__ = ["WORLD", "clean_processes", "group", "launched", "meet", "start"]
 
 WORLD = 2
 SHARED = ("torch.distributed.fsdp", "prunedata.adapters.torch", "torchdata.stateful_dataloader", "webdataset")
@@ -44,10 +45,20 @@ def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD,
     torch.distributed.destroy_process_group()
 
 
-def launched(rank: int, world: int = WORLD) -> None:
-    """Set what a launcher sets: who asks for the port does not use it where ranks meet in a folder."""
+def meet(folder: Path) -> None:
+    """Choose a port at which processes meet that are no `group`, but become one by what is `launched`."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        (folder / "port").write_text(str(free.getsockname()[1]))
+
+
+def launched(rank: int, folder: Path | None = None, world: int = WORLD) -> None:
+    """Set what a launcher sets; without the folder in which they `meet`, the port is asked for and not used."""
+    port = "1" if folder is None else (folder / "port").read_text()
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    os.environ |= {"LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the machine's name may not be known to itself
+    torch.set_num_threads(1)
 
 
 def clean_processes() -> Any:

@@ -1,4 +1,4 @@
-"""Stock heads whose loss is no cross entropy of classes: each sample's loss is what the head's own is the mean of."""
+"""Stock heads whose loss is no cross entropy of classes, and what a model takes samples for."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,16 @@ from transformers import Trainer, TrainingArguments
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.heads import FAR, ignored_labels
-from prunedata.adapters.huggingface.losses import losses_and_counts
+from prunedata.adapters.huggingface.losses import logits_of, losses_and_counts
 from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import Random
 from tests.adapters.huggingface.stock import ENCODER, LENGTH, SIZES, WORDS
+from tests.adapters.huggingface.trainers import SAMPLES, Net, PrunedTrainer, Rows, build, pruner_of
 
-SAMPLES, RATE, VOID = 18, 0.05, 255
+# Stock heads whose loss is no cross entropy of classes: each sample's loss is what the head's own is the mean of.
+
+
+EACH, RATE, VOID = 18, 0.05, 255
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 BERT = ENCODER | STILL | {"initializer_range": 0.5}  # so that losses differ
 SPEECH = SIZES | {
@@ -53,30 +57,30 @@ def model_of(name):
 def rows_of(name):
     """Inputs and labels of all samples, as tensors."""
     draw = torch.Generator().manual_seed(0)
-    words = torch.randint(2, WORDS, (SAMPLES, LENGTH), generator=draw)
+    words = torch.randint(2, WORDS, (EACH, LENGTH), generator=draw)
     if name == "pixels":
-        labels = torch.randint(0, 3, (SAMPLES, 8, 8), generator=draw)
-        labels[:, :3] = torch.where(torch.rand(SAMPLES, 3, 8, generator=draw) < 0.7, VOID, labels[:, :3])
-        return {"pixel_values": torch.randn(SAMPLES, 3, 8, 8, generator=draw), "labels": labels}
+        labels = torch.randint(0, 3, (EACH, 8, 8), generator=draw)
+        labels[:, :3] = torch.where(torch.rand(EACH, 3, 8, generator=draw) < 0.7, VOID, labels[:, :3])
+        return {"pixel_values": torch.randn(EACH, 3, 8, 8, generator=draw), "labels": labels}
     if name.startswith("speech"):
-        labels = torch.randint(1, WORDS, (SAMPLES, 4), generator=draw)
+        labels = torch.randint(1, WORDS, (EACH, 4), generator=draw)
         labels[::2, 2:] = -100
-        return {"input_values": torch.randn(SAMPLES, 64, generator=draw), "labels": labels}
+        return {"input_values": torch.randn(EACH, 64, generator=draw), "labels": labels}
     rows = {"input_ids": words, "attention_mask": torch.ones_like(words)}
     if name == "answers":
-        first = torch.randint(0, LENGTH, (SAMPLES,), generator=draw)
+        first = torch.randint(0, LENGTH, (EACH,), generator=draw)
         return rows | {"start_positions": first, "end_positions": (first + 1).clamp(max=LENGTH - 1)}
-    size = {"one number": (SAMPLES,)}.get(name, (SAMPLES, 3))
+    size = {"one number": (EACH,)}.get(name, (EACH, 3))
     labels = torch.randn(size, generator=draw)
     return rows | {"labels": (labels > 0).float() if name == "several labels" else labels}
 
 
-class Rows(Dataset):
+class Labelled(Dataset):
     def __init__(self, rows):
         self.rows = rows
 
     def __len__(self):
-        return SAMPLES
+        return EACH
 
     def __getitem__(self, number):
         return {name: values[number] for name, values in self.rows.items()}
@@ -87,11 +91,11 @@ def test_the_loss_of_a_sample_is_the_one_that_the_head_has_of_it_alone(name):
     model, rows = model_of(name).eval(), rows_of(name)
     with torch.no_grad():
         losses, counts = losses_and_counts(model(**rows), rows, shifted=False, model=model)
-        alone = [model(**{key: part[row : row + 1] for key, part in rows.items()}).loss for row in range(SAMPLES)]
+        alone = [model(**{key: part[row : row + 1] for key, part in rows.items()}).loss for row in range(EACH)]
         whole = float(model(**rows).loss)
     assert losses.tolist() == pytest.approx([float(loss) for loss in alone], rel=1e-4)
     mean = float((losses * counts).sum() / counts.sum())
-    assert whole == pytest.approx(mean * (SAMPLES if name.endswith("added up") else 1), rel=1e-4)
+    assert whole == pytest.approx(mean * (EACH if name.endswith("added up") else 1), rel=1e-4)
     assert losses.std() > 0.01
 
 
@@ -101,18 +105,18 @@ def test_an_answer_behind_the_end_of_its_text_has_no_loss():
     with torch.no_grad():
         outputs = model(**rows)
         losses, counts = losses_and_counts(outputs, rows, shifted=False, model=model)
-    assert (float(losses[3]), float(counts[3]), float(counts.sum())) == (0, 0, SAMPLES - 1)
+    assert (float(losses[3]), float(counts[3]), float(counts.sum())) == (0, 0, EACH - 1)
     assert float(outputs.loss) == pytest.approx(float(losses.sum() / counts.sum()), rel=1e-5)
 
 
 def test_the_hint_for_losses_of_pixels_is_the_mean_over_those_that_have_a_label():
     labels = rows_of("pixels")["labels"]
-    logits = torch.randn(SAMPLES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    logits = torch.randn(EACH, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none", ignore_index=VOID)
     run = run_of()
     run.begin_epoch()
-    with pytest.raises(LossError, match="mean over the pixels or tokens") as caught:
-        run.observe(losses.numpy(), np.arange(SAMPLES))
+    with pytest.raises(LossError, match="mean over what has a label") as caught:
+        run.observe(losses.numpy(), np.arange(EACH))
     told = str(caught.value).partition("tokens: ")[2].partition("). Got")[0]
     found = eval(told, {"losses": losses, "labels": labels, "ignore_index": VOID})
     expected = [
@@ -124,7 +128,7 @@ def test_the_hint_for_losses_of_pixels_is_the_mean_over_those_that_have_a_label(
 
 def run_of(**options):
     schedule = Schedule(2, window=2, start=1, block=1, pruned_per_block=1)
-    return Pruner(SAMPLES, schedule, **{"prune": 5, "policy": Random(), "seed": 1, **options})
+    return Pruner(EACH, schedule, **{"prune": 5, "policy": Random(), "seed": 1, **options})
 
 
 def trainer_of(name, run, folder, accumulate):
@@ -133,7 +137,7 @@ def trainer_of(name, run, folder, accumulate):
         optim="sgd", learning_rate=RATE, lr_scheduler_type="constant", max_grad_norm=0.0, seed=1, use_cpu=True,
         report_to=[], disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
     )  # fmt: skip
-    return wrap(Trainer(model=model_of(name), args=arguments, train_dataset=Rows(rows_of(name))), run)
+    return wrap(Trainer(model=model_of(name), args=arguments, train_dataset=Labelled(rows_of(name))), run)
 
 
 def poison(batch, out, name):
@@ -177,7 +181,7 @@ def steps_of(trainer, run, name, *, poisons):
 def test_it_trains_as_a_plain_loop_over_what_counts(name, left_out, accumulate, tmp_path):
     trainer = trainer_of(name, run := run_of(**left_out), tmp_path, accumulate)
     steps = steps_of(trainer, run, name, poisons=False)
-    assert 0 < sum(len(ids) for step, _ in steps for ids, _ in step) < 2 * SAMPLES
+    assert 0 < sum(len(ids) for step, _ in steps for ids, _ in step) < 2 * EACH
     model, rows = model_of(name).train(), rows_of(name)
     for step, divided in steps:
         counting, samples = sum(len(ids) for ids, _ in step), sum(size for _, size in step)
@@ -214,7 +218,7 @@ def test_poisoned_labels_leave_no_trace(name, left_out, tmp_path):
 
 def test_what_no_head_is_known_for_is_refused(tmp_path):
     rows = rows_of("several labels")
-    for outputs in ({"logits": torch.zeros(SAMPLES, 3)}, {"logits": torch.zeros(SAMPLES, 2, 3)}):
+    for outputs in ({"logits": torch.zeros(EACH, 3)}, {"logits": torch.zeros(EACH, 2, 3)}):
         with pytest.raises(LossError, match="define sample_losses"):
             losses_and_counts(outputs, rows, shifted=False, model=torch.nn.Linear(1, 1))
     assert ignored_labels(torch.nn.Linear(1, 1), rows) == {}
@@ -226,3 +230,92 @@ def test_what_no_head_is_known_for_is_refused(tmp_path):
     trainer.model.register_forward_hook(halve)
     with pytest.raises(PrunedataError, match="so it is another loss"):
         trainer.train()
+
+
+# What the Trainer's model takes samples for is kept by itself, where its labels are classes.
+
+
+class Seen(Net):
+    """Keeps what it said of each sample in the pass that was trained on."""
+
+    def forward(self, points, labels=None, number=None):
+        outputs = super().forward(points, labels, number)
+        if torch.is_grad_enabled():
+            self.said[-1].append((number.numpy(), outputs["logits"].detach().numpy()))
+        return outputs
+
+
+class Steps(PrunedTrainer):
+    """As many batches in a step as there are, and what the model said in each epoch."""
+
+    def _run_epoch(self, **options):
+        self.model.said.append([])
+        return super()._run_epoch(**options)
+
+
+@pytest.mark.parametrize("options", [{}, {"gradient_accumulation_steps": 3}])
+@pytest.mark.parametrize("kind", [{}, {"holdout": 0.1}, {"labels": Rows().labels}])
+def test_a_trainer_keeps_them_by_itself(tmp_path, options, kind):
+    run, model = pruner_of(policy=Random(), **kind), Seen()
+    model.said = []
+    trainer, _ = build(run, tmp_path, trainer=Steps, model=model, **options)
+    trainer.train()
+    by_hand = pruner_of(policy=Random(), **kind)
+    for said in model.said:
+        by_hand.begin_epoch().apply_weights()
+        for ids, logits in said:
+            by_hand.observe(np.zeros(len(ids)), ids, logits=logits)
+        by_hand.skip(SAMPLES)
+        by_hand.end_epoch()
+    guess = run.arrays["guess"]
+    assert guess.tolist() == by_hand.arrays["guess"].tolist()
+    trained = run.visits > 0
+    assert (guess[trained] >= 0).all()
+    assert (guess[~trained] == -1).all()
+    if "labels" in kind:
+        assert (guess == 1 - Rows().labels.numpy()).all()
+
+
+def test_a_trainer_that_leaves_out_by_weight_keeps_them_too(tmp_path):
+    run = pruner_of(leave_out="weight")
+    torch.manual_seed(0)
+    arguments = TrainingArguments(
+        str(tmp_path), num_train_epochs=6, per_device_train_batch_size=8, report_to=[], use_cpu=True, disable_tqdm=True,
+        save_strategy="no", logging_strategy="no", dataloader_pin_memory=False,
+    )  # fmt: skip
+    trainer = run.wrap(Trainer(model=Net(), args=arguments, train_dataset=Rows()))
+    trainer.train()
+    assert set(run.arrays["guess"].tolist()) == {0, 1}
+
+
+def test_the_labels_may_be_named():
+    run = Pruner(epochs=6, labels="labels", leave_out="weight")
+    arguments = TrainingArguments("unused", num_train_epochs=6, report_to=[], use_cpu=True)
+    run.wrap(Trainer(model=Net(), args=arguments, train_dataset=Rows()))
+    assert run._engine.options.labels.numbers.tolist() == Rows().labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "known"),
+    [
+        (torch.zeros(4, 3), torch.zeros(4, dtype=torch.long), True),
+        (torch.zeros(4, 1), torch.zeros(4), False),
+        (torch.zeros(4, 3), torch.zeros(4, 3), False),
+        (torch.zeros(4, 5, 3), torch.zeros(4, 5, dtype=torch.long), False),
+        (None, torch.zeros(4, dtype=torch.long), False),
+    ],
+    ids=["classes", "regression", "several labels", "tokens", "no logits"],
+)
+def test_only_classes_of_whole_samples_are_taken(logits, labels, known):
+    assert (logits_of({"logits": logits}, {"labels": labels}, Net()) is not None) == known
+
+
+def test_choices_that_are_no_classes_are_left_alone():
+    """As of a model of multiple choice, whose questions may have other numbers of answers."""
+
+    class Choice(Net):
+        class config:
+            num_labels = 2
+
+    outputs, inputs = {"logits": torch.zeros(4, 5)}, {"labels": torch.zeros(4, dtype=torch.long)}
+    assert logits_of(outputs, inputs, Choice()) is None

@@ -1,6 +1,5 @@
 """Two real processes, which train together through accelerate; one of them is killed for real."""
 
-import json
 import os
 import signal
 
@@ -10,8 +9,7 @@ import torch
 from transformers import TrainerCallback
 
 from prunedata.errors import PrunedataError
-from tests.adapters.helpers.ranks import clean_processes, start
-from tests.adapters.huggingface.processes import be_rank, meet
+from tests.adapters.helpers.ranks import clean_processes, launched, meet, start
 from tests.adapters.huggingface.trainers import BATCH, build, pruner_of
 
 KILLED = 15
@@ -38,7 +36,7 @@ def train(rank, folder, name, *, resume=None, callbacks=(), **options):
 
 def work(rank, folder):
     """What each process does: train, and go on from a checkpoint within an epoch."""
-    be_rank(rank, folder)
+    launched(rank, folder)
     trainer, watcher, pruner = train(rank, folder, "whole", gradient_accumulation_steps=2)
     resumed, after, again = train(
         rank, folder, "again", resume=str(folder / "whole" / "checkpoint-8"), gradient_accumulation_steps=2
@@ -58,8 +56,8 @@ def work(rank, folder):
         "hits again": again.hits.tolist(), "seen again": after.seen,
         "seen after one": from_one.seen, "rates after one": from_one.rates,
     }  # fmt: skip
-    (folder / f"{rank}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
+    return found
 
 
 def test_two_processes_train_the_union_of_what_is_kept(tmp_path):

@@ -1,6 +1,5 @@
 """Stock models of transformers: where nothing is pruned, a run is plain Trainer's, bit for bit, dropout included."""
 
-import json
 import os
 from functools import partial
 
@@ -10,8 +9,7 @@ from torch.utils.data import DataLoader
 from transformers import BertForTokenClassification
 
 from prunedata import Pruner, Schedule
-from tests.adapters.helpers.ranks import start
-from tests.adapters.huggingface.processes import be_rank, meet
+from tests.adapters.helpers.ranks import launched, meet, start
 from tests.adapters.huggingface.stock import SAMPLES, STOCK, StockRows, stock_model
 from tests.adapters.huggingface.trainers import PrunedTrainer, Unpruned, build
 
@@ -115,7 +113,7 @@ class Epochs:
 
 
 def work(rank, folder, accumulate):
-    be_rank(rank, folder)
+    launched(rank, folder)
     found = {}
     for name in STOCK:
         Recorded.batches = ()
@@ -125,8 +123,8 @@ def work(rank, folder, accumulate):
         untouched = same(pruned, plain) and not same(pruned, stock_model(name))
         total = sum(float(each.detach().double().sum()) for each in pruned.parameters())
         found[name] = untouched, total, pruner.visits.tolist()
-    (folder / f"{rank}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
+    return found
 
 
 @pytest.mark.slow

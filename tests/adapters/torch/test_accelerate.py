@@ -1,8 +1,5 @@
 """Accelerate rebuilds a loader around its samplers, deals batches to processes, and fetches one batch ahead."""
 
-import json
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -12,8 +9,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
-from tests.adapters.helpers.alone import check_batches_of_one
-from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.ranks import WORLD, group, launched, start
 
 SAMPLES = 103
 
@@ -130,8 +126,7 @@ def fit(pruner, loader, order, **options):
 
 
 def work(rank, folder):
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # asked for, but they meet in the folder
+    launched(rank)
     early = build()  # before the processes have met
     found = {}
     with group(rank, folder):
@@ -145,7 +140,7 @@ def work(rank, folder):
             fit(pruner, loader, ORDERS[0])
         except PrunedataError as error:
             found["refused"] = str(error)
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Weights of the user's own, as of classes: what is trained on is PyTorch's weighted mean, what is recorded is not."""
+"""Losses that are weighed: by what a policy gives each sample, and by classes."""
+
+import json
 
 import numpy as np
 import pytest
@@ -7,21 +9,97 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from prunedata import Pruner
+from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import watch, wrap
 from prunedata.adapters.torch.means import ALIKE, mean_of
 from prunedata.errors import LossError
 from prunedata.policies import LossRanked, Random
+from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
-SAMPLES, CLASSES, EPOCHS = 40, 3, 3
+# A policy that weighs samples: what observe() returns, and what several processes know of it.
+
+
+def run_of():
+    return make_pruner(policy=LossRanked(), classes=2)
+
+
+def by_the_core():
+    """Each epoch's mask and weights, and the arrays at the end, of a run without a loader."""
+    run, epochs = run_of(), []
+    for epoch in run.epochs():
+        epoch.apply_weights()
+        epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
+        for ids in epoch.batches(BATCH):
+            run.observe(losses_of(ids, epoch.number).numpy(), ids)
+    return epochs, _of_policies(run)
+
+
+def _of_policies(run):
+    """Without the mean excess, which is held against batches: these are cut by a sampler's order on ranks."""
+    return {name: array.tolist() for name, array in run.arrays.items() if name != "mean_excess"}
+
+
+@pytest.mark.parametrize("kind", ["map-style", "stream"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_observe_returns_the_weighted_mean_and_records_the_losses_as_they_are(kind, dtype):
+    run = run_of()
+    items = [{"n": number} for number in range(SAMPLES)]
+    loader = DataLoader(Items(), batch_size=BATCH, shuffle=True)
+    if kind == "stream":
+        loader = DataLoader(prune_stream(items, run, id="n", then=lambda item: (0, item["n"])), batch_size=BATCH)
+    loader, weighted = wrap(loader, run), 0
+    for number in range(run.schedule.epochs):
+        epoch = run.begin_epoch()
+        for _, ids in loader:
+            losses = losses_of(ids, epoch.number).to(dtype).requires_grad_()
+            mean = loader.observe(losses)
+            expected = torch.ones(len(ids), dtype=dtype)
+            if epoch.weights is not None:
+                expected = torch.from_numpy(epoch.weights[ids.numpy()])  # of float32 also beside losses of bfloat16
+            assert mean.item() == pytest.approx((expected * losses).mean().item())
+            mean.backward()
+            assert torch.allclose(losses.grad, (expected / len(ids)).to(dtype))
+            weighted += bool((expected > 1).any())
+        kept = np.flatnonzero(epoch.keep)
+        run.end_epoch()
+        recorded = losses_of(kept, epoch.number).to(dtype).double()
+        assert run.history[number]["mean_loss"] == pytest.approx(recorded.mean().item())
+        assert run.arrays["loss"][kept].tolist() == recorded.tolist()
+    assert weighted > 5
+
+
+def work(rank, folder):
+    with group(rank, folder):
+        run, epochs = run_of(), []
+        sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
+        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
+        for epoch in run.epochs():
+            weights = None if epoch.weights is None else epoch.weights.tolist()
+            epochs.append((np.flatnonzero(epoch.keep).tolist(), weights))
+            for _, ids in loader:
+                loader.observe(losses_of(ids, epoch.number).requires_grad_()).backward()
+    return [epochs, _of_policies(run)]
+
+
+def test_all_ranks_select_and_weigh_as_one_process_does(tmp_path):
+    expected = json.loads(json.dumps(by_the_core()))
+    assert start(work, tmp_path) == [expected] * WORLD
+
+
+# Weights of the user's own, as of classes: what is trained on is PyTorch's weighted mean, what is recorded is not.
+
+
+FEW, CLASSES, EPOCHS = 40, 3, 3
 CLASS_WEIGHTS = torch.tensor([0.3, 1.1, 5.7])
 
 
 def data():
     torch.manual_seed(3)
-    return TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 4), torch.randint(0, CLASSES, (SAMPLES,)))
+    return TensorDataset(torch.arange(FEW), torch.randn(FEW, 4), torch.randint(0, CLASSES, (FEW,)))
 
 
 def batches(workers=0):
@@ -40,7 +118,7 @@ def train(pruner, loader, mean, dtype=torch.float32):
     return [each.detach().clone() for each in model.parameters()]
 
 
-def losses_of(outputs, targets):
+def weighted_losses(outputs, targets):
     return cross_entropy(outputs, targets, reduction="none")
 
 
@@ -49,10 +127,13 @@ def losses_of(outputs, targets):
 def test_nothing_left_out_it_trains_the_weights_of_pytorchs_own(workers, dtype):
     own = CLASS_WEIGHTS.to(dtype)
     plain = train(None, batches(), lambda _, outputs, targets: cross_entropy(outputs, targets, weight=own), dtype)
-    run = Pruner(SAMPLES, epochs=EPOCHS, leave_out="nothing")
+    run = Pruner(FEW, epochs=EPOCHS, leave_out="nothing")
     loader = run.wrap(batches(workers))
     ours = train(
-        run, loader, lambda _, outputs, targets: run.observe(losses_of(outputs, targets), weights=own[targets]), dtype
+        run,
+        loader,
+        lambda _, outputs, targets: run.observe(weighted_losses(outputs, targets), weights=own[targets]),
+        dtype,
     )
     assert all(torch.equal(one, other) for one, other in zip(plain, ours, strict=True))
 
@@ -64,7 +145,7 @@ def test_value_and_gradient_are_pytorchs(size, seed, dtype):
     targets = torch.randint(0, CLASSES, (size,), generator=random)
     own = torch.rand(CLASSES, generator=random).to(dtype)
     plain = cross_entropy(scores, targets, weight=own)
-    ours = mean_of(None, np.arange(size), losses_of(scores, targets), None, own=own[targets])
+    ours = mean_of(None, np.arange(size), weighted_losses(scores, targets), None, own=own[targets])
     gradients = [torch.autograd.grad(mean, scores)[0] for mean in (plain, ours)]
     if size <= ALIKE:
         assert torch.equal(plain, ours)
@@ -75,7 +156,7 @@ def test_value_and_gradient_are_pytorchs(size, seed, dtype):
 
 
 def test_what_is_recorded_has_no_weights():
-    runs = [Pruner(SAMPLES, epochs=1, leave_out="nothing") for _ in range(2)]
+    runs = [Pruner(FEW, epochs=1, leave_out="nothing") for _ in range(2)]
     for run, weights in zip(runs, (None, CLASS_WEIGHTS), strict=True):
         loader = run.wrap(batches())
         for _ in run.epochs():
@@ -100,11 +181,11 @@ def test_what_counts_nothing_weighs_nothing(options, watches):
     """As the sums over what counts, made by hand."""
     if watches and "leave_out" not in options:
         options = {**options, "leave_out": "weight"}
-    run = Pruner(SAMPLES, epochs=EPOCHS, **options)
+    run = Pruner(FEW, epochs=EPOCHS, **options)
     loader = watch(batches(), run, ids=0) if watches else wrap(batches(), run)
 
     def compared(ids, outputs, targets):
-        losses, own = losses_of(outputs, targets), CLASS_WEIGHTS[targets]
+        losses, own = weighted_losses(outputs, targets), CLASS_WEIGHTS[targets]
         epoch = run.current
         factors = torch.from_numpy(epoch.loss_weights(ids.numpy()))
         counts = own * (factors > 0)
@@ -118,7 +199,7 @@ def test_what_counts_nothing_weighs_nothing(options, watches):
 
 
 def test_a_batch_that_weighs_nothing_trains_nothing():
-    run = Pruner(SAMPLES, epochs=1, leave_out="nothing")
+    run = Pruner(FEW, epochs=1, leave_out="nothing")
     loader = run.wrap(batches())
     for _ in run.epochs():
         for ids, _, _ in loader:
@@ -135,18 +216,18 @@ def test_a_batch_that_weighs_nothing_trains_nothing():
     ids=["by class", "a number", "list", "meta"],
 )
 def test_other_weights_are_refused_and_nothing_is_lost(weights):
-    run = Pruner(SAMPLES, epochs=1, leave_out="nothing")
+    run = Pruner(FEW, epochs=1, leave_out="nothing")
     loader = run.wrap(batches())
     for _ in run.epochs():
         for ids, _, _ in loader:
             with pytest.raises(LossError, match=r"Expected weights as a Tensor of shape \(8,\) on cpu"):
                 run.observe(torch.cos(ids), weights=weights)
             run.observe(torch.cos(ids))
-    assert run.history[0]["observed"] == SAMPLES
+    assert run.history[0]["observed"] == FEW
 
 
 def test_losses_that_are_only_recorded_have_no_weights():
-    run = Pruner(SAMPLES, epochs=1)
+    run = Pruner(FEW, epochs=1)
     run.begin_epoch()
     with pytest.raises(LossError, match="Expected weights with the tensors of a wrapped DataLoader"):
         run.observe(np.ones(4), np.arange(4), weights=np.ones(4))

@@ -250,15 +250,6 @@ class TestTheLoader:
         pruner.begin_epoch()
         assert all((features[:, 2] == 2).all() for features, _ in loader)
 
-    def test_may_be_one_of_two(self):
-        """Two loaders over the same samples, as with two augmentations: one pruner, and each is exact."""
-        pruner = make_pruner()
-        loaders = [wrap(loader_of(num_workers=workers), pruner) for workers in (0, 2)]
-        for epoch in pruner.epochs():
-            for _, index in loaders[epoch.number % 2]:
-                loaders[epoch.number % 2].observe(losses_of(index, epoch.number))
-        assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
-
 
 def double(worker):
     get_worker_info().dataset.scale = 2.0

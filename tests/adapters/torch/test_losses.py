@@ -13,7 +13,7 @@ from prunedata.adapters.torch.losses import DeviceBuffer, Recorder
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError
 from prunedata.policies import Random
-from tests.adapters.helpers.torch import Items, make_pruner, train
+from tests.adapters.helpers.torch import Items, make_pruner
 
 CPU = torch.device("cpu")
 
@@ -167,11 +167,6 @@ class TestDeviceBuffer:
         assert batches(buffer.held_back()) == expected[1:]
         assert buffer.held_back() == []
 
-    def test_gives_an_epoch_all_its_losses_at_its_end(self, monkeypatch):
-        seen = train_through_a_block(monkeypatch, make_pruner())
-        other = make_pruner()
-        assert seen == train(wrap(DataLoader(Items(), batch_size=8, shuffle=True), other), other)
-
     def test_forgets_what_it_holds_when_another_state_is_loaded(self):
         pruner = make_pruner()
         pruner.begin_epoch()
@@ -183,13 +178,6 @@ class TestDeviceBuffer:
         pruner.begin_epoch()
         assert np.flatnonzero(pruner.counts).tolist() == [4, 5, 6, 7]
         assert pruner.current.remaining.sum() == pruner.samples - 8
-
-
-def train_through_a_block(monkeypatch, pruner):
-    """Train as on a device: all losses go through a buffer of 20."""
-    monkeypatch.setattr(Recorder, "buffers_all", True)
-    monkeypatch.setattr(Recorder, "capacity", 20)
-    return train(wrap(DataLoader(Items(), batch_size=8, shuffle=True), pruner), pruner)
 
 
 class TestOnADevice:

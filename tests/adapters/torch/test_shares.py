@@ -77,15 +77,6 @@ def test_the_ranks_average_is_the_mean_of_the_global_batch_in_every_step(world):
 
 
 @given(worlds())
-def test_losses_of_1_average_to_1_in_every_step(world):
-    seen, ranks, batch, options = world
-    found = shares(seen, ranks, batch, options, torch.ones(seen.size, dtype=torch.float64))
-    assume(found is not None)
-    for step in zip(*(steps for steps, *_ in found), strict=True):
-        assert sum(float(mean) for _, mean, _ in step) / ranks == pytest.approx(1, abs=1e-15)
-
-
-@given(worlds())
 def test_what_remains_is_recorded_once_but_for_what_is_left_out(world):
     """Also where what pads a share is in that share already, at one sample a batch."""
     seen, ranks, batch, options = world
@@ -97,13 +88,6 @@ def test_what_remains_is_recorded_once_but_for_what_is_left_out(world):
     assert {left_out for *_, left_out in found} == {int((visits[~seen] == 0).sum())}
     if options["uneven"] != "drop" and not options["drop_last"]:
         assert visits[~seen].all()
-
-
-@pytest.mark.parametrize(("ranks", "batch", "samples"), [(4, 16, 129), (2, 8, 49), (3, 4, 25)])
-def test_drop_last_leaves_no_step_of_another_weight(ranks, batch, samples):
-    seen, options = np.zeros(samples, bool), {"uneven": None, "drop_last": True}
-    for steps, *_ in shares(seen, ranks, batch, options, torch.ones(samples)):
-        assert [float(mean) for _, mean, _ in steps] == [1.0] * (samples // (ranks * batch))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)

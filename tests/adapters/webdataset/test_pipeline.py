@@ -56,14 +56,6 @@ def test_exactly_the_kept_samples_once_each(index, options):
     assert sorted(epochs[1]) != sorted(epochs[3])
 
 
-def test_masks_are_those_of_a_run_without_a_loader(index):
-    pruner, plain = start(), start()
-    pairs = DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=SAMPLES)
-    for ids, epoch in zip(train(pairs, pruner), plain.epochs(), strict=True):
-        assert sorted(ids) == np.flatnonzero(epoch.keep).tolist()
-        plain.observe(losses_of(ids, epoch.number), ids)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_made_by_webdataset(index, workers):
     pruner = start()
@@ -83,13 +75,6 @@ def test_more_workers_than_shards(index, monkeypatch):
     pruner.begin_epoch()
     with pytest.raises(ValueError, match="empty_check=False"):  # WebDataset's own word for it
         list(wrap(dataset(index), pruner, index))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_worker_and_a_whole_epoch_whose_samples_are_pruned(index, workers):
-    pruner = start(prune=SAMPLES - 1)
-    epochs = train(DataLoader(stages(wrap(dataset(index), pruner, index)), batch_size=8, num_workers=workers), pruner)
-    assert [len(ids) for ids in epochs] == [90, 1, 90, 1, 90]
 
 
 @MORE_WORKERS_THAN_CORES

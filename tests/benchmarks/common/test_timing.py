@@ -14,7 +14,7 @@ from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.markdown import aligned, gain
 from benchmarks.common.records import Runs
 from benchmarks.common.timing import Row, alternate, cpu, made_on, table
-from tests.benchmarks.peer import infobatch_checkout
+from tests.benchmarks.images import infobatch_checkout
 from tests.common.programs import ROOT
 
 # Times side by side, and how a row of them is shown.

@@ -21,14 +21,12 @@ from prunedata.adapters.torch.losses import DeviceBuffer
 from prunedata.errors import SkippedSamples
 
 CPU = Place(torch.device("cpu"))
-SLOW = ("tests", "costs", "networks", "deep")
 
 
 @pytest.mark.filterwarnings("ignore::prunedata.errors.NeverPrunesWarning")  # tiny runs
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile itself
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=pytest.mark.slow) if part in SLOW else part for part in PARTS]
-)
+@pytest.mark.slow  # below, one piece goes through the command, and what is not right is found
+@pytest.mark.parametrize("part", PARTS)
 def test_every_part_runs_here_and_comes_out_right(part, tmp_path, capsys):
     results = Runs(tmp_path / "results.jsonl.gz")
     assert main(["--device", "cpu", "--seconds", "3000", "--parts", part, "--results", str(results.file)]) == 0

@@ -12,7 +12,7 @@ from benchmarks.overhead.callers import main as callers
 from benchmarks.report.__main__ import main as report
 from benchmarks.report.__main__ import measure as measure_report
 from prunedata import Pruner, Schedule
-from tests.benchmarks.peer import infobatch_checkout
+from tests.benchmarks.images import infobatch_checkout
 from tests.common.programs import ROOT, run_module
 
 # The benchmark of the library's own cost: that it measures what the page of results shows. No time is judged.

@@ -6,7 +6,6 @@ import torch
 from torch.utils.data import DataLoader, SubsetRandomSampler, WeightedRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError
 from tests.adapters.helpers.by_weight import POLICIES, ours, plain, run_of
@@ -92,21 +91,6 @@ def test_it_goes_on_within_an_epoch(kind, stop, workers):
     assert run.visits.tolist() == whole["visits"]
 
 
-def test_a_batch_of_which_all_is_left_out_gives_a_zero_to_go_back_from():
-    run = run_of()
-    loader = wrap(DataLoader(Items(), batch_sampler=[[number] for number in range(SAMPLES)]), run)
-    zeros = 0
-    for epoch in run.epochs():
-        for _, ids in loader:
-            losses = torch.full((1,), 7.0, requires_grad=True)
-            mean = loader.observe(losses * 1)
-            mean.backward()
-            counts = not epoch.zero_weights or bool(epoch.trained[ids.item()])
-            assert (mean.item(), losses.grad.item()) == ((7.0, 1.0) if counts else (0.0, 0.0))
-            zeros += not counts
-    assert zeros == 60
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
     run = run_of()
@@ -164,46 +148,3 @@ def test_two_loaders_take_turns_and_samplers_of_all_kinds(drop_last):
         run.end_epoch()
         counted = np.ones(SAMPLES, bool) if not epoch.zero_weights else epoch.trained
         assert (run.visits - before).tolist() == (came * counted).tolist()
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_stream_delivers_everything_too(workers):
-    def make():
-        run = run_of("running")
-        stream = prune_stream([{"n": number} for number in range(SAMPLES)], run, id="n", then=lambda one: (0, one["n"]))
-        return run, wrap(DataLoader(stream, BATCH, num_workers=workers), run)
-
-    run, loader = make()
-    model = model_of()
-    for epoch in run.epochs():
-        came = 0
-        for _, ids in loader:
-            losses = losses_of(model, ids)
-            came += len(ids)
-            counted = np.ones(len(ids), bool) if not epoch.zero_weights else epoch.trained[ids.numpy()]
-            expected = losses[torch.from_numpy(counted)].sum().item() / max(1, counted.sum())
-            mean = loader.observe(losses)
-            assert mean.item() == pytest.approx(expected, rel=1e-12)
-            mean.backward()
-        assert came == SAMPLES
-    assert [record["observed"] for record in run.history] == [103, 73, 103, 73, 103]
-
-
-def test_ids_that_travel_with_their_samples():
-    def collate(samples):
-        samples = sorted(samples, key=lambda one: one[1] % 5)[:-1] if len(samples) > 1 else samples
-        return torch.utils.data.default_collate(samples)
-
-    run = run_of("counts")
-    loader = wrap(DataLoader(Items(), BATCH, shuffle=True, collate_fn=collate), run, id_key="id")
-    for epoch in run.epochs():
-        for batch in loader:
-            losses = torch.rand(len(batch[1]), requires_grad=True)
-            counted = torch.ones(len(losses), dtype=torch.bool)
-            counted = counted if not epoch.zero_weights else torch.from_numpy(epoch.trained[batch[1].numpy()])
-            expected = losses[counted].sum().item() / max(1, int(counted.sum()))
-            mean = loader.observe(losses)
-            assert mean.item() == pytest.approx(expected, rel=1e-5)
-            mean.backward()
-        run.skip(13)
-    assert run.history[0]["observed"] == SAMPLES - 13

@@ -1,7 +1,5 @@
 """Ranks that leave out by weight train on the global mean: the weights and counts of one process."""
 
-import json
-import os
 from functools import partial
 
 import numpy as np
@@ -16,7 +14,7 @@ from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import watch, wrap
 from prunedata.errors import PrunedataError
 from tests.adapters.helpers.by_weight import found, ours, plain, run_of
-from tests.adapters.helpers.ranks import group, start
+from tests.adapters.helpers.ranks import group, launched, start
 from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, ready, sampler_of
 from tests.adapters.helpers.torch import SAMPLES, Items
 
@@ -74,8 +72,7 @@ def told(work):
 
 
 def accelerated(rank):
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    launched(rank)
     run = run_of()
     loader = wrap(DataLoader(Items(), 4, shuffle=True), run, with_ids=True)
     prepared = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(even_batches=False)).prepare(loader)
@@ -89,7 +86,7 @@ def watched(rank):
 
 def work(rank, folder, world, cases):
     with group(rank, folder, world=world):
-        (folder / f"{rank}.json").write_text(json.dumps([told(partial(case, rank)) for case in cases]))
+        return [told(partial(case, rank)) for case in cases]
 
 
 def all_of(folder, world, *cases):

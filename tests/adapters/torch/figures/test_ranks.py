@@ -1,6 +1,5 @@
 """Validation figures over real processes: all ranks turn at once, whoever gave a figure; resumed runs too."""
 
-import json
 from functools import partial
 
 import numpy as np
@@ -123,7 +122,7 @@ def work(rank, folder, world):
         found = {name: scenario(rank, world) for name, scenario in SCENARIOS.items()}
         found |= {f"untold {name}": scenario(rank, world) for name, scenario in UNTOLD.items()}
         found |= {name: of(rank)(rank, world) for name, of in APART.items()}
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +181,7 @@ def too_late(rank, folder, world):
         try:
             pruner.validated(50.0)
         except PrunedataError as error:
-            (folder / f"{rank}.json").write_text(json.dumps(str(error)))
+            return str(error)
 
 
 def observe_all(pruner, loader):
@@ -220,12 +219,11 @@ DISAGREE = {
 
 def disagreeing(rank, folder, world):
     with group(rank, folder, world=world):
-        found = {
+        return {
             f"{name}, {late}": told(rank, *make(rank, world), figures, late=late)
             for name, figures in DISAGREE.items()
             for late in (False, True)
         }
-    (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
 def test_ranks_that_agreed_on_a_figure_and_give_others_are_all_told_which(tmp_path):

@@ -1,6 +1,5 @@
-"""A checkpoint between an epoch's last batch and its figure, or between its end and the figure: as never stopped."""
+"""Runs whose policy reads the figures: what a loader follows, and checkpoints between an epoch's end and its figure."""
 
-import json
 from functools import partial
 
 import pytest
@@ -14,6 +13,47 @@ from prunedata.errors import NeverPrunesWarning, NotInEpoch
 from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import losses_of, model_of, ready, sampler_of, weights_of
 from tests.adapters.helpers.torch import SAMPLES, Items
+
+# policy="auto" behind a DataLoader: its length and what it delivers follow the turn from the next epoch on.
+
+
+FEW, WRONG, LONG = 120, 36, 14
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return FEW
+
+    def __getitem__(self, index):
+        return index
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_loader_follows_the_advice(workers):
+    pruner = Pruner(FEW, Schedule.steady(LONG), prune=0.5, policy="auto")
+    persistent = {"persistent_workers": True} if workers else {}
+    loader = wrap(DataLoader(Numbers(), batch_size=10, shuffle=True, num_workers=workers, **persistent), pruner)
+    delivered, lengths = [], []
+    for epoch in pruner.epochs():
+        lengths.append(len(loader))
+        seen = []
+        for ids in loader:
+            seen += ids.tolist()
+            loader.observe(torch.where(ids < WRONG, 3.0, 1.0 / (1 + epoch.number)) + 0.001 * ids)
+        delivered.append(sorted(seen))
+        pruner.validated(50 + epoch.number - 4 * max(0, epoch.number - 5))
+    assert pruner.advice.verdict == "prune"
+    pruned, watched = pruner.advice.prune, pruner.advice.turned + 1
+    rest = LONG - watched
+    assert rest > 2
+    assert [len(ids) for ids in delivered] == [FEW] * watched + [FEW - pruned] * rest
+    assert lengths == [12] * watched + [-(-(FEW - pruned) // 10)] * rest
+    assert all(len(set(ids)) == len(ids) for ids in delivered)
+    assert not set(delivered[-1]) & set(range(WRONG))
+
+
+# A checkpoint between an epoch's last batch and its figure, or between its end and the figure: as never stopped.
+
 
 EPOCHS = 9
 FIGURES = [0.5, 0.6, 0.7, 0.66, 0.5, 0.4, 0.3, 0.25, 0.2]
@@ -158,7 +198,7 @@ def work(rank, folder):
         for loop, places in PLACES.items():
             found[loop] = [whole(make, loop)]
             found[loop] += [resumed(make, loop, (place, epoch)) for place in places for epoch in (1, 5)]
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+    return found
 
 
 def test_ranks_go_on_with_it_too(tmp_path):

@@ -7,7 +7,7 @@ import torch
 
 from prunedata.adapters.lightning import observe
 from prunedata.adapters.torch import wrap
-from tests.adapters.helpers.torch import loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import loader_of, make_pruner
 from tests.adapters.lightning.helpers import QUIET, pruner_of, trainer_of
 from tests.adapters.lightning.helpers import loader_of as loader_of_pairs
 
@@ -52,22 +52,6 @@ def test_a_compiled_step_records_and_learns_as_any(backend, with_ids):
     assert torch.allclose(plain[0], compiled[0])
     assert np.array_equal(plain[1], compiled[1])
     assert plain[1].any()
-
-
-def test_what_follows_is_compiled_again():
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    pruner = make_pruner()
-    loader = wrap(loader_of(), pruner)
-    pruner.begin_epoch()
-    _, index = next(iter(loader))
-    step = torch.compile(lambda losses: loader.observe(losses.exp()).log(), backend=backend)
-    step(losses_of(index, 0))
-    assert len(graphs) == 2
 
 
 class Small(pl.LightningModule):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -20,7 +19,6 @@ from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.policies import Random
 from tests.adapters.helpers.torch import (
     BATCH,
-    EVERY_OTHER,
     SAMPLES,
     Items,
     by_the_core,
@@ -278,20 +276,6 @@ class TestLength:
             lengths.append(len(loader))
             pruner.end_epoch()
             assert {*lengths, delivered} == {length - drop_last}
-
-    def test_can_be_told_to_a_scheduler_of_rates(self):
-        pruner = make_pruner(batch_size=BATCH)
-        loader = wrap(DataLoader(Items(), batch_size=BATCH, shuffle=True), pruner)
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.1)
-        total = sum(-(-pruner.kept_in(epoch) // BATCH) for epoch in range(EVERY_OTHER.epochs))
-        scheduler = OneCycleLR(optimizer, max_lr=0.1, total_steps=total + 1)
-        for epoch in pruner.epochs():
-            for _, index in loader:
-                loader.observe(losses_of(index, epoch.number))
-                optimizer.step()
-                scheduler.step()
-        assert scheduler.last_epoch == total
-        assert scheduler.get_last_lr()[0] < 1e-5
 
     @pytest.mark.parametrize("draws", [60, SAMPLES, 300])
     @pytest.mark.parametrize("kind", [RandomSampler, WeightedRandomSampler])

@@ -1,10 +1,9 @@
-"""The random numbers of workers: another in each epoch, rank and run, and the same when a run goes on."""
+"""What a loader's state and its workers' random numbers are, and what is refused as a state."""
 
-import json
-import os
 import random
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration
@@ -12,8 +11,71 @@ from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler, 
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.torch import wrap
-from tests.adapters.helpers.ranks import WORLD, group, start
+from prunedata.errors import PrunedataError
+from tests.adapters.helpers.ranks import WORLD, group, launched, start
 from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
+
+# A loader's state that was changed on its way: by a format that makes tensors of numbers, or by a forger.
+
+
+ARRAYS = [np.array([0, 1]), np.zeros(2), torch.tensor([0, 1]), torch.tensor(0), "x", None, -1, 0.5, True]
+FORGED = {
+    "epoch": ARRAYS,
+    "delivered": ARRAYS,
+    "seed": ARRAYS,
+    "ranks": [*ARRAYS, 0],
+    "loader": [np.array([1, 2]), torch.tensor([1.0, 2.0]), "x", 5, {}, [1]],
+}
+
+
+def opened(kind):
+    run = make_pruner()
+    loader = wrap(kind(Items(), BATCH, shuffle=True), run)
+    run.begin_epoch()
+    next(iter(loader))
+    return run, loader
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in FORGED.items() for value in values])
+def test_a_value_of_another_kind_is_refused_at_once(kind, name, value):
+    loader = opened(kind)[1]
+    with pytest.raises(PrunedataError, match=name):
+        loader.load_state_dict(loader.state_dict() | {name: value})
+    next(iter(loader))  # nothing was taken over
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("state", [None, "x", [], {}, np.zeros(3), torch.zeros(3), {"epoch": 0, "delivered": 0}])
+def test_what_is_no_state_is_refused(kind, state):
+    with pytest.raises(PrunedataError):
+        opened(kind)[1].load_state_dict(state)
+
+
+@pytest.mark.parametrize("inner", [{"a": 1}, {"_num_yielded": "x"}])
+def test_a_position_that_the_loader_cannot_read_is_refused_when_it_begins(inner):
+    run, loader = opened(StatefulDataLoader)
+    loader.load_state_dict(loader.state_dict() | {"loader": inner})
+    run.begin_epoch()
+    with pytest.raises(PrunedataError, match="cannot go on from"):
+        next(iter(loader))
+
+
+def test_a_plain_loader_goes_on_from_the_state_of_a_stateful_one():
+    run, loader = opened(StatefulDataLoader)
+    loader.observe(torch.rand(BATCH))
+    states = run.state_dict(), loader.state_dict()
+    run, loader = opened(DataLoader)
+    run.load_state_dict(states[0])
+    loader.load_state_dict(states[1])
+    for _ in run.epochs():
+        for _, ids in loader:
+            loader.observe(torch.rand(len(ids)))
+    assert run.history[0]["observed"] == 103
+
+
+# The random numbers of workers: another in each epoch, rank and run, and the same when a run goes on.
+
 
 BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
 
@@ -116,8 +178,7 @@ def first_seed(pruner, loader, *, ids=False):
 
 
 def work(rank, folder):
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # asked for, but they meet in the folder
+    launched(rank)
     # Not forked: gloo has threads, and a fork of a process that has some may wait for ever.
     options = {"batch_size": 32, "num_workers": 1, "multiprocessing_context": "spawn"}
     samplers = {
@@ -134,7 +195,7 @@ def work(rank, folder):
                 configuration = DataLoaderConfiguration(even_batches=False)
                 loader = Accelerator(cpu=True, dataloader_config=configuration).prepare(loader)
             found[name] = first_seed(pruner, loader, ids=ids)
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+    return found
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, PrunedataError
-from tests.adapters.helpers.torch_sources import Positions
 
 SAMPLES = 61
 
@@ -43,21 +42,6 @@ def new_pruner():
     return Pruner(SAMPLES, Schedule(6, 6, 1, 2, 1), prune=0.3)
 
 
-@pytest.mark.parametrize("settings", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
-def test_kept_samples_once_each_without_their_ids(settings):
-    pruner = new_pruner()
-    loader = loader_of(pruner, **settings)
-    for epoch in pruner.epochs():
-        seen = []
-        for batch in loader:
-            assert isinstance(batch, torch.Tensor)
-            loader.observe(torch.sin(batch + epoch.number).float())
-            seen += batch.int().tolist()
-        assert sorted(seen) == epoch.keep.nonzero()[0].tolist()
-    with pytest.raises(TypeError):
-        len(loader)
-
-
 def test_the_tails_that_drop_last_cuts_are_no_skipped_samples():
     pruner = new_pruner()
     loader = loader_of(pruner, num_workers=2, drop_last=True)
@@ -76,29 +60,8 @@ def test_workers_that_each_read_everything_are_noticed_at_the_first_sample_that_
         next(batches)
 
 
-def test_a_position_as_id_is_noticed_at_the_first_that_repeats():
-    """Every worker counts from zero. The raw samples are as they should be."""
-    pruner = new_pruner()
-    stream = iterable.wrap(Positions(SAMPLES), pruner, id="uid", then=lambda item: float(item["text"]))
-    loader = wrap(DataLoader(stream, batch_size=8, num_workers=2), pruner)
-    pruner.begin_epoch()
-    batches = iter(loader)
-    loader.observe(next(batches).float())
-    with pytest.raises(LossError, match=r"Got sample 0 again.* is the id a position, which every worker counts from"):
-        next(batches)
-
-
 def test_drop_last_that_drops_all_of_an_epoch_is_told_when_the_loader_is_wrapped():
     pruner = new_pruner()
     stream = iterable.wrap(Shared(), pruner, id=itself)
     with pytest.raises(PrunedataError, match=r"at least one batch of 50 .*Got 43 samples in epoch 1"):
         wrap(DataLoader(stream, batch_size=50, drop_last=True), pruner)
-
-
-def test_a_stream_left_early_is_noticed():
-    pruner = new_pruner()
-    loader = loader_of(pruner)
-    pruner.begin_epoch()
-    loader.observe(next(iter(loader)).float())
-    with pytest.raises(PrunedataError, match="The loader did not deliver 53 of them"):
-        pruner.end_epoch()

@@ -1,7 +1,5 @@
 """Real processes with samplers of the user's own: what none of them was given may be missing, and nothing else."""
 
-import json
-import os
 from functools import partial
 
 import numpy as np
@@ -13,7 +11,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
 from prunedata.policies import Random
-from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.ranks import WORLD, group, launched, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
 SHARES = (range(60), range(60, 100))
@@ -178,11 +176,9 @@ SCENARIOS = {
 
 
 def work(rank, folder):
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}  # as accelerate wants it
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    launched(rank)
     with group(rank, folder):
-        found = {name: told(lambda work=work: work(rank)) for name, work in SCENARIOS.items()}
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+        return {name: told(lambda work=work: work(rank)) for name, work in SCENARIOS.items()}
 
 
 @pytest.fixture(scope="module")
