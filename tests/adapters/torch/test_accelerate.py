@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
+from tests.adapters.helpers.alone import check_batches_of_one
 from tests.adapters.helpers.ranks import WORLD, group, launched, start
 
 SAMPLES = 103

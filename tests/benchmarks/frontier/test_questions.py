@@ -20,6 +20,7 @@ from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_
 from benchmarks.frontier.questions.mixed import measure as measure_mixed
 from benchmarks.frontier.questions.worst_tokens import RULED, WORDS, answers
 from benchmarks.frontier.questions.worst_tokens import measure as measure_tokens
+from benchmarks.frontier.report.auto import auto, short
 from benchmarks.frontier.report.table import BEGIN, all_tables, share_of_known, tables
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import BY_LOSSES, UNSEEN, judge
@@ -273,3 +274,35 @@ def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
     one, two = imread(tmp_path / "one.png"), imread(tmp_path / "two.png")
     assert two.shape[1] > one.shape[1] > 300
     assert one.std() > 0.01
+
+
+def of_today(arm, accuracy, *, epochs=30, kind="worse", seed=0, found=(None, 80.0)):
+    """A run by today's rule, which leaves 32 of 100 samples out if it is of a policy."""
+    told = facts(arm, epochs, seed, accuracy, kind=kind)
+    return told | {"worst_class": accuracy - 20, "curves": told["curves"] | {"found": list(found)}}
+
+
+def test_todays_rule_stands_beside_regular_training_in_its_order(recorded):
+    runs = [*recorded, of_today("regular-delivered", 51.0), of_today("auto-alone", 60.0), of_today("auto-told", 54.0)]
+    told = auto({"head": runs})
+    cells = [cell.strip() for cell in told.splitlines()[2].split("|")[1:-1]]
+    assert cells[:5] == ["`head`", "`worse`", "1", "51.0 (31)", "60.5 at 7"]
+    assert cells[5:] == ["", "", "60.0 (40)", "54.0 (34)", "", "66.0"]
+    assert "on 1 of 1 kinds, and 9 of 15 points" in told
+    assert "on 0 of 1 kinds, and 3 of 15 points" in told
+    with pytest.raises(ValueError, match="auto-alone"):
+        auto({"head": recorded})
+
+
+def test_short_runs_stand_beside_the_same_orders_on_all_samples():
+    runs = [
+        of_today(arm, 50.0 + (arm == "auto-alone") * (epochs - 3), epochs=epochs, seed=seed)
+        for arm in ("regular-delivered", "auto-alone")
+        for epochs in (2, 3, 5)
+        for seed in (0, 1)
+    ]
+    told = short({"head": runs, "conv-digits": []})
+    assert "on 3 kinds and lengths it ends -1.0 to +2.0 from it" in told
+    cells = [cell.strip() for cell in told.splitlines()[-1].split("|")[1:-1]]
+    assert cells[:5] == ["`head`", "`worse`", "2", "50.0", "-1.0"]
+    assert cells[9:11] == ["50.0", "+2.0"]

@@ -43,7 +43,7 @@ def test_the_loader_follows_the_advice(workers):
         delivered.append(sorted(seen))
         pruner.validated(50 + epoch.number - 4 * max(0, epoch.number - 5))
     assert pruner.advice.verdict == "prune"
-    pruned, watched = pruner.advice.prune, pruner.advice.turned + 1
+    pruned, watched = pruner.advice.prune, pruner.advice.onset + 1
     rest = LONG - watched
     assert rest > 2
     assert [len(ids) for ids in delivered] == [FEW] * watched + [FEW - pruned] * rest
