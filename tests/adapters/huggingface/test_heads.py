@@ -115,9 +115,9 @@ def test_the_hint_for_losses_of_pixels_is_the_mean_over_those_that_have_a_label(
     losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none", ignore_index=VOID)
     run = run_of()
     run.begin_epoch()
-    with pytest.raises(LossError, match="mean over what has a label") as caught:
-        run.observe(losses.numpy(), np.arange(EACH))
-    told = str(caught.value).partition("tokens: ")[2].partition("). Got")[0]
+    with pytest.raises(LossError, match="mean over the pixels or tokens") as caught:
+        run.observe(losses.numpy(), np.arange(SAMPLES))
+    told = str(caught.value).partition("have a label: ")[2].partition("). Got")[0]
     found = eval(told, {"losses": losses, "labels": labels, "ignore_index": VOID})
     expected = [
         float(torch.nn.functional.cross_entropy(logit[None], label[None], ignore_index=VOID))
