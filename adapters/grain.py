@@ -109,7 +109,7 @@ class GrainRun(Adapter):
     by_weight = True
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """Forget what was delivered: the dataset begins anew."""
+        """Reset the deliveries: the dataset begins again."""
         self.delivery = None
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:

@@ -130,11 +130,11 @@ class RayDealer:
         self._call("end_epoch")
 
     def commit(self) -> None:
-        """Write where the run stands to its store, also within an epoch."""
+        """Write the run to its store, also within an epoch."""
         self._call("commit")
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands, also within an epoch: plain values, for a checkpoint beside the model."""
+        """Return the dealer's state, also within an epoch: plain values, for a checkpoint beside the model."""
         state: dict[str, Any] = self._call("state_dict")
         return state
 
@@ -209,7 +209,7 @@ Worker = tuple[str | int, str | None]
 
 
 class _Actor:
-    """What runs in the actor's process."""
+    """The dealer in the actor's process."""
 
     def start(self, make_pruner: Callable[[], Pruner], batch_size: int, **options: Any) -> None:
         self._dealer = Dealer(make_pruner(), batch_size, **options)
@@ -228,7 +228,7 @@ class _Actor:
         return [replace(deal, worker=name) for deal in answer] if isinstance(answer, list) else answer
 
     def _take_back_from_the_dead(self) -> int:
-        """Take back what actors have that died; return how many samples."""
+        """Take back the batches of actors that died; return the number of samples."""
         samples = 0
         for worker in [worker for worker in self._out() if worker in self._watched]:
             actor, ready = self._watched[worker]

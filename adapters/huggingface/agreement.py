@@ -18,7 +18,7 @@ CLEARLY = 10
 
 
 def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool, model: Any = None) -> bool | None:
-    """Return whether labels are shifted, as the model's own loss of a batch says; None if it has none that says it.
+    """Return whether the model's own loss shifts the labels of a batch; None if the loss does not show it.
 
     The loss may be the mean over the labels of the batch, as most models have it; or their sum divided by the
     ``num_items_in_batch`` that the Trainer gives where several batches make one step. Many models are given it and

@@ -22,7 +22,7 @@ __all__ = ["ByWeight"]
 
 
 class ByWeight(WeighingTrainer):
-    """What :func:`wrap` mixes into the class of a trainer, for a Pruner with ``leave_out="weight"``."""
+    """Mixed into the class of a trainer by :func:`wrap`, for a Pruner with ``leave_out="weight"``."""
 
     def _adopt(self, pruner: Pruner, key: str | None) -> None:
         """Take a trainer that was built over; ``key`` is where a sample of a stream has its id."""
@@ -143,7 +143,7 @@ class ByWeight(WeighingTrainer):
             self._run.recorder.add(ids, losses, logits)
 
     def _end(self) -> None:
-        """End the run's epoch: what the trainer's loader did not give need not have come."""
+        """End the run's epoch. Samples that the trainer's loader did not deliver may be missing."""
         self._said.given = self._given
         self._said.end()
         super()._end()

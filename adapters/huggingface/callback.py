@@ -37,7 +37,7 @@ class HandOver(TrainerCallback):
         self._pruner = pruner
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
-        """Hand the figure over. It is one and the same on all ranks, which gather what they evaluate."""
+        """Pass the figure to the pruner. It is the same on all ranks, because the Trainer gathers the evaluation."""
         name = args.metric_for_best_model
         if name is None or self._pruner.holdout is not None or not state.epoch or not float(state.epoch).is_integer():
             return

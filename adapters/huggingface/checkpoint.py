@@ -22,7 +22,7 @@ def _path(folder: str, rank: int) -> Path:
 
 
 def save(folder: str, args: Any, pruner: Pruner, changes: list[Change]) -> None:
-    """Save where a run stands, and how the number of its steps has changed. ``args`` are the Trainer's."""
+    """Save the run's state, and how the number of its steps has changed. ``args`` are the Trainer's."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     state = {
         "pruner": pruner.state_dict(),

@@ -1,4 +1,4 @@
-"""What the Trainer may be asked to do with a pruned run, and what is refused with the reason."""
+"""Checks of the Trainer's arguments: raise an error with the reason for those that a run does not support."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def check_dataset(dataset: Any, pruner: Pruner) -> None:
 
 
 def check_args(args: Any, pruner: Pruner) -> None:
-    """Raise :class:`PrunedataError` for arguments with which a pruned run would not be what its schedule says."""
+    """Raise :class:`PrunedataError` for arguments that conflict with the run's schedule."""
     epochs = pruner.schedule.epochs
     if pruner.leave_out == "weight":
         raise PrunedataError(
@@ -89,7 +89,7 @@ def check_args(args: Any, pruner: Pruner) -> None:
 
 
 def check_args_by_weight(args: Any) -> None:
-    """Raise :class:`PrunedataError` for arguments with which nobody knows whose loss is whose."""
+    """Raise :class:`PrunedataError` for arguments under which losses cannot be matched to samples."""
     wrong = {
         "auto_find_batch_size": _REFUSED["auto_find_batch_size"],
         "parallelism_config": _REFUSED["parallelism_config"],
@@ -154,7 +154,7 @@ _REFUSED = {
 
 
 def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
-    """Raise :class:`PrunedataError` if the losses of samples cannot be known, or not weighed as the policy says."""
+    """Raise :class:`PrunedataError` if the losses of samples cannot be computed, or not weighted as needed."""
     kind, args = type(trainer), trainer.args
     some_out = pruner.leave_out == "weight" or pruner.holdout is not None
     if some_out and args.world_size > 1 and not args.average_tokens_across_devices:
@@ -189,7 +189,7 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
 
 
 def check_loader(loader: Any, pruner: Pruner, world: int) -> None:
-    """Raise :class:`PrunedataError` if nobody can say beforehand how many batches a pruned epoch of it has."""
+    """Raise :class:`PrunedataError` if the number of batches of a pruned epoch is unknown beforehand."""
     if not isinstance(loader, DataLoader) or len(getattr(loader, "dataset", ())) != pruner.samples:
         return  # wrap() says what is wrong with it
     batch_sampler: Any = loader.batch_sampler

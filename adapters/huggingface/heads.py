@@ -17,7 +17,7 @@ FAR = 1 << 30
 
 
 def part_of(outputs: Any, name: str) -> Any:
-    """What a model returned by this name, or None."""
+    """Return the part of a model's output with this name, or None."""
     return outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
 
 
@@ -56,7 +56,7 @@ def is_sum(model: Any) -> bool:
 
 
 def losses_of_head(model: Any, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return what a stock head's own loss is the mean of: the loss of each sample, and how much of the mean it is.
+    """Return the loss of each sample under a stock head, and its weight in the mean that the head computes.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def losses_of_head(model: Any, outputs: Any, inputs: Any) -> tuple[torch.Tensor,
 
 
 def _answers(outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of where an answer begins and ends: the mean of both; a position behind the end of the text has no loss."""
+    """Return the mean of the losses of an answer's begin and end; positions after the end of the text have none."""
     each, known = [], []
     for name in ("start", "end"):
         logits = part_of(outputs, f"{name}_logits").float()
@@ -97,7 +97,7 @@ def _answers(outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _numbers(logits: torch.Tensor, labels: torch.Tensor, problem: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Of a regression, or of several labels for each sample: the mean over them."""
+    """Return the mean over the values of a regression, or over several labels per sample."""
     losses: dict[Any, Callable[..., torch.Tensor]] = {
         "regression": F.mse_loss,
         "multi_label_classification": F.binary_cross_entropy_with_logits,
@@ -121,7 +121,7 @@ def _pixels(logits: torch.Tensor, labels: torch.Tensor, void: int | None) -> tup
 
 
 def _ctc(model: Any, logits: torch.Tensor, labels: torch.Tensor, inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of a transcript: its loss, with ``ctc_loss_reduction="mean"`` divided by its length."""
+    """Return the CTC loss of a transcript, divided by its length with ``ctc_loss_reduction="mean"``."""
     mask, config = inputs.get("attention_mask"), model.config
     if mask is None:
         mask = torch.ones(inputs[model.main_input_name].shape[:2], dtype=torch.long)

@@ -1,4 +1,4 @@
-"""What of a Trainer's batch must not be learned: it loses its labels, or its rows leave the batch."""
+"""Remove the samples that must not be learned from a Trainer's batch: their labels, or their rows."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ __all__ = ["Part", "evaluating", "is_flat", "losses_of_sequences", "without_labe
 
 @dataclass
 class Part:
-    """What counts of a batch.
+    """The samples of a batch that count.
 
     Attributes
     ----------
@@ -54,13 +54,13 @@ class Part:
 
     @property
     def in_batch(self) -> npt.NDArray[np.bool_]:
-        """Which samples are in the batch, shape (n,)."""
+        """Return which samples are in the batch, shape (n,)."""
         if not self.rows:
             return np.ones(len(self.ids), dtype=np.bool_)
         return np.arange(len(self.ids)) == 0 if self.none else self.counted
 
     def weighed(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """What the losses of the samples in the batch weigh, None if all that count weigh 1; and which count, or None.
+        """Return the weights of the losses in the batch, None if all are 1; and the mask of those that count, or None.
 
         A sample that does not count has no part in the loss, so that nothing of it is to be weighed.
         """
@@ -75,7 +75,7 @@ class Part:
 
 @contextmanager
 def evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Look at what a model returns without learning: no gradients, no dropout, no running mean."""
+    """Run a model without learning: no gradients, no dropout, no running mean."""
     modes = [(each, each.training) for each in module.modules()]
     module.eval()
     try:
@@ -98,7 +98,7 @@ def of_sequences(batch: Any, samples: int) -> Any:
 
 
 def without_labels(batch: Any, counted: npt.NDArray[np.bool_], ignored: Mapping[str, int]) -> None:
-    """Let no label of what does not count have a loss, in place of the batch's labels.
+    """Remove the labels of the samples that do not count, so that they have no loss; changes the batch.
 
     ``ignored`` is the value without a loss of each kind of labels, by name.
     """
@@ -115,7 +115,7 @@ def without_labels(batch: Any, counted: npt.NDArray[np.bool_], ignored: Mapping[
 
 
 def without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
-    """Let rows leave a batch, in place: those stay that ``stay`` says, shape (n,)."""
+    """Remove rows from a batch, in place, but for those in ``stay``, shape (n,)."""
     size, which = stay.size, torch.from_numpy(np.flatnonzero(stay))
     for name, value in list(batch.items()):
         if isinstance(value, torch.Tensor) and value.ndim and len(value) == size:

@@ -1,4 +1,4 @@
-"""One loss for each sample, from what a model gave in its forward pass."""
+"""Compute one loss per sample, from the output of a model's forward pass."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def losses_and_counts(
 
 
 def logits_of(outputs: Any, inputs: Any, model: Any) -> torch.Tensor | None:
-    """Return what a model says of each sample, shape (n, classes), if its labels are one class for each; else None."""
+    """Return the logits of each sample, shape (n, classes), if each has one class as its label; else None."""
     logits, labels = part_of(outputs, "logits"), inputs.get("labels")
     known = isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor) and not labels.is_floating_point()
     if not known or logits.ndim != 2 or labels.shape != logits.shape[:1] or not 1 < logits.shape[1] <= MOST_CLASSES:

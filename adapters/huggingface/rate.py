@@ -20,7 +20,7 @@ class Change(NamedTuple):
 
 
 def stretch(scheduler: Any, change: Change) -> None:
-    """Let a scheduler go through what is left of its way in as many steps as are left, in place.
+    """Stretch the rest of a scheduler over the remaining steps, in place.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Whether the Trainer that is installed has what the mixin takes hold of, and does with it what tested ones do."""
+"""Check that the installed Trainer has the methods that the mixin overrides, and behaves like tested releases."""
 
 import inspect
 import warnings
@@ -57,7 +57,7 @@ def check_release(trainer: type = transformers.Trainer, release: str = transform
 
 
 def check_values(values: Any, args: Any) -> int:
-    """Return the samples of an optimizer step, from what the Trainer's ``set_initial_training_values`` gave.
+    """Return the samples of an optimizer step, from the result of ``set_initial_training_values``.
 
     Raises
     ------

@@ -16,7 +16,7 @@ APART = 1.5
 
 
 class ScaledTrainer(WatchedTrainer):
-    """Finds out by what a Trainer's loss is divided."""
+    """Finds out the divisor of a Trainer's loss."""
 
     compute_loss_func: Any
     label_smoother: Any
@@ -81,5 +81,5 @@ class ScaledTrainer(WatchedTrainer):
 
     @property
     def _world(self) -> int:
-        """By what the Trainer multiplies a loss that is divided by the labels of all processes."""
+        """Return the factor by which the Trainer multiplies a loss that is divided by the labels of all processes."""
         return int(self.args.world_size) if self.args.average_tokens_across_devices else 1

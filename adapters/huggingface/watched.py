@@ -1,4 +1,4 @@
-"""What trainers that prune have in common: one loss for each sample, from the forward pass that is trained on."""
+"""Shared by trainers that prune: one loss per sample, from the forward pass of the training step."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ class WatchedTrainer:
         return self._known_losses(outputs, inputs)[0]
 
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """What a user's ``sample_losses`` says of a forward pass, or what the model's own loss is the mean of."""
+        """Return the result of a user's ``sample_losses``, or the losses of the model's own head."""
         with self.pruner.charge:
             if self._own_losses:
                 return self.sample_losses(outputs, inputs), None

@@ -1,4 +1,4 @@
-"""``prunedata watch``: a Trainer that somebody else built and calls, watched without a change of its weights."""
+"""Watch a Trainer that the user's script builds and calls, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -171,7 +171,7 @@ class _WatchedFromOutside(ByWeight):
         return result
 
     def close(self) -> None:
-        """End the run's epoch, with what came of it."""
+        """End the run's epoch with the losses that were recorded."""
         stopped = self._stopped
         if self.args.world_size > 1:
             stopped = bool(gather_numbers([stopped]).any())
@@ -360,7 +360,7 @@ class _Shown(Sequence[Any]):
 
     @staticmethod
     def _answers(item: Any) -> list[bool]:
-        """Which tokens are trained on, where not all are."""
+        """Return which tokens are trained on, if not all are."""
         if "completion_mask" in item:
             return [bool(one) for one in _flat(item["completion_mask"])]
         tokens, labels = _flat(item["input_ids"]), _flat(item.get("labels"))

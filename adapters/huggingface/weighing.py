@@ -1,4 +1,4 @@
-"""What a step of a trainer that prunes is trained on: the mean over what counts, by what the epoch says it weighs."""
+"""Training steps of a Trainer by weight: the mean over the samples that count, weighted as the epoch needs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -26,7 +26,7 @@ __all__ = ["WeighingTrainer"]
 
 
 class WeighingTrainer(ScaledTrainer):
-    """Trains on what counts, by ``Epoch.loss_weights``, and records the losses of each step.
+    """Trains on the samples that count, by ``Epoch.loss_weights``, and records the losses of each step.
 
     Samples that count nothing lose their labels before those of a step are counted; or, where a loss knows no label
     that has none, their rows leave the batch.
@@ -64,7 +64,7 @@ class WeighingTrainer(ScaledTrainer):
         return items.clamp(min=1) if isinstance(items, torch.Tensor) else max(1, items)
 
     def _leave_out(self, batch: Any) -> Part:
-        """Take out of a batch what does not count."""
+        """Remove the samples that do not count from a batch."""
         ids, epoch = batch.pop(IDS), self.pruner.current
         ids = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else ids
         counted = np.ones(len(ids), dtype=np.bool_) if not epoch.zero_weights else epoch.trained[ids]
@@ -85,7 +85,7 @@ class WeighingTrainer(ScaledTrainer):
         return part
 
     def _weigh_parts(self, parts: list[Part]) -> None:
-        """Say what the mean of each batch counts in the mean of the step, over its batches and all processes."""
+        """Compute the weight of each batch's mean in the mean of the step, over its batches and all processes."""
         if not self.pruner.current.zero_weights:
             return
         sizes = torch.tensor([sum(len(part.ids) for part in parts), sum(int(part.counted.sum()) for part in parts)])
@@ -119,12 +119,12 @@ class WeighingTrainer(ScaledTrainer):
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Take the losses of a ``compute_loss`` of the user's own from what it returns."""
+        """Use the outputs that a user's own ``compute_loss`` returns to compute the losses."""
         with asked(self, self._watch, self._weighed, asks=self._asks) if self._own_losses else nullcontext():
             yield
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        """As the Trainer's. In training it is over what counts."""
+        """Compute the Trainer's loss; in training over the samples that count."""
         plain: Any = super()
         result = plain.compute_loss(model, inputs, *args, **options)
         if self._part is None or self._own_losses:  # these are weighed when their losses are known: see _asking
@@ -135,7 +135,7 @@ class WeighingTrainer(ScaledTrainer):
         return self._weighed(result, items)
 
     def _weighed(self, loss: torch.Tensor, items: Any) -> torch.Tensor:
-        """The loss of a batch by what its samples weigh, and by its share in the step."""
+        """Return the loss of a batch by the weights of its samples, times its share in the step."""
         part = self._part
         if part is None:
             return loss

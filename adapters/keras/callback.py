@@ -15,7 +15,7 @@ __all__ = ["PruneCallback"]
 
 
 class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with what the model recorded.
+    """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with the losses that the model recorded.
 
     Parameters
     ----------

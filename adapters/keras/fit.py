@@ -1,4 +1,4 @@
-"""What ``fit`` must not do with a pruned dataset: freeze its length, warn of it, or train on ids."""
+"""Keep ``fit`` from freezing the length of a wrapped dataset, warning about it, or training on ids."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["check_call", "check_other", "end_epoch", "sized", "without_ids", "wi
 
 
 def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
-    """Refuse a pruned dataset without its callback, a callback without its dataset, and what cannot go with ids."""
+    """Raise for a wrapped dataset without its callback, a callback without its dataset, or unsupported arguments."""
     check_other(arguments.get("validation_data"), "validate")
     found = _pruner_of(x)
     if found is not pruner:
@@ -51,7 +51,7 @@ def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None
 
 
 def check_other(x: Any, what: str) -> None:
-    """Refuse a pruned dataset where nothing is trained: it gives ids, and the samples of an epoch."""
+    """Raise for a wrapped dataset outside of training, because it has ids and lacks the pruned samples."""
     if _pruner_of(x) is not None:
         raise PrunedataError(
             f"Expected a dataset that isn't pruned to {what} on. Got the result of wrap(): use the dataset before "
@@ -70,7 +70,7 @@ def _named(pruner: Pruner | None, what: str) -> str:
 
 
 def sized(dataset: Any, samples: int) -> Any:
-    """The same dataset, which tells Keras the most batches that an epoch can have.
+    """Return the same dataset with the greatest number of batches of an epoch as its length for Keras.
 
     Of a dataset whose length it does not know, Keras takes the length of the first epoch for that of all, and cuts
     longer ones off. Of one with too large a length it begins a step that has no data, which draws random numbers.

@@ -24,7 +24,7 @@ OF_CLASSES = (
 
 
 def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
-    """Return the losses of a batch, shape (n,), that the model's loss is the mean of; without what layers add.
+    """Return the losses of a batch's samples, shape (n,), without the losses that layers add.
 
     With several outputs it is the sum over them, by ``loss_weights``. A loss of several values for a sample, as one a
     step of a sequence, counts as their mean.
@@ -55,7 +55,7 @@ def logits_of(model: Any, y_pred: Any) -> Any:
 
 @contextmanager
 def weighed(model: Any, weights: Any) -> Iterator[None]:
-    """Let a model's loss be that of the samples that count, times what they weigh, reduced as Keras reduces a batch.
+    """Replace a model's loss by that of the samples that count, times their weights, reduced as Keras reduces it.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def weighed(model: Any, weights: Any) -> Iterator[None]:
 
 
 def _wrapped(compiled: Any, wrap: Callable[[Any], Any], *, has_metrics: bool) -> Any:
-    """A copy of what a model was compiled with, whose single losses are wrapped: it is built as the original is."""
+    """Return a copy of the compiled loss whose single losses are wrapped."""
     copy = _copied(compiled)
 
     def build(y: Any, y_pred: Any) -> None:

@@ -129,7 +129,7 @@ class PruneMixin:
             self._prune_recorder.add(ids, losses, logits)
 
     def factors(self, ids: Any) -> Any:
-        """What to multiply the losses of a batch by, for a ``train_step`` or ``compute_loss`` that computes its own.
+        """Return the factors of the losses of a batch, for a ``train_step`` or ``compute_loss`` of your own.
 
         As :meth:`prunedata.Epoch.factors`: train on the mean of the products, and :meth:`observe` the losses.
 

@@ -1,4 +1,4 @@
-"""What a model records on the JAX backend, where a step is compiled: the losses come to the host by a callback."""
+"""Record losses on the JAX backend, where a step is compiled: a callback passes the losses to the host."""
 
 from typing import Any
 
@@ -39,12 +39,12 @@ class JaxRecorder(Adapter):
         self._drained, self._epoch = 0, epoch
 
     def forget(self) -> None:
-        """Drop what has not been observed."""
+        """Drop the losses that are not recorded yet."""
         jax.effects_barrier()
         self._came.clear()
 
     def weights_of(self, ids: Any) -> Any:
-        """What the losses of a batch weigh, and which samples count, both of shape (n,); None if all count alike."""
+        """Return the weights of a batch's losses and which samples count, shape (n,) each; None if all are equal."""
         if not self._pruner.is_weighed:
             return None
         shape = jax.ShapeDtypeStruct((2, *ids.shape), np.float32)

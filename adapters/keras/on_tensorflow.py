@@ -1,4 +1,4 @@
-"""What a model records in TensorFlow's graphs: ids and losses in Variables, read when they are asked for."""
+"""Record losses in TensorFlow's graphs: ids and losses in Variables, which are read on demand."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -56,16 +56,16 @@ class GraphRecorder(Adapter):
             self._applied.assign(0)
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
-        """Say whether the steps of an epoch have applied what its losses weigh."""
+        """Return whether the steps of an epoch have applied the weights of its losses."""
         if self._is_weighed and self._applied.numpy():
             epoch.apply_weights()
 
     def forget(self) -> None:
-        """Drop what has not been observed."""
+        """Drop the losses that are not recorded yet."""
         self._fill.assign(0)
 
     def weights_of(self, ids: Any) -> Any:
-        """What the losses of a batch weigh, and which samples count, both of shape (n,); None if all count alike."""
+        """Return the weights of a batch's losses and which samples count, shape (n,) each; None if all are equal."""
         if not self._is_weighed:
             return None
         self._applied.assign(1)

@@ -1,4 +1,4 @@
-"""What a model records on the torch backend, where each step is Python: the losses go straight to the pruner."""
+"""Record losses on the torch backend, where each step is Python: the losses go straight to the pruner."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +41,7 @@ class TorchRecorder(Adapter):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def weights_of(self, ids: Any) -> Any:
-        """What the losses of a batch weigh, and which samples count, both of shape (n,); None if all count alike."""
+        """Return the weights of a batch's losses and which samples count, shape (n,) each; None if all are equal."""
         epoch = self._epoch
         if epoch is None or not epoch.is_weighed:
             return None

@@ -1,4 +1,4 @@
-"""Where a model records its losses: one recorder for each backend of Keras."""
+"""Recorders of a model's losses: one for each backend of Keras."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def recorder_for(pruner: Pruner) -> Any:
 
 
 def weights_in(epoch: Epoch, ids: SomeIds) -> tuple[Weights, Mask]:
-    """What the loss of each sample weighs, and whether it counts, both of shape (n,), as the epoch has it."""
+    """Return the weight of each sample's loss, and whether it counts, both of shape (n,)."""
     counts = epoch.trained
     return epoch.loss_weights(ids), counts[ids]
 

@@ -1,4 +1,4 @@
-"""``prunedata watch``: ``fit`` of a Keras model that somebody else built, watched without a change of its weights."""
+"""Watch ``fit`` of a Keras model in the user's script, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -120,7 +120,7 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         self.close()
 
     def close(self) -> None:
-        """End the epoch that is open, with what came of it."""
+        """End the open epoch with the losses that were recorded."""
         if self._stopped or not self._pruner.is_open:
             return
         self._end_delivery()

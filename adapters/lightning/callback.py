@@ -28,7 +28,7 @@ __all__ = ["DataPruning"]
 
 
 class DataPruning(BaseCallback):  # type: ignore[misc]
-    """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with what ``training_step`` observed.
+    """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with the observations of ``training_step``.
 
     Give ``fit`` a loader that :func:`wrap` returned, and return ``observe(self, losses)`` from ``training_step``.
     Every epoch then has the batches that it keeps, ``trainer.estimated_stepping_batches`` is the sum over all epochs,
@@ -118,7 +118,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
             self._begun = self.pruner.begin_epoch().number
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Check what is trained on, and what other callbacks have set since."""
+        """Check the training loader, and the settings that other callbacks may have changed."""
         check_loader(trainer, self.pruner)
         check_intervals(trainer, self.pruner)
         check_still(trainer, self.pruner)
@@ -148,7 +148,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         self._is_due = self._monitor is not None and is_validation_due(trainer)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Check what is validated on."""
+        """Check the validation loaders."""
         check_validation(trainer.val_dataloaders)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
@@ -198,7 +198,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     # -- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the pruner stands: one state, or within an epoch of several processes that of each."""
+        """Return the pruner's state: one, or within an epoch of several processes that of each."""
         mine = self.pruner.state_dict(), self._figure
         all_of: list[Any] = [mine]
         world = self._run.place[1]

@@ -1,4 +1,4 @@
-"""``observe``: what a ``training_step`` returns."""
+"""``observe``: record the losses in a ``training_step``, and return the mean to train on."""
 
 from typing import Any
 

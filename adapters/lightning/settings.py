@@ -1,4 +1,4 @@
-"""What a Trainer must not be told with pruned data, and what it must not be given."""
+"""Checks of a Trainer's settings and loaders: raise an error for those that a run does not support."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def check_settings(trainer: Any, pruner: Pruner) -> None:
 
 
 def check_still(trainer: Any, pruner: Pruner) -> None:
-    """Raise :class:`PrunedataError` if a callback has given Lightning more epochs than the pruner has."""
+    """Raise :class:`PrunedataError` if a callback has set more epochs than the pruner has."""
     epochs = pruner.schedule.epochs
     if trainer.max_epochs != epochs and not trainer.fast_dev_run:
         raise PrunedataError(
@@ -108,7 +108,7 @@ def check_step(step: int | None, saved: int, processes: int) -> None:
 
 
 def check_others(trainer: Any, stage: str) -> None:
-    """Raise :class:`PrunedataError` if a pruned loader was given to ``validate``, ``test`` or ``predict``.
+    """Raise :class:`PrunedataError` if ``validate``, ``test`` or ``predict`` gets a wrapped loader.
 
     This comes before Lightning takes the loader apart, as it does for ``predict``.
     """

@@ -1,4 +1,4 @@
-"""``prunedata watch``: a Trainer of Lightning's that somebody else built, watched without a change of its weights."""
+"""Watch a Lightning Trainer in the user's script, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable
 from math import ceil
@@ -121,7 +121,7 @@ class _Fit:
         self._patched.append((owner, name))
 
     def end(self, complete: bool) -> None:
-        """Leave the trainer as it was, and keep what was seen."""
+        """Restore the trainer, and store the run."""
         for owner, name in self._patched:
             vars(owner).pop(name, None)
         if self._run is None:
@@ -162,7 +162,7 @@ class _Fit:
         return like
 
     def _join(self, loader: Any) -> None:
-        """Begin a run over what a loader reads."""
+        """Begin a run over the samples of a loader."""
         if self._with_ids:
             raise PrunedataError("it trains on several loaders at once")
         if isinstance(loader, PrunedLoader):

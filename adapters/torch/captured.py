@@ -117,7 +117,7 @@ class _Losses:
 
 
 def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) -> torch.Tensor | None:
-    """The mean over what belongs to each sample; None where that is not known."""
+    """Return the mean over the values of each sample; None if their samples are unknown."""
     if not losses.ndim or len(losses) % samples:
         return None
     each = losses.float().reshape(samples, -1)

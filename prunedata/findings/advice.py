@@ -42,7 +42,7 @@ VERDICTS = ("watch", "prune")
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do with a run.
+    """The advice on a run.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Advice:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
-        """Return what :meth:`to_dict` was called on. Raises :class:`PrunedataError` if it is nothing of the kind."""
+        """Return the advice from the result of :meth:`to_dict`. Raises :class:`PrunedataError` for any other value."""
         if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
             raise PrunedataError(f"Expected advice as Advice.to_dict() returns it. Got {shown(plain)}.")
         try:

@@ -62,7 +62,7 @@ def is_lower_better(monitor: str | None, mode: object) -> bool:
 
 
 def monitored(logged: Mapping[str, Any], name: str) -> Any:
-    """Return the figure of this name. Raises :class:`PrunedataError` if there is none, saying what there is."""
+    """Return the figure with this name. Raises :class:`PrunedataError` with the existing names if there is none."""
     if name not in logged:
         raise PrunedataError(
             f"Expected {name!r}, the monitor, among the logged metrics. Got {', '.join(sorted(logged)) or 'nothing'}."

@@ -80,7 +80,7 @@ class RunFacts:
 
     @property
     def validation(self) -> Floats:
-        """The validation figure of each finished epoch, shape (epochs,); NaN if none was given."""
+        """Return the validation figure of each finished epoch, shape (epochs,); NaN where there is none."""
         return self._column("validation")
 
     @property

@@ -1,4 +1,4 @@
-"""What samples look like: images, texts, rows and class names, from any data set that can be indexed."""
+"""Previews of samples: images, texts, rows and class names, from any data set that can be indexed."""
 
 from __future__ import annotations
 

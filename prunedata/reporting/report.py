@@ -82,7 +82,7 @@ def report(
     review: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Return the report of a run: what to do and why, its validation curve, its suspects, and the time saved.
+    """Return the report of a run: its advice, its validation curve, its suspects, and the time saved.
 
     Parameters
     ----------

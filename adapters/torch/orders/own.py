@@ -122,7 +122,7 @@ class OwnOrder(SampledOrder):
         return iter([self._share_of(ids[self.remaining[ids]], ids)])
 
     def _share_of(self, rest: SomeIds, everything: SomeIds) -> SomeIds:
-        """Return this rank's share of what remains, padded by the first samples of the whole order."""
+        """Return this rank's share of the rest, padded by the first samples of the whole order."""
         rank, world = self.place
         own, size = rest[rank::world], self.share(rest.size)
         recorded = min(size, own.size)
