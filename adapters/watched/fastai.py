@@ -80,7 +80,7 @@ class _Fit:
             before = getattr(learn, "loss_grad", None)
             try:
                 own_batch()
-            finally:  # a callback may have cancelled the rest of it, as GradientAccumulation does
+            finally:  # a callback may have canceled the rest of it, as GradientAccumulation does
                 if learn.training and learn.dl is learn.dls.train and getattr(learn, "loss_grad", None) is not before:
                     epochs.guarded(self._record)
 

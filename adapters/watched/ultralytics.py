@@ -185,7 +185,7 @@ class _Images(Indexed):
 
 
 class _Shown(Sequence[Any]):
-    """The images as people see them: by their files, with the names of what is labelled in them, and where."""
+    """The images as people see them: by their files, with the names of what is labeled in them, and where."""
 
     def __init__(self, dataset: Any, names: Any) -> None:
         self._names, self._labels = names, list[tuple[Any, Any]]()

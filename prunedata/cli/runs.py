@@ -72,7 +72,7 @@ def _suspects(args: argparse.Namespace) -> None:
         run = read_run(args.stores[0]).state
         labels = None if args.labels is None else read_labels(args.labels, run.samples, args.label_column)
         kept = KeptPreviews(args.stores[0])
-        columns = kept.labelled(run, args.top) if labels is None else table_of(run, args.top, labels)
+        columns = kept.labeled(run, args.top) if labels is None else table_of(run, args.top, labels)
         rows = rows_of(columns)
     shares = None
     if labels is not None:

@@ -1,10 +1,9 @@
-"""How many labels a run doubts, by the losses of its samples, in whatever unit these are.
+"""How many labels look wrong, by the losses of their samples, whatever the unit of the loss.
 
-The losses are cut in two where the two groups lie furthest apart (Otsu, 1979). Learnt samples are in the lower one, and
-wrong labels in the upper one, together with what the network finds hard. How much of the variance lies between the
-groups tells whether these are two kinds of samples or one with a tail. A tail that wanes, as of an exponential
-distribution, has 0.648 of it there, and losses that are spread evenly 0.75. And on half of the upper group the network
-has to be worse than it was on all before it had learnt anything (docs/evidence/late.md).
+The losses are split into the two groups that lie furthest apart (Otsu, 1979). Learned samples are in the lower group;
+wrong labels in the upper one, together with hard samples. The share of the variance between the groups shows whether
+they are two kinds of samples, or one kind with a tail: an exponential distribution has 0.648, an even one 0.75. And on
+half of the upper group the network must be worse than it was on all samples before training (docs/evidence/late.md).
 """
 
 import math
@@ -34,41 +33,40 @@ __all__ = [
 ]
 
 ONE_GROUP, TWO_GROUPS = 0.70, 0.75
-"""Share of the variance between the groups up to which no label is doubted, and from which all of the upper group are.
-Between them the share of the upper group that is doubted rises evenly: where a run cannot tell, it doubts fewer. Below
-0.70 less than half of the upper group is wrong, on subjects that were made with 3 to 40 % of wrong labels."""
+"""Up to this share of the variance between the groups no label is doubted; from the second on, the whole upper group.
+Between them the doubted part of the upper group rises evenly: an uncertain run doubts fewer. Below 0.70 less than half
+of the upper group is wrong, on subjects that were made with 3 to 40 % of wrong labels."""
 HIGHEST = 0.999
-"""No loss counts for more than twice what so many of all lie below, from the median: one that is out of all proportion
-must not hide the rest."""
+"""No loss counts for more than twice this quantile, measured from the median: a huge loss must not hide the others."""
 LATE = Fraction(2, 3)
 """Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
 network recovers from them within an epoch or two."""
 APART = "apart"
 """The share of the variance between the groups, in the record of an epoch."""
 LOWEST = 10
-"""Of so many samples of a label one lies below what the others are compared with. The median would do where labels are
-wrong at their own frequencies; but where uniform errors flood a rare label, most of its samples are wrong."""
+"""Losses are compared with the lowest 1 in so many of the same label. The median would do if labels were wrong at their
+own frequencies; but if uniform errors flood a rare label, most of its samples are wrong."""
 MANY, MOST = 1 / 3, 0.45
-"""Share of the samples that are worse than at first where many labels are wrong. Of a network that has learnt nothing
-half are, of one that has learnt clean labels at most a fifth."""
+"""If many labels are wrong, between these shares of the samples have a higher loss than the run had at first. A network
+that has learned nothing has half of them there, one that has learned clean labels at most a fifth."""
 SETTLED = 5
-"""After so many epochs little is left in a recent average of what losses were before anything was learnt. A run of no
-more leaves nothing out: it memorizes little, and needs every step."""
+"""After so many epochs a recent average holds little of the losses before training. A run of no more epochs leaves
+nothing out: it memorizes little, and needs every step."""
 FALLEN = 0.01
-"""So much of the variance less between the groups than at best is a fall."""
+"""The share of the variance between the groups has fallen if it is so much below its highest value."""
 CLEARER = 0.02
-"""So much more of the variance between the groups makes one way to average losses better than another."""
+"""So much more of the variance between the groups makes one average of losses better than another."""
 CLOSE = 1e-6
-"""Cuts are equally good, and numbers whole, within so much: rounding must not decide."""
+"""Splits are equally good, and numbers whole, within this difference: rounding must not decide."""
 
 
 def onset_from(epochs: int) -> int:
-    """Return after how many epochs of a run it is looked whether the groups have met: before, nothing is learnt yet."""
+    """Return after how many epochs a run checks whether the groups come nearer again: before, it has learned little."""
     return math.ceil(Fraction(1, 6) * epochs)
 
 
 def lost_from(epochs: int) -> int:
-    """Return after how many epochs of a run it is looked whether many samples are worse than at first."""
+    """Return after how many epochs a run checks whether many samples have a higher loss than at first."""
     return max(SETTLED, onset_from(epochs))
 
 
@@ -91,8 +89,8 @@ def loss_at_first(means: Sequence[float]) -> float:
 def above_own(averages: Array, labels: Array, among: Array | None = None) -> Array:
     """Return how far losses lie above the lowest tenth of those of their own label: float64, shape (samples,).
 
-    A label of few samples is learnt late, and all its losses are high, right or wrong. Held against all samples, its
-    right ones look wrong.
+    A rare label is learned late, and all its losses are high, right or wrong: compared with all samples, its right ones
+    look wrong.
 
     Parameters
     ----------
@@ -130,14 +128,14 @@ class Groups(NamedTuple):
 def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     """Return the two groups of losses, by a recent average of each sample's: ndarray of float, shape (samples,).
 
-    Those that are not finite do not count. The groups are the same if all losses are multiplied by a positive number,
-    or added to one number. Where the averages are what :func:`above_own` made of ``losses``, the median is of these.
+    Values that are not finite are ignored. The groups do not change if all losses are multiplied by a positive number,
+    or a number is added to all. If the averages come from :func:`above_own`, pass its ``losses`` for the median.
     """
     ordered = np.sort(np.asarray(averages, dtype=np.float64))
     ordered = ordered[np.isfinite(ordered)]
     if not ordered.size:
         return Groups(ordered.size, 0, 0.0, -math.inf)
-    known = ordered / 8 - ordered[ordered.size // 2] / 8  # an eighth: what is between must not overflow
+    known = ordered / 8 - ordered[ordered.size // 2] / 8  # an eighth, so that nothing overflows
     known = np.minimum(known, 2 * known[int(HIGHEST * (known.size - 1))])
     if known[0] == known[-1]:
         return Groups(ordered.size, 0, 0.0, -math.inf)
@@ -146,7 +144,7 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     lower = np.arange(1, known.size)
     between = known.cumsum()[:-1] ** 2 / (lower * (known.size - lower))
     best = float(between.max())
-    cut = int(np.flatnonzero(between >= best * (1 - CLOSE))[-1])  # of equally good ones, that with fewer above it
+    cut = int(np.flatnonzero(between >= best * (1 - CLOSE))[-1])  # of ties, the one with the smaller upper group
     median = float(ordered[(cut + ordered.size) // 2])  # the lower one, where there are two
     if losses is not None:
         upper = np.sort(np.asarray(losses, dtype=np.float64)[np.isfinite(averages) & (averages > ordered[cut])])
@@ -155,10 +153,10 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
 
 
 def are_many_worse(averages: Array, untaught: float) -> bool:
-    """Whether so many samples have higher losses than the run had when it began that many labels must be wrong.
+    """Return whether so many samples have a higher loss than the run had at first that many labels must be wrong.
 
-    Where two labels contradict each other in many places, a network learns to be sure of none, and the two groups of
-    losses lie close together though nearly all wrong labels are in the upper one.
+    If two labels contradict each other in many places, a network becomes certain of neither: the two groups of losses
+    then lie close together, though nearly all wrong labels are in the upper one.
 
     Parameters
     ----------
@@ -172,21 +170,21 @@ def are_many_worse(averages: Array, untaught: float) -> bool:
 
 
 def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:
-    """Return how many labels are doubted by the losses of their samples.
+    """Return how many labels look wrong by the losses of their samples.
 
     Parameters
     ----------
     groups : Groups
         Of these losses.
     untaught : float
-        The loss with which the run began, see :func:`loss_at_first`. No label is doubted if the median of the upper
-        group is not above it.
+        The loss with which the run began, see :func:`loss_at_first`. No label is doubted unless the median of the upper
+        group is above it.
     memorizes : bool
-        Whether a validation figure has shown that the network memorizes labels. Then there are wrong ones, and all of
-        the upper group are doubted.
+        Whether a validation figure shows that the network memorizes labels. Then there are wrong ones, and the whole
+        upper group is doubted.
     many : bool
-        Whether :func:`are_many_worse`. If a third of the samples are in the upper group as well, all of it is doubted,
-        however close the groups lie. Of one group with a waning tail a fifth are.
+        Whether :func:`are_many_worse`. If the upper group also has a third of the samples, all of it is doubted,
+        however close the groups lie. Of one group with a tail, a fifth is in the upper one.
     """
     if memorizes:
         return groups.upper
@@ -199,19 +197,19 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
 
 
 def have_met(apart: Sequence[float]) -> bool:
-    """Whether the two groups come nearer again, by the share of the variance between them after each epoch.
+    """Return whether the two groups come nearer again, by the share of the variance between them after each epoch.
 
-    Losses of wrong labels rise away from the others while a network learns what holds for other samples too. Once it
+    Losses of wrong labels rise above the others while a network learns what holds for other samples too. Once it
     memorizes labels, they fall.
     """
     return len(apart) > 1 and max(apart) - apart[-1] >= FALLEN
 
 
 def lie_clearer(recent: Array, means: Array) -> bool:
-    """Whether recent averages of losses fall apart in two groups, and further than the means of all epochs do.
+    """Return whether recent averages of losses form two groups, and clearer ones than the means of all epochs.
 
-    The recent ones rank wrong labels better where a network keeps from memorizing them, and far worse where it does
-    not: its groups then come nearer again.
+    Recent averages rank wrong labels better while a network does not memorize them, and far worse once it does: its
+    groups then come nearer again.
     """
     apart = two_groups(recent).apart
     return apart >= TWO_GROUPS and apart - two_groups(means).apart >= CLEARER

@@ -248,7 +248,7 @@ class BoundedLoss(MovingAverage):
 
     For a cross-entropy ``exp(-loss)`` is the probability of the label. So each visit moves a sample's ``doubt`` towards
     1 minus that probability, and no loss counts for more than 1, however high it is. The batch's mean has no part in
-    it. The doubt of samples falls while they are learnt; that of pruned ones stays. Losses must be cross-entropies, or
+    it. The doubt of samples falls while they are learned; that of pruned ones stays. Losses must be cross-entropies, or
     others that are never below 0; one below 0 counts as 0.
 
     Parameters

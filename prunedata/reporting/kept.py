@@ -130,7 +130,7 @@ class KeptPreviews:
         """Return the row of a sample in the data set from which the user selected."""
         return self._kept[sample][0] if sample in self._kept else sample
 
-    def labelled(self, run: RunState, top: int | float) -> Arrays:
+    def labeled(self, run: RunState, top: int | float) -> Arrays:
         """Return the table of a run's suspects with the labels that were kept, and guesses by the names of classes."""
         table = table_of(run, top, names=self.classes)
         if "label" in table or not self._kept:

@@ -129,7 +129,7 @@ def test_guesses_of_a_watched_run_have_the_names_of_classes(tmp_path):
 
     keep_previews(tmp_path / "run.zarr", pruner, Dataset(), most=5)
     kept = KeptPreviews(tmp_path / "run.zarr")
-    table = kept.labelled(read_run(tmp_path / "run.zarr").state, 2)
+    table = kept.labeled(read_run(tmp_path / "run.zarr").state, 2)
     assert (table["id"][0], table["label"].tolist(), table["guess"].tolist()) == (3, ["dog", "dog"], ["bird", ""])
     lines = run_module("prunedata", "suspects", "run.zarr", "--top", "1", cwd=tmp_path).stdout.splitlines()
     assert lines[1].split("  ")[-2:] == ["labelled", "looks like"] or "looks like" in lines[1]

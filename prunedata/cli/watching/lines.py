@@ -41,7 +41,7 @@ def lines_of(place: Path, top: int) -> list[str]:
 
 def suspects_in(run: RunState, kept: KeptPreviews, top: int) -> list[str]:
     """Return the most suspect samples of a run as a table: a head, and a line for each, the worst first."""
-    found = rows_of(kept.labelled(run, top))
+    found = rows_of(kept.labeled(run, top))
     guesses = any(one.get("guess", "") not in (-1, "") for one in found)
     rows = [["row", "excess", "label", *["looks like"] * guesses, ""]]
     for one in found:
