@@ -34,7 +34,7 @@ def keys(samples: int, repeats: int) -> Iterator[Row]:
     runs = {"ours": _run(samples, names), "without keys": _run(samples, None)}
     times = alternate({name: lambda run=run: _epoch(run) for name, run in runs.items()}, repeats)  # type: ignore[misc]
     ours = times.pop("ours")
-    yield Row("an epoch is recorded, with keys", samples, BLOCK, "ns a visit", ours, times)
+    yield Row("an epoch is recorded, with keys", samples, None, "ns a visit", ours, times)
     kept = [sum(array.nbytes for array in state_of(run).arrays.values()) for run in runs.values()]
     yield Row("keys in a store", samples, None, "bytes a sample", [(kept[0] - kept[1]) / samples] * repeats, goal=8.0)
     yield Row("read without keys", samples, None, "items", [float(_read(samples)) for _ in range(repeats)], goal=32.0)
