@@ -7,6 +7,7 @@ What measures the library:
 
     python -m benchmarks.overhead              what the library itself costs
     python -m benchmarks.overhead.dealing      what a batch costs that comes from a dealer
+    python -m benchmarks.overhead.watching     what prunedata watch adds to a step, in each trainer
     python -m benchmarks.overhead.exchange     what ranks tell each other at the end of an epoch
     python -m benchmarks.report                how long the report of a run takes
     python -m benchmarks.streams               what pruning saves on a stream
@@ -23,6 +24,7 @@ What reproduces papers and evidence:
     python -m benchmarks.study.matrix          all runs of the study
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training
     python -m benchmarks.distributed           the study's cluster: by a model, and training in its three modes
+    python -m benchmarks.frontier.questions.early what losses show of wrong labels after one, two and three epochs
     python -m benchmarks.pages                 brings the tables of docs/ up to date
     python -m benchmarks.pages.pictures        draws the pictures of docs/
     python -m benchmarks.pages.wrong_labels    prints how well runs find wrong labels

@@ -1,7 +1,7 @@
 """What losses show of wrong labels after one, two and three epochs, and by which figure to rank then.
 
     python -m benchmarks.frontier.questions.early run --texts FOLDER --cifar FOLDER --labels NPZ --traces FOLDER
-    python -m benchmarks.frontier.questions.early table [--page docs/bad-data.md]
+    python -m benchmarks.frontier.questions.early table [--page docs/tools/watch.md]
     python -m benchmarks.frontier.questions.early texts [--page docs/bad-data.md]
 
 Only what a folder is given for is run, and nothing that is recorded. ``--texts`` has the eight files of texts, see
@@ -37,7 +37,7 @@ from benchmarks.pages.detection import auc, by_cleanlab, precision_at
 
 __all__ = ["LENGTHS", "RANKED", "Watching", "main", "measure", "of_trace", "table", "texts"]
 
-RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.gz") / "early"
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
 CACHES = Path(__file__).parents[1] / "checkpoints"
 LENGTHS = (1, 2, 3)
 """Epochs after which suspects are ranked. The last is a run's length; a run of one epoch is made too."""
