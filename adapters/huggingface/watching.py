@@ -192,7 +192,8 @@ class _WatchedFromOutside(ByWeight):
         if ids is None or self._stopped:
             return self._plain.training_step(model, inputs, *args, **options)
         fills_up = self._rest and self._trained + 1 == self._batches
-        if self._begun and self._unknown is None and isinstance(ids, np.ndarray) and not fills_up:
+        settled = self._begun and self._unknown is None and not self._held  # the batches of a step go one way
+        if settled and isinstance(ids, np.ndarray) and not fills_up:
             return self._settled_step(ids, model, inputs, args, options)
         self._later.flush()
         inputs[IDS] = ids

@@ -34,6 +34,8 @@ def labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequen
     elif given is not None and given.dtype.kind == "U":
         known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
         classes = np.array(_readable(np.array(known, dtype=np.str_)))
+    elif given is None and names:
+        classes = np.array(_readable(np.array(names, dtype=np.str_)))
     else:
         classes = None
     found = {} if given is None else {"label": given}
