@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from accelerate.state import GradientState
 from transformers import Trainer, TrainingArguments
 
 from prunedata import Pruner
@@ -111,6 +112,7 @@ def test_two_trials_of_ray_at_once(tmp_path):
 
     meeting = tmp_path / "meeting"
     meeting.mkdir()
+    GradientState._reset_state()  # accelerate's, of the process: trainings before may leave what cannot be sent
     with on_ray():
         trainer = trainer_in(tmp_path)
         wrap(trainer, _maker(str(tmp_path), str(meeting), EPOCHS))
