@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 
 from prunedata import Pruner
 from prunedata.cli.live import LivePage
-from tests.cli.test_cli_top import train
+from tests.cli.test_cli_terminal import train
 from tests.common.programs import ROOT
 from tests.watch.watched import environment
 
