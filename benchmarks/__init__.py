@@ -31,7 +31,7 @@ What reproduces papers and evidence:
     python -m benchmarks.pages.overlap         prints whether runs suspect the same samples
 
 Beside these, benchmarks.common has what rooms share, and benchmarks.slurm scripts for Slurm. Each command takes
-``--help``. Runs that a room has recorded are its ``results.jsonl.gz``, which benchmarks.common.records reads and
+``--help``. Runs that a room has recorded are its ``results.jsonl.bz2``, which benchmarks.common.records reads and
 writes. A new benchmark is a new folder with a ``__main__.py`` and a line here, or a new file in a room; a new arm of
 the study is a new file in benchmarks/study/arms.
 """

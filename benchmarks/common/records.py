@@ -1,13 +1,12 @@
-"""Recorded runs: one file of gzipped JSON lines for each study, a line for each run, ordered by key.
+"""Recorded runs: one file of bzipped JSON lines for each study, a line for each run, ordered by key.
 
 A run is added by writing the file anew beside the old one, which then takes its place, under a lock: a kill leaves the
 runs of before or those of after, and two processes may record at once. The same runs make the same bytes. To look in:
-``zcat benchmarks/scale/results.jsonl.gz``.
+``bzcat benchmarks/scale/results.jsonl.bz2``.
 """
 
+import bz2
 import fcntl
-import gzip
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +28,7 @@ class Runs:
     Parameters
     ----------
     file : path
-        Its name ends in ``.jsonl.gz``. It need not exist.
+        Its name ends in ``.jsonl.bz2``. It need not exist.
     under : str, default ""
         What the keys of the part begin with, up to a slash; all of the file if empty.
     """
@@ -68,7 +67,7 @@ class Runs:
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         """Each run's key and line."""
-        text = gzip.decompress(self.file.read_bytes()).decode() if self.file.exists() else ""
+        text = bz2.decompress(self.file.read_bytes()).decode() if self.file.exists() else ""
         for line in text.split("\n")[:-1]:
             yield str(_DECODER.raw_decode(line, len(BEGIN))[0]), line
 
@@ -80,7 +79,7 @@ class Runs:
             lines[key] = BEGIN + json.dumps(key) + MIDDLE + json.dumps(facts, separators=(",", ":")) + END
             part = self.file.with_suffix(".part")
             with part.open("wb") as out:
-                out.write(_packed("".join(f"{lines[key]}\n" for key in sorted(lines))))
+                out.write(bz2.compress("".join(f"{lines[key]}\n" for key in sorted(lines)).encode()))
                 out.flush()
                 os.fsync(out.fileno())
             part.replace(self.file)
@@ -91,14 +90,6 @@ _DECODER = json.JSONDecoder()
 
 def _facts(line: str) -> str:
     return line[_DECODER.raw_decode(line, len(BEGIN))[1] + len(MIDDLE) : -len(END)]
-
-
-def _packed(text: str) -> bytes:
-    """Without a time or a name, so that bytes depend on nothing else."""
-    packed = io.BytesIO()
-    with gzip.GzipFile("", "wb", 9, packed, mtime=0) as file:
-        file.write(text.encode())
-    return packed.getvalue()
 
 
 @contextmanager

@@ -9,7 +9,7 @@
     python -m benchmarks.distributed tables          Tables 1, 2 and 3 with what was recorded here beside the study's
     python -m benchmarks.distributed figures         Figures 1, 2 and 3 as numbers; with --write, as a picture
 
-``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in results.jsonl.gz, as do
+``train`` prints one JSON object. ``throughput`` and ``converge`` record theirs in results.jsonl.bz2, as do
 ``kills`` and ``train --record``. ``async`` and ``mixed`` need Ray: replicas and servers are actors. ``train`` and
 ``throughput`` with ``--mode sync`` also run under torchrun.
 """

@@ -17,7 +17,7 @@ from benchmarks.faults.attack import Attack, Outcome
 __all__ = ["BEGIN", "END", "PAGE", "RESULTS", "add", "added_up", "fill", "refusals", "table"]
 
 ROOT = Path(__file__).parents[2]
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """Where they are recorded, if nobody says otherwise."""
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- table: faults -->", "<!-- end of table -->"

@@ -59,7 +59,7 @@ from prunedata.errors import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """Where runs are recorded, if nobody says otherwise: a part for each subject and kind of labels."""
 SUSPECTS, BY_WEIGHT, CORRECTED, LIMITS = "suspects", "by-weight", "corrected", "limits"
 """The parts of the recorded runs that were watched, of those by weight, of those after correcting labels, and of

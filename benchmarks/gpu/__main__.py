@@ -18,7 +18,7 @@ from benchmarks.gpu.tables import BEGIN, parts
 
 __all__ = ["PARTS", "RESULTS", "main"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """By the names of the pieces."""
 PARTS = {
     "tests": tests_there.pieces, "exact": exact.pieces, "costs": costs.pieces, "networks": networks.pieces,
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("Expected --data, a folder of CIFAR-10, on a GPU. Got none.")
     print(f"{named(place)}, torch {torch.__version__}, {given.seconds} s")
     with tempfile.TemporaryDirectory() as folder:
-        recorded = given.results if place.full or given.results != RESULTS else Runs(Path(folder) / "tried.jsonl.gz")
+        recorded = given.results if place.full or given.results != RESULTS else Runs(Path(folder) / "tried.jsonl.bz2")
         found: list[Piece] = [piece for part in given.parts for piece in PARTS[part](place)]
         if not place.full:  # the estimates are a GPU's
             found = [replace(piece, seconds=0) for piece in found]

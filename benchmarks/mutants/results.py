@@ -10,7 +10,7 @@ from benchmarks.mutants.changes import Mutant
 
 __all__ = ["EQUIVALENT", "RESULTS", "identity", "read_equivalent", "summary", "table"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 
 

@@ -28,7 +28,7 @@ from prunedata import Dealer, Pruner, Schedule, Wait
 
 __all__ = ["RESULTS", "Called", "in_ray", "in_threads", "main", "table"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 PROCESSES = 8
 BATCH = 32
 POLL = 0.05

@@ -37,7 +37,7 @@ from prunedata.findings.compare import compare
 
 __all__ = ["RESULTS", "RunCounts", "draw", "main", "mean_of_known", "pairs", "read_runs", "recorded_pairs", "summary"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """What this room measured itself: pairs of runs in one part, the ten networks in another."""
 AGREEMENT = "agreement"
 BETWEEN = ("seeds", "arms", "networks")

@@ -24,7 +24,7 @@ from benchmarks.scale.table import markdown_scale
 
 __all__ = ["RESULTS", "main"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """Where the measurements are recorded, if nobody says otherwise."""
 SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 

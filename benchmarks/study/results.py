@@ -11,7 +11,7 @@ from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
 
 __all__ = ["RESULTS", "RunName", "kind_of_labels", "parse", "recipe_of"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """By the names of the recipes."""
 NAME = re.compile(
     r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?(?P<rates>-cosine[\d.]+)?-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"

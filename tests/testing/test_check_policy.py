@@ -1,6 +1,5 @@
 """check_policy: right policies pass, and each broken promise is named."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -9,7 +9,7 @@ from benchmarks.distributed.training.task import MODES, Training
 
 __all__ = ["RESULTS", "Facts", "add", "mean_staleness", "name_of", "read", "thinned"]
 
-RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.gz")
+RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.bz2")
 """Where they are recorded, if nobody says otherwise."""
 POINTS = 50
 """Points of a curve that are kept."""

@@ -11,7 +11,7 @@ from benchmarks.distributed.staleness.table import markdown_staleness
 
 __all__ = ["RESULTS", "add_staleness", "staleness"]
 
-RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.gz")
+RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.bz2")
 """Where the runs are recorded, if nobody says otherwise."""
 
 

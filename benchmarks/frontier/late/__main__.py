@@ -33,7 +33,7 @@ from prunedata.errors import NeverPrunesWarning
 
 __all__ = ["RESULTS", "main"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 SEEDS = (0, 1)
 
 

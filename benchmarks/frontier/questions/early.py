@@ -37,7 +37,7 @@ from benchmarks.pages.detection import auc, by_cleanlab, precision_at
 
 __all__ = ["LENGTHS", "RANKED", "Watching", "main", "measure", "of_trace", "table", "texts"]
 
-RESULTS = Runs(Path(__file__).with_name("results.jsonl.gz"))
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 CACHES = Path(__file__).parents[1] / "checkpoints"
 LENGTHS = (1, 2, 3)
 """Epochs after which suspects are ranked. The last is a run's length; a run of one epoch is made too."""

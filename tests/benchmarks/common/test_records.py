@@ -26,7 +26,7 @@ FACTS = st.dictionaries(st.text(), st.none() | st.integers() | st.floats(allow_n
 
 @given(st.lists(st.tuples(st.sampled_from(["", "part/", "part-2/", "other/"]), KEYS, FACTS), max_size=8))
 def test_what_is_read_is_what_was_added_whatever_it_is(tmp_path_factory, added):
-    runs, plain = Runs(tmp_path_factory.mktemp("runs") / "runs.jsonl.gz"), {}
+    runs, plain = Runs(tmp_path_factory.mktemp("runs") / "runs.jsonl.bz2"), {}
     for part, name, facts in added:
         runs.add(part + name, facts)
         plain[part + name] = facts
@@ -38,7 +38,7 @@ def test_what_is_read_is_what_was_added_whatever_it_is(tmp_path_factory, added):
 
 
 def test_parts_are_read_in_the_order_that_is_asked_for(tmp_path):
-    runs = Runs(tmp_path / "runs.jsonl.gz")
+    runs = Runs(tmp_path / "runs.jsonl.bz2")
     for key in ("suspects/head/b", "suspects/head/a", "suspects/texts/a", "head/a"):
         runs.add(key, {"key": key})
     of = runs / "suspects"
@@ -50,7 +50,7 @@ def test_parts_are_read_in_the_order_that_is_asked_for(tmp_path):
 
 
 def test_what_is_appended_keeps_its_order(tmp_path):
-    runs = Runs(tmp_path / "runs.jsonl.gz")
+    runs = Runs(tmp_path / "runs.jsonl.bz2")
     for number in range(12):
         (runs / "kills").append({"number": number})
         (runs / "pairs").append({"number": -number})
@@ -59,7 +59,7 @@ def test_what_is_appended_keeps_its_order(tmp_path):
 
 
 def test_the_same_runs_make_the_same_bytes_in_whatever_order_and_at_whatever_time(tmp_path, monkeypatch):
-    one, other = Runs(tmp_path / "one.jsonl.gz"), Runs(tmp_path / "other.jsonl.gz")
+    one, other = Runs(tmp_path / "one.jsonl.bz2"), Runs(tmp_path / "other.jsonl.bz2")
     for number in range(20):
         one.add(f"run {number}", {"number": number})
     monkeypatch.setattr(time, "time", lambda: 2e9)
@@ -99,7 +99,7 @@ def start():
 
 
 def test_two_processes_record_at_once_and_none_is_lost(tmp_path, start):
-    file = tmp_path / "runs.jsonl.gz"
+    file = tmp_path / "runs.jsonl.bz2"
     for process in [start(file, name, 40) for name in ("one", "two")]:
         assert process.wait() == 0
     for name in ("one", "two"):
@@ -107,7 +107,7 @@ def test_two_processes_record_at_once_and_none_is_lost(tmp_path, start):
 
 
 def test_after_a_kill_the_runs_are_those_of_before_or_after_and_recording_goes_on(tmp_path, start):
-    file = tmp_path / "runs.jsonl.gz"
+    file = tmp_path / "runs.jsonl.bz2"
     runs, known = Runs(file), 0
     for wait in (0.01, 0.013, 0.017, 0.02, 0.03):
         process = start(file, "killed", 10_000)

@@ -68,10 +68,10 @@ def test_gains_are_told_as_mean_and_range(points, told):
 def test_images_are_a_folder_and_results_a_file():
     parser = program("benchmarks.scale", None)
     add_images(parser, ", some of them")
-    add_results(parser, Runs(ROOT / "benchmarks" / "scale" / "results.jsonl.gz"))
+    add_results(parser, Runs(ROOT / "benchmarks" / "scale" / "results.jsonl.bz2"))
     said = " ".join(parser.format_help().split())
     assert "default: digits, some of them" in said
-    assert "default: benchmarks/scale/results.jsonl.gz" in said
+    assert "default: benchmarks/scale/results.jsonl.bz2" in said
     assert parser.parse_args([]).data is None
     assert parser.parse_args(["--results", "there"]).results.file == Path("there")
 

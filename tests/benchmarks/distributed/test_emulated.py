@@ -101,7 +101,7 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
         "local", Configuration(2, 1), mode="local", local_steps=4, epochs=1, batch=16, device_time=0.001, stretch=1.0
     )
     run = replace(run, samples=256)
-    recorded = Runs(tmp_path / "runs.jsonl.gz")
+    recorded = Runs(tmp_path / "runs.jsonl.bz2")
     assert measure([run], recorded, None) == 0
     (facts,) = read(recorded, "emulated")
     assert facts["visits"] == [256]

@@ -51,7 +51,7 @@ def test_nodes_are_the_studys_best_configuration():
 
 def test_a_run_is_recorded_with_its_seed_and_hardware(tmp_path, capsys):
     given = ["--mode", "sync", "--workers", "1", "--epochs", "1", "--samples", "200", "--seed", "3"]
-    runs = Runs(tmp_path / "runs.jsonl.gz")
+    runs = Runs(tmp_path / "runs.jsonl.bz2")
     assert main(["throughput", *given, "--results", str(runs.file)]) == 0
     told = json.loads(capsys.readouterr().out)
     (recorded,) = results.read(runs, "throughput")
@@ -65,7 +65,7 @@ def test_a_run_is_recorded_with_its_seed_and_hardware(tmp_path, capsys):
 def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
     slow = {"mode": "sync", "slow": (2, 0.1), "prune": 0.25}
     runs = [facts(**slow), facts(seed=1), facts(), facts(accuracy=0.9), facts(**slow | {"slow": [2, 0.1]})]
-    recorded = Runs(tmp_path / "runs.jsonl.gz")
+    recorded = Runs(tmp_path / "runs.jsonl.bz2")
     for run in runs:
         results.add(recorded, "trained", run)
     found = results.read(recorded, "trained")
@@ -100,7 +100,7 @@ CURVES = [
 
 @pytest.fixture
 def recorded(tmp_path):
-    made = Runs(tmp_path / "runs.jsonl.gz")
+    made = Runs(tmp_path / "runs.jsonl.bz2")
     for kind, runs in (("throughput", RUNS), ("converge", CURVES)):
         for number, run in enumerate(runs):
             results.add(made, kind, run | {"seed": number})

@@ -154,7 +154,7 @@ def test_all_ways_to_prune_visit_as_many_samples(brief):
 
 
 def test_what_is_recorded_is_not_run_again(brief, tmp_path, capsys):
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     for _ in range(2):
         assert main(["staleness", "--run", "digits", "--most", "1", "--results", str(results.file)]) == 0
     assert [run["name"] for run in results.read("staleness")] == sorted(

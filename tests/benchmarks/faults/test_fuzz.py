@@ -247,7 +247,7 @@ def test_another_seed_is_another_order_and_the_same_is_the_same(coins):
 
 def test_a_recorded_search_goes_on_where_it_was(coins, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(program, "PORTION", 5)
-    recorded = Runs(tmp_path / "runs.jsonl.gz")
+    recorded = Runs(tmp_path / "runs.jsonl.bz2")
     arguments = ["coins", "--record", "--seed", "3", "--results", str(recorded.file)]
     assert program.main([*arguments, "--cases", "7"]) == 1
     assert len(coins.seen) == 7

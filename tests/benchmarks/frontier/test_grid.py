@@ -219,7 +219,7 @@ def test_a_grid_that_was_stopped_goes_on_where_it_stood(task, tmp_path):
         asked.append(kind)
         return task
 
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     assert run(small_plans()[:3], task_of, results, SETTINGS) == 3
     assert run(small_plans(), task_of, results, SETTINGS) == 1
     assert run(small_plans(), task_of, results, SETTINGS) == 0
@@ -228,7 +228,7 @@ def test_a_grid_that_was_stopped_goes_on_where_it_stood(task, tmp_path):
 
 
 def test_a_run_that_is_lost_is_run_again_and_is_the_same(task, tmp_path):
-    results, again = Runs(tmp_path / "runs.jsonl.gz"), Runs(tmp_path / "again.jsonl.gz")
+    results, again = Runs(tmp_path / "runs.jsonl.bz2"), Runs(tmp_path / "again.jsonl.bz2")
     run(small_plans(), lambda _: task, results, SETTINGS)
     whole = results.read()
     kept = [facts for facts in whole if "bounded-3" not in facts["name"]]

@@ -133,7 +133,7 @@ def test_every_third_class_is_thinned_to_about_a_tenth():
 def test_what_is_recorded_is_not_run_again(tmp_path, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(program, "measure", lambda *given: asked.append(given[:4]) or {"curve": [1.0]})
-    where = ["--results", str(tmp_path / "runs.jsonl.gz")]
+    where = ["--results", str(tmp_path / "runs.jsonl.bz2")]
     command = ["run", "--subjects", "digits", "--kinds", "clean", "--seeds", "0", *where]
     assert program.main([*command, "--arms", "regular", "oracle"]) == 0
     assert program.main([*command, "--arms", "regular", "late"]) == 0

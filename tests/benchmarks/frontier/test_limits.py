@@ -100,7 +100,7 @@ def test_runs_are_recorded_once_and_the_table_shows_kinds_that_went_every_way(tm
     subject = SUBJECTS["conv-digits"]
     material = subject.load(Path(), None, tmp_path / "digits.npz")
     monkeypatch.setattr("benchmarks.frontier.questions.limits.USUAL", 2)
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     recorded = results / "limits" / "conv-digits"
     assert run(material, ["clean", "random40"], recorded, subject.settings, seeds=(0,)) == len(WAYS)
     assert run(material, ["clean", "random40"], recorded, subject.settings, seeds=(0,)) == 0

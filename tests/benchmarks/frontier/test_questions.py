@@ -83,7 +83,7 @@ def test_labels_that_are_looked_at_are_right(task):
 def test_runs_are_recorded_once_and_suspects_are_wrong_more_often_than_others(task, tmp_path, monkeypatch):
     material = Material(task.train.features, task.train.labels, {}, Part(*_all(task.test)), 0)
     monkeypatch.setattr(Material, "task", lambda self, kind: task)
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     assert run(material, ["clean", "random40"], results, SETTINGS, (0,)) == 1
     found = {(facts["way"], facts["percent"]): facts for facts in results.read()}
     assert set(found) == {(way, at) for way in WAYS for at in LOOKED_AT if at or way != "chance"}
@@ -247,7 +247,7 @@ def add(results, run):
 
 
 def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     for each in recorded:
@@ -264,7 +264,7 @@ def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
 
 
 def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     for each in recorded:
         add(results / "head", each)
         add(results / "head", each | {"kind": "aggre", "name": each["name"].replace("worse", "aggre")})

@@ -28,7 +28,7 @@ CPU = Place(torch.device("cpu"))
 @pytest.mark.slow  # below, one piece goes through the command, and what is not right is found
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_runs_here_and_comes_out_right(part, tmp_path, capsys):
-    results = Runs(tmp_path / "results.jsonl.gz")
+    results = Runs(tmp_path / "results.jsonl.bz2")
     assert main(["--device", "cpu", "--seconds", "3000", "--parts", part, "--results", str(results.file)]) == 0
     recorded = {facts["name"]: facts for facts in results.read()}
     assert set(recorded) == {piece.name for piece in PARTS[part](CPU)}
@@ -53,7 +53,7 @@ def test_a_gpu_that_is_not_there_is_said(capsys):
 
 class TestThePieces:
     def go(self, pieces, tmp_path, seconds=60.0):
-        results = Runs(tmp_path / "results.jsonl.gz")
+        results = Runs(tmp_path / "results.jsonl.bz2")
         return go_through(pieces, results, time.monotonic() + seconds), {one["name"]: one for one in results.read()}
 
     def test_what_is_right_is_not_run_again_and_what_failed_is(self, tmp_path):

@@ -141,7 +141,7 @@ def test_a_run_that_lost_a_sample_is_an_error():
 @pytest.mark.slow
 def test_what_was_found_is_a_row_and_a_record(tmp_path, capsys):
     pytest.importorskip("ray")
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     given = ["--callers", "2", "--most", "2", "--batches", "20", "--results", str(results.file)]
     assert callers(given) == 0
     assert "| threads     | 2       | 1 " in capsys.readouterr().out

@@ -103,7 +103,7 @@ def test_the_command_prints_a_table_or_json_and_draws(folder, tmp_path, capsys):
 
 
 def test_pairs_that_were_recorded_are_drawn_and_told_as_the_runs_are(folder, tmp_path, capsys):
-    given = ["--results", str(tmp_path / "runs.jsonl.gz")]
+    given = ["--results", str(tmp_path / "runs.jsonl.bz2")]
     overlap.main(["--arrays", str(folder), "--record", *given])
     table = capsys.readouterr().out
     assert overlap.main(["--recorded", *given, "--out", str(tmp_path / "pictures")]) == 0

@@ -27,7 +27,7 @@ SMALL = Recipe(samples=200, epochs=6, batch_size=32, noise=NOISE)
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Real runs, two seeds of two arms: results, a folder of arrays, and the names of the runs."""
-    results, arrays = Runs(tmp_path_factory.mktemp("results") / "runs.jsonl.gz"), tmp_path_factory.mktemp("arrays")
+    results, arrays = Runs(tmp_path_factory.mktemp("results") / "runs.jsonl.bz2"), tmp_path_factory.mktemp("arrays")
     recipes = [replace(SMALL, seed=seed) for seed in (0, 1)]
     recipes += [replace(one, arm="dropping-count-run", saving=0.25) for one in recipes]
     for recipe in recipes:

@@ -24,7 +24,7 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason
 @ON_LINUX
 def test_a_run_is_measured_in_a_process_of_its_own_and_recorded(tmp_path, capsys):
     sizes = ("200000", "400000")
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     assert main(["run", "--samples", *sizes, "--policy", "running-loss", "--results", str(results.file)]) == 0
     small, large = sorted(results.read(), key=lambda run: run["samples"])
     assert (small["samples"], large["samples"]) == (200_000, 400_000)

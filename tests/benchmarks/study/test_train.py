@@ -170,7 +170,7 @@ def test_the_facts_add_up():
 
 
 def test_the_command_writes_its_result_and_no_checkpoint_stays(tmp_path, capsys):
-    results = Runs(tmp_path / "runs.jsonl.gz")
+    results = Runs(tmp_path / "runs.jsonl.bz2")
     amounts = ["--samples", "200", "--epochs", "5", "--prune", "0.5", "--noise", "0.2"]
     assert command.main([*amounts, "--policy", "random", "--results", str(results.file)]) == 0
     (facts,) = results.read()
