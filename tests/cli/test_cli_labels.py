@@ -247,12 +247,12 @@ def test_names_in_every_form(say, tmp_path, name):
         ("-o fixed.npy", "--labels"),
         (
             "--labels labels.npy -o labels.npy",
-            "Expected --output to be a file of its own. Got labels.npy, which holds the",
+            "Got labels.npy, which holds the",
         ),
         ("--labels labels.npy -o ../{here}/labels.npy", "which holds the labels"),
         ("--labels labels.npy -o link.npy", "which holds the labels"),
         ("--labels labels.npy -o verdicts.csv", "which holds the verdicts"),
-        ("--labels labels.npy -o fixed.npy --rest verdicts.csv", "Expected --rest to be a file of its own"),
+        ("--labels labels.npy -o fixed.npy --rest verdicts.csv", "Expected --rest"),
         ("--labels labels.npy -o fixed.csv --rest ./fixed.csv", "which holds the corrected labels"),
     ],
 )

@@ -222,7 +222,7 @@ def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path):
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[2].split(maxsplit=1) == ["advice", "prune"]
-    assert lines[3].split(maxsplit=1) == ["for", "the next run on this data: this one is finished"]
+    assert lines[3].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
 
 
 def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):

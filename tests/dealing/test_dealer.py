@@ -202,7 +202,7 @@ def test_what_is_no_ticket_is_refused(ticket):
     dealer = dealing()
     deal = dealer.deal("one")
     ticket = deal.ticket.replace("-0", "-1") if ticket == "later" else ticket
-    with pytest.raises(PrunedataError, match=r"Expected the result of deal\(\), or its ticket"):
+    with pytest.raises(PrunedataError, match="ticket"):
         dealer.observe(ticket, np.ones(8))
 
 

@@ -58,7 +58,7 @@ def test_if_one_report_is_wrong_none_is_recorded():
             dealer.observe_many([(first, losses_of(first)), (second, wrong)])
     with pytest.raises(PrunedataError, match="Expected newest"):
         dealer.observe_many([(first, losses_of(first))], version=3, newest=2)
-    with pytest.raises(PrunedataError, match="Expected the result of deal"):
+    with pytest.raises(PrunedataError, match="no ticket"):
         dealer.observe_many([(first, losses_of(first)), ("no ticket", np.zeros(8))])
     assert dealer.outstanding == {"one": 16}
     assert dealer.pruner.current.remaining.sum() == 60

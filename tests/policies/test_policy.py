@@ -279,5 +279,5 @@ def test_scores_with_nan_are_refused_as_scores():
     run.begin_epoch()
     run.observe(np.ones(4), np.arange(4))
     run.end_epoch()
-    with pytest.raises(PrunedataError, match=r"Expected scores without NaN\. Got 4 NaN: .* for example -np\.inf"):
+    with pytest.raises(PrunedataError, match="Got 4 NaN"):
         run.begin_epoch()

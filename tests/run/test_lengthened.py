@@ -155,7 +155,7 @@ def test_the_store_says_so_before_the_first_epoch_is_done(tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_a_finished_run_goes_on(tmp_path):
     train(start(SHORT, tmp_path))
-    with pytest.warns(FinishedWarning, match="give its schedule more epochs, with resume=True"):
+    with pytest.warns(FinishedWarning, match="resume=True"):
         assert list(start(SHORT, tmp_path).epochs()) == []
     run = start(LONG, tmp_path)
     assert next(run.epochs()).number == 8

@@ -210,7 +210,7 @@ def test_state_goes_into_a_checkpoint_and_back():
     assert [other.deal("two").number for _ in range(2)] == [0, 2]
     receipt = other.observe(first, np.ones(8))
     assert not receipt
-    assert "by another one" in receipt.why
+    assert "another dealer" in receipt.why
 
 
 def test_an_epoch_may_wait_for_its_end(tmp_path):

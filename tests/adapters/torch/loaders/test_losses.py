@@ -87,7 +87,7 @@ def test_within_a_transform_the_way_out_is_said(opened, transform):
         return loader.observe(weight * torch.tensor(VALUES))
 
     given = torch.ones(2) if transform is torch.func.vmap else torch.tensor(1.0)
-    with pytest.raises(LossError, match=r"torch\.func\.grad or vmap do: return the losses .* has_aux=True"):
+    with pytest.raises(LossError, match="has_aux=True"):
         transform(step, given) if transform is torch.func.vjp else transform(step)(given)
 
 

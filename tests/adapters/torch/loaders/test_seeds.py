@@ -57,7 +57,7 @@ def test_a_position_that_the_loader_cannot_read_is_refused_when_it_begins(inner)
     run, loader = opened(StatefulDataLoader)
     loader.load_state_dict(loader.state_dict() | {"loader": inner})
     run.begin_epoch()
-    with pytest.raises(PrunedataError, match="cannot go on from"):
+    with pytest.raises(PrunedataError, match="cannot resume from"):
         next(iter(loader))
 
 
