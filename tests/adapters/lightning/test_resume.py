@@ -131,7 +131,7 @@ def test_without_a_name_nothing_is_handed_over():
 
 
 def test_a_name_that_nobody_logs_is_told():
-    with pytest.raises(PrunedataError, match="'val_acc'.*Got loss"):
+    with pytest.raises(PrunedataError, match=r"'val_acc'.*Got loss"):
         fit_logging(monitor="val_acc", mode="max")
 
 

@@ -97,7 +97,7 @@ def test_an_iterator_of_an_earlier_epoch_is_noticed():
 
     epoch()
     # Which of the two depends on how far it has read ahead.
-    with pytest.raises((LossError, SkippedSamples), match="earlier epoch|were not"):
+    with pytest.raises((LossError, SkippedSamples), match=r"earlier epoch|were not"):
         epoch()
 
 
