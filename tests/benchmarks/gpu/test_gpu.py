@@ -81,20 +81,20 @@ class TestExact:
             return exact.compare(exact._cases(CPU)[name](), CPU.device)
 
     def test_a_loss_that_changes_on_the_way_is_found(self, monkeypatch):
-        plain = DeviceBuffer._land
+        plain = DeviceBuffer._receive
 
         def landed(buffer):
             return [(ids, np.where(np.arange(len(held)) == 3, 9.0, held).astype(np.float32), sizes)
                     for ids, held, sizes in plain(buffer)]  # fmt: skip
 
-        monkeypatch.setattr(DeviceBuffer, "_land", landed)
+        monkeypatch.setattr(DeviceBuffer, "_receive", landed)
         found = self.compared("float32")
         assert not found["right"]
         assert found["differ"]
 
     def test_a_batch_that_goes_lost_on_the_way_ends_the_run(self, monkeypatch):
-        plain = DeviceBuffer._land
-        monkeypatch.setattr(DeviceBuffer, "_land", lambda buffer: plain(buffer)[1:])
+        plain = DeviceBuffer._receive
+        monkeypatch.setattr(DeviceBuffer, "_receive", lambda buffer: plain(buffer)[1:])
         with pytest.raises(SkippedSamples):
             self.compared("float32")
 
