@@ -51,12 +51,12 @@ def test_integers_are_recorded_as_they_are_from_numpy(opened):
     [
         (
             lambda: torch.tensor(VALUES).to_sparse(),
-            r"dense Tensor\. Got layout torch\.sparse_coo: give losses\.to_",
+            r"torch\.sparse_coo",
         ),
         (lambda: torch.empty(8, device="meta"), r"that were computed\. Got those of the device meta"),
-        (lambda: torch.quantize_per_tensor(torch.rand(8), 0.1, 0, torch.quint8), "a quantized one: give"),
-        (lambda: torch.nested.nested_tensor([torch.rand(1)] * 8), "a nested one: give"),
-        (lambda: torch.nested.nested_tensor([torch.rand(2)] * 8, layout=torch.jagged), "a nested one: give"),
+        (lambda: torch.quantize_per_tensor(torch.rand(8), 0.1, 0, torch.quint8), "a quantized one"),
+        (lambda: torch.nested.nested_tensor([torch.rand(1)] * 8), "a nested one"),
+        (lambda: torch.nested.nested_tensor([torch.rand(2)] * 8, layout=torch.jagged), "a nested one"),
         (lambda: torch.zeros(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "Got torch.float4"),
         (lambda: torch.ones(8, dtype=torch.bool), r"a floating dtype, .*\. Got .*bool"),
         (lambda: torch.ones(8, dtype=torch.complex64), r"a floating dtype, .*\. Got .*complex64"),
