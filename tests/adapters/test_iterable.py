@@ -382,7 +382,7 @@ class Mixture:
         (
             True,
             LossError,
-            "or yield samples twice, like a mixture that oversamples.*Pruner.its length., with",
+            "a mixture that oversamples",
         ),
         (False, SkippedSamples, "2 visits were of samples that had been observed before.*or does a mixture of sources"),
     ],

@@ -225,7 +225,7 @@ def test_an_index_without_a_checksum_is_refused(tmp_path):
 def test_commands_in_somebody_elses_index_are_refused(tmp_path, url):
     index = ShardIndex((Shard("plain 'name'.tar", "a", 1), Shard(url, "b", 1)))
     index.save(tmp_path / "index.json")
-    with pytest.raises(PrunedataError, match="would run in a shell: pass trusted=True"):
+    with pytest.raises(PrunedataError, match="trusted=True"):
         ShardIndex.load(tmp_path / "index.json")
     assert ShardIndex.load(tmp_path / "index.json", trusted=True) == index
 

@@ -174,7 +174,6 @@ def test_a_worker_that_takes_too_long_is_not_waited_for():
     ray.get(make_worker().remote().train.remote(dealer, "other"))
     receipt = dealer.observe(late, np.ones(8))
     assert not receipt
-    assert "taken back" in receipt.why
     assert [record["observed"] for record in facts(dealer)[0]] == KEPT
 
 

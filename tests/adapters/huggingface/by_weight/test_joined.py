@@ -215,7 +215,7 @@ def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):
     ("make", "told"),
     [
         (lambda folder: wrap(Net(), run_of()), "Expected a Trainer of transformers"),
-        (lambda folder: wrap(build(folder), 3), "Expected a Pruner as pruner"),
+        (lambda folder: wrap(build(folder), 3), "Expected a Pruner"),
         (lambda folder: wrap(wrap(build(folder), run_of()), run_of()), "Got a wrapped one"),
         (lambda folder: wrap(build(folder, Own), run_of()), "Expected sample_losses"),
         (lambda folder: wrap(build(folder, dataset=Rows(7)), run_of()), "Got one of 7"),
