@@ -12,7 +12,7 @@ __all__ = ["Change", "stretch"]
 
 
 class Change(NamedTuple):
-    """At step ``at`` it turned out that the run has not ``old`` steps but ``new``."""
+    """At step ``at`` the number of steps of the run changed from ``old`` to ``new``."""
 
     at: int
     old: int
@@ -25,7 +25,7 @@ def stretch(scheduler: Any, change: Change) -> None:
     Raises
     ------
     PrunedataError
-        If it is a scheduler whose way nobody can stretch.
+        If the scheduler cannot be stretched.
     """
     if scheduler is None or isinstance(scheduler, ReduceLROnPlateau) or type(scheduler).__name__ == "GreedyLR":
         return  # they go by metrics, not by steps

@@ -93,9 +93,9 @@ class WatchedTrainer:
         return losses_and_counts(outputs, inputs, shifted=self._shifted, model=self.model)
 
     def _compare(self, outputs: Any, inputs: Any, *, some_out: bool) -> None:
-        """Compare the losses with the model's own: once, and once where some labels were taken.
+        """Compare the losses with the model's own: once with all labels, and once with some removed.
 
-        No more often, as it waits for the device.
+        Not more often, as each comparison waits for the device.
         """
         if some_out not in self._compared:
             with self.pruner.charge:

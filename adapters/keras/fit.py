@@ -135,9 +135,9 @@ def end_epoch(model: Any, number: int, arguments: dict[str, Any]) -> None:
 
 
 def without_ids(batches: Any, spec: Any) -> Iterator[tuple[int, int, list[Any]]]:
-    """What Keras iterates to see a batch, with its data alone; of a pass without any, what its data would look like.
+    """Yield the batches without their ids, for Keras; of a pass without batches, one with the shapes of the data.
 
-    A pass has none if the epoch that it goes on with was observed to its end.
+    A pass has no batches if the resumed epoch was already observed to its end.
     """
     for first, last, data in batches:
         yield first, last, [samples for _, samples in data]

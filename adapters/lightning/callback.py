@@ -106,7 +106,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     # -- epochs
 
     def _begin(self, trainer: Any) -> None:
-        """Begin the epoch, or go on with it: a loader is asked for its first batch.
+        """Begin or continue the epoch, before the first batch is loaded.
 
         Lightning's tuners take all callbacks away while they train, and then restore a checkpoint.
         """

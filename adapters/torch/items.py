@@ -77,7 +77,7 @@ class CollatePairs:
 
 
 class CarryingCollate:
-    """Collates samples by the user's function with their ids in them, and takes the ids out of the batch again.
+    """Put ids into samples, collate them by the user's function, and take the ids out of the batch again.
 
     A mapping gets its id at ``key``, unless the dataset has put one there; a tuple or list as its last field. Any other
     sample becomes a pair.

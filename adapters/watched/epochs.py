@@ -1,4 +1,4 @@
-"""The epochs of a watched run, recorded from the steps of a loop that somebody else runs."""
+"""Record the epochs of a watched run from the steps of a framework's own loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +17,17 @@ __all__ = ["WatchedEpochs"]
 
 
 class WatchedEpochs:
-    """Opens an epoch with its first losses. Where recording fails it stops, and the training goes on.
+    """The epochs of one watched training. An epoch opens with its first losses; after an error recording stops.
 
     Parameters
     ----------
     session : Session
-        Which runs of this process are watched.
+        The watched runs of this process.
 
     Attributes
     ----------
     stopped : bool
-        Whether nothing is recorded any more.
+        Whether recording has stopped.
     none : str
         Why samples were not recorded, if some were not.
     """
@@ -50,17 +50,17 @@ class WatchedEpochs:
         self._torch = self._run.pruner.attach(TorchRun(self._run.pruner))
 
     def patch(self, owner: Any, name: str, function: Any) -> None:
-        """Let an object's own method be another one, until :meth:`close`."""
+        """Replace an object's method until :meth:`close`."""
         setattr(owner, name, function)
         self._undo.append(lambda: vars(owner).pop(name, None))
 
     def added(self, callbacks: list[Any], callback: Any) -> None:
-        """Let a list have one more, until :meth:`close`."""
+        """Add a callback to a list until :meth:`close`."""
         callbacks.append(callback)
         self._undo.append(lambda: callbacks.remove(callback) if callback in callbacks else None)
 
     def guarded(self, do: Callable[[], object]) -> None:
-        """Call something of ours, and stop if it raises."""
+        """Call a function, and stop recording if it raises."""
         if not self.stopped:
             try:
                 do()
@@ -69,7 +69,7 @@ class WatchedEpochs:
                 self._session.say(f"watched no longer: {error}")
 
     def record(self, ids: SomeIds, losses: torch.Tensor | None) -> None:
-        """Record a batch's losses, shape (n,). Raise :class:`PrunedataError` for None: no loss function had as many."""
+        """Record a batch's losses, shape (n,). Raise :class:`PrunedataError` for None: no loss per sample was found."""
         if losses is None:
             raise PrunedataError("its loss is none that has a loss for each sample")
         pruner = self._run.pruner
@@ -87,7 +87,7 @@ class WatchedEpochs:
             self.guarded(self._run.pruner.end_epoch)
 
     def close(self, complete: bool) -> None:
-        """Leave all objects as they were, end the epoch that is open, and keep what the samples look like."""
+        """Restore all objects, end the open epoch, and keep previews of the samples."""
         for undo in self._undo:
             undo()
         self.end()

@@ -1,4 +1,4 @@
-"""``prunedata watch``: a Learner of fastai's, watched without a change of its weights."""
+"""Watch a fastai Learner for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Sequence
 from os.path import commonpath
@@ -21,7 +21,7 @@ def watch(session: Any, learn: Any, call: Any) -> Callable[[bool], None]:
     Parameters
     ----------
     session : Session
-        Which runs of this process are watched.
+        The watched runs of this process.
     learn : Learner
     call : Watch
         The call.
@@ -29,7 +29,7 @@ def watch(session: Any, learn: Any, call: Any) -> Callable[[bool], None]:
     Returns
     -------
     callable
-        To be called when the training is over, with whether it came to its end.
+        Call it after the training, with whether it was completed.
 
     Raises
     ------
@@ -54,14 +54,14 @@ def watch(session: Any, learn: Any, call: Any) -> Callable[[bool], None]:
 
 
 class _Fit:
-    """One ``fit``, whose loader says in which order it reads the samples of an epoch."""
+    """One ``fit``, with the order in which its loader reads the samples of an epoch."""
 
     def __init__(self, epochs: WatchedEpochs, learn: Any) -> None:
         self._epochs, self._learn = epochs, learn
         self._order = np.zeros(0, dtype=np.int64)
 
     def begin(self) -> None:
-        """Let the learner call us: for the batches of an epoch, and for each of them."""
+        """Hook into the learner: into each epoch, and each of its batches."""
         learn, epochs = self._learn, self._epochs
         own_batches, own_batch = learn.all_batches, learn._do_one_batch
 
@@ -88,7 +88,7 @@ class _Fit:
         epochs.patch(learn, "_do_one_batch", do_one_batch)
 
     def _listen(self, loader: Any) -> None:
-        """Take the order of the samples, when the loader asks itself for it."""
+        """Keep the order of the samples when the loader computes it."""
         own = loader.get_idxs
 
         def get_idxs(loader: Any) -> Any:
@@ -97,10 +97,10 @@ class _Fit:
             self._order = np.fromiter(order, dtype=np.int64)
             return order
 
-        loader.get_idxs = MethodType(get_idxs, loader)  # a method, which loader.new() doesn't take over
+        loader.get_idxs = MethodType(get_idxs, loader)  # a method, which loader.new() does not copy
 
     def _record(self) -> None:
-        """Record what the loss function gives for each sample of the batch."""
+        """Record the loss of each sample of the batch."""
         learn = self._learn
         ids = self._order[learn.iter * learn.dl.bs :][: learn.dl.bs]
         if len(ids) != len(learn.yb[0]):
@@ -113,12 +113,12 @@ class _Fit:
 
 
 class _Shown(Sequence[Any]):
-    """A Learner's samples as people see them: their files, rows and texts, with the names of their classes.
+    """A Learner's samples for previews: files, rows and texts, with the names of their classes.
 
     Attributes
     ----------
     rows : array of int, shape (samples,), or None
-        Those of the DataFrame that was split, by its index.
+        The rows of the split DataFrame, by its index.
     """
 
     def __init__(self, loaders: Any) -> None:

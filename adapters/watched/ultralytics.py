@@ -1,4 +1,4 @@
-"""``prunedata watch``: a trainer of Ultralytics', watched without a change of its weights."""
+"""Watch a trainer of Ultralytics for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Sequence
 from os.path import commonpath, dirname, relpath
@@ -19,11 +19,11 @@ __all__ = ["watch"]
 
 TASKS = ("classify", "detect", "segment")
 IDS = "prunedata_ids"
-"""In a batch, from the worker to the trainer's ``preprocess_batch``."""
+"""The key of the ids in a batch, on the way from a worker to ``preprocess_batch``."""
 MIXED = -1
-"""In the place of the id of an image that was made of several."""
+"""The id of an image that was made of several."""
 OF_OBJECTS = ("batch_idx", "cls", "bboxes", "keypoints", "obb")
-"""Of a batch: what has a row for each object, and not for each image."""
+"""The parts of a batch with a row for each object instead of each image."""
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
@@ -32,7 +32,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     Parameters
     ----------
     session : Session
-        Which runs of this process are watched.
+        The watched runs of this process.
     trainer : BaseTrainer
     call : Watch
         The call.
@@ -40,7 +40,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     Returns
     -------
     callable
-        To be called when the training is over, with whether it came to its end.
+        Call it after the training, with whether it was completed.
 
     Raises
     ------
@@ -57,14 +57,14 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
 
 
 class _Training:
-    """One training. Ids travel in the batches, which lose them before the trainer looks at them."""
+    """One training. Ids travel in the batches, and are removed before the trainer reads them."""
 
     def __init__(self, epochs: WatchedEpochs, trainer: Any) -> None:
         self._epochs, self._trainer = epochs, trainer
         self._ids: SomeIds | None = None
 
     def begin(self) -> None:
-        """Let the trainer call us: where it takes a data set and a batch, and at the begin and end of an epoch."""
+        """Hook into the trainer: where it builds a data set, reads a batch, and begins or ends an epoch."""
         trainer, epochs = self._trainer, self._epochs
         own_dataset, own_batch = trainer.build_dataset, trainer.preprocess_batch
 
@@ -86,7 +86,7 @@ class _Training:
             epochs.added(trainer.callbacks[event], function)
 
     def _join(self) -> None:
-        """Begin a run over the images, and look at the losses of the model, which was built by now."""
+        """Begin a run over the images, and record the losses of the model, which exists by now."""
         trainer, dataset = self._trainer, self._trainer.train_loader.dataset
         if not isinstance(dataset, _Images):
             raise PrunedataError(f"{type(trainer).__name__} builds data sets in a way of its own")
@@ -98,7 +98,7 @@ class _Training:
         self._epochs.patch(model, "loss", self._loss_of(model, model.loss))
 
     def _loss_of(self, model: Any, own: Callable[..., Any]) -> Callable[..., Any]:
-        """The model's loss of a batch, which records those of its images."""
+        """Return the model's loss function, extended to record the losses of the images."""
 
         def loss(batch: Any, preds: Any = None) -> Any:
             ids, self._ids = self._ids, None
@@ -120,7 +120,7 @@ class _Training:
         return loss
 
     def _record(self, ids: SomeIds, criterion: Any, preds: Any, batch: Any) -> None:
-        """Record the loss that a batch of each image alone would have, from what the model said of it."""
+        """Record the loss of each image as a batch of its own, from the predictions that the model has made."""
         own = np.flatnonzero(ids != MIXED)
         with torch.no_grad(), drawing_alike():
             losses = [
@@ -131,7 +131,7 @@ class _Training:
 
 
 def _image(part: Any, place: int) -> Any:
-    """What a model returned of one image of a batch."""
+    """Return the part of a model's output that belongs to one image of a batch."""
     if isinstance(part, torch.Tensor):
         return part[place : place + 1]
     if isinstance(part, dict):
@@ -140,7 +140,7 @@ def _image(part: Any, place: int) -> Any:
 
 
 def _image_of(batch: Any, place: int, overlap: bool) -> dict[str, Any]:
-    """The labels of one image of a batch, as a batch of that image alone. Masks are of images where they overlap."""
+    """Return the labels of one image as a batch of its own. Without ``overlap`` each object has a mask."""
     mine = batch["batch_idx"] == place
     of_objects = OF_OBJECTS if overlap else (*OF_OBJECTS, "masks")
     found = {
@@ -152,7 +152,7 @@ def _image_of(batch: Any, place: int, overlap: bool) -> dict[str, Any]:
 
 
 class _Images(Indexed):
-    """A data set of Ultralytics' whose batches have the ids of their images."""
+    """A data set of Ultralytics whose batches have the ids of their images."""
 
     def __getitems__(self, indices: list[int]) -> tuple[SomeIds, Any]:
         ids, images = [], []
@@ -163,7 +163,7 @@ class _Images(Indexed):
         return np.array(ids, dtype=np.int64), images
 
     def _counted(self, index: int) -> tuple[Any, int]:
-        """An image, and how many were read for it: mosaics and mixtures read others."""
+        """Return an image, and how many were read for it: mosaics and mixtures read others."""
         own, reads = getattr(self.dataset, "get_image_and_label", None), []
         if own is None:
             return self.dataset[index], 1
@@ -185,7 +185,7 @@ class _Images(Indexed):
 
 
 class _Shown(Sequence[Any]):
-    """The images as people see them: by their files, with the names of what is labeled in them, and where."""
+    """The images for previews, with file names, and the names and boxes of their labels."""
 
     def __init__(self, dataset: Any, names: Any) -> None:
         self._names, self._labels = names, list[tuple[Any, Any]]()

@@ -1,4 +1,4 @@
-"""A run's report as a page of a server on this machine alone, which the browser loads again and again."""
+"""Serve a run's report to a browser on this machine alone, reloaded as the run goes on."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ CLOSED = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""The page itself says what it may load, which is nothing. Its address holds the token, so it is in no referrer."""
+"""The page's own policy lets it load nothing. Its address has the token, and so must not be sent as a referrer."""
 
 
 class LivePage(ThreadingHTTPServer):
-    """Serves one page, made anew for each request, to who knows its address.
+    """A server of one page, made anew for each request, under an address with a random token.
 
     Parameters
     ----------
     page : callable
-        Returns the HTML, and whether it is the last: then the browser stops to ask.
+        Returns the HTML, and whether it is the last one, after which the browser stops reloading.
     every : float
-        Seconds after which the browser asks again.
+        Seconds after which the browser reloads.
 
     Attributes
     ----------
     address : str
-        With a random token. Any other one, and any other host's name for this machine, is refused.
+        With a random token. Any other path, and any other host name, is refused.
     """
 
     daemon_threads = True
@@ -47,27 +47,27 @@ class LivePage(ThreadingHTTPServer):
         self.address = f"http://{self.host}{self.path}"
 
     def page(self) -> tuple[str, bool]:
-        """Make the page; one request at a time."""
+        """Return the page; one request at a time."""
         with self._lock:
             return self._page()
 
 
 class _Request(BaseHTTPRequestHandler):
-    """One request. Whatever is no GET is refused by the base class."""
+    """A GET request. The base class refuses all others."""
 
     server: LivePage
     server_version, sys_version = "prunedata", ""
     timeout = 10
 
     def do_GET(self) -> None:
-        # A page elsewhere can let its own name mean this machine, but not know the token, nor send another name.
+        # Another site can point its own name to this machine, but has no token, and cannot send another Host.
         known = hmac.compare_digest(self.path.encode("utf-8", "replace"), self.server.path.encode())
         if not known or self.headers.get_all("Host") != [self.server.host]:
             self.send_error(403)
             return
         try:
             page, last = self.server.page()
-        except Exception as error:  # the run is being written, or was moved: the browser asks again
+        except Exception as error:  # the run is being written, or was moved: the browser reloads later
             self._send(503, f"The run cannot be read now: {error}\n", "text/plain", last=False)
             return
         self._send(200, page, "text/html", last=last)
@@ -85,4 +85,4 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: an address in a log would give the token away."""
+        """Log nothing: an address in a log would reveal the token."""

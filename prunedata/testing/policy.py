@@ -1,4 +1,4 @@
-"""What a policy promises: the same choice however its run is watched or resumed, and nothing changed on the way."""
+"""Check the promises of a policy: the same choice however its run is watched or resumed, and no side effects."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ class BrokenPolicy(AssertionError):
 
 
 def check_policy(policy: Policy, *, samples: int = 40, seed: int = 0) -> None:
-    """Hold a policy to what a run relies on.
+    """Check that a policy keeps what a run relies on.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _check_update(policy: Policy, samples: int, seed: int) -> None:
 
 
 def _check_choice(policy: Policy, known: Known) -> None:
-    """Hold ``scores`` and ``weights`` to their promises, for what is known at one moment."""
+    """Check ``scores`` and ``weights`` for what is known at one moment."""
     policy = copy.deepcopy(policy)
     given = {"counts": known.counts, "hits": known.hits, "visits": known.visits, **known.arrays}
     before = {name: array.copy() for name, array in given.items()}
@@ -131,7 +131,7 @@ def _check_choice(policy: Policy, known: Known) -> None:
 
 
 def _numbers(name: str, ask: Callable[[], Array], known: Known) -> Array:
-    """What ``scores`` or ``weights`` returns, checked: a number for each sample, and the same when asked again."""
+    """Return the checked result of ``scores`` or ``weights``: a number for each sample, the same in two calls."""
     got, shape = np.array(ask()), known.counts.shape
     kinds = "buif" if name == "scores" else "uif"
     if got.shape != shape or got.dtype.kind not in kinds:
@@ -185,7 +185,7 @@ class _Trial(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """What a policy chose for an epoch, and its arrays and fields after it."""
+    """The choice of a policy for an epoch, and its arrays and fields after it."""
 
     epoch: Epoch
     arrays: Arrays
@@ -231,7 +231,7 @@ def _arrays(policy: Policy, samples: int) -> Arrays:
 
 
 def _ask(promise: str, ask: Callable[[], Any]) -> Any:
-    """What ``ask`` returns; what the library itself refuses breaks a promise."""
+    """Return the result of ``ask``; an error of the library breaks a promise."""
     try:
         return ask()
     except PrunedataError as error:

@@ -1,4 +1,4 @@
-"""Which trainers are watched, and how: each is patched when its framework has been imported, and not before."""
+"""Patch the trainers that are watched, each when its framework has been imported, and not before."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TRAINERS = {
 
 
 def install() -> None:
-    """Let trainers be watched in this process, once their modules are imported."""
+    """Watch trainers in this process, once their modules are imported."""
     if not any(isinstance(one, _Finder) for one in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:
-    """Finds what the other finders find, and lets the modules of trainers be patched after they were executed."""
+    """Find modules by the other finders, and patch those of trainers after they were executed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module that defines a trainer; None of any other."""
@@ -55,7 +55,7 @@ class _Finder:
 
 
 def _patch(module: ModuleType, kind: str, method: str, adapter: str) -> None:
-    """Let a trainer's method be watched. A release that has no such method is left as it is."""
+    """Watch a trainer's method. A release without such a method is left as it is."""
     trainer = getattr(module, kind, None)
     own: Callable[..., Any] | None = getattr(trainer, method, None)
     if own is None:

@@ -1,4 +1,4 @@
-"""What a watched run has seen, as lines for a terminal."""
+"""The suspects of a watched run as lines for a terminal."""
 
 from __future__ import annotations
 

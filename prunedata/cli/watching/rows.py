@@ -1,4 +1,4 @@
-"""Which rows of the user's own data set the samples of a training are."""
+"""Find the rows of the user's own data set that the samples of a training come from."""
 
 from typing import Any
 

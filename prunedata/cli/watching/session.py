@@ -1,4 +1,4 @@
-"""The runs of this process that are watched: begun with a training, kept in a folder, told of when the process ends."""
+"""The watched runs of this process: begun with a training, stored in a folder, listed when the process ends."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Session:
             Of the :class:`Pruner`.
         """
         place = self._unused_place() if rank == 0 else None
-        with warnings.catch_warnings():  # what a user could do about them, nobody does who changes no line
+        with warnings.catch_warnings():  # a user who changes no line can do nothing about them
             warnings.simplefilter("ignore")
             pruner = Pruner(samples, epochs=epochs, store=place, leave_out=self.leave_out, **options)
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
@@ -159,13 +159,13 @@ class Session:
 
 
 class Watch:
-    """One call of a trainer's method, watched if that is possible. It raises nothing itself.
+    """One call of a trainer's method, watched if possible. It raises no errors of its own.
 
     Attributes
     ----------
     args : tuple
     options : dict
-        With what to call the method: as the user did, or as the adapter has changed it.
+        The arguments for the method: the user's, or as the adapter has changed them.
     """
 
     def __init__(

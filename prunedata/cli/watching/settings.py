@@ -1,4 +1,4 @@
-"""What a watched program is told through its environment."""
+"""The settings of a watched program, passed through its environment."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Return the settings that the variables say. What is no option is passed over."""
+        """Return the settings in the variables. Unknown words are ignored."""
         words = environment.get(OPTIONS, "").split()
         tops = [word.removeprefix("top=") for word in words if word.startswith("top=")]
         top = int(tops[-1]) if tops and tops[-1].isdecimal() else cls.top
         return cls(Path(environment.get(FOLDER) or "."), top, "leave-out" in words, "live" in words)
 
     def to_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment in which a program is watched so."""
+        """Return an environment in which a program is watched with these settings."""
         words = [*["leave-out"] * self.leave_out, *["live"] * self.live, f"top={self.top}"]
         path = os.pathsep.join(filter(None, [str(STARTUP), environment.get("PYTHONPATH")]))
         return dict(environment) | {FOLDER: str(self.folder.absolute()), OPTIONS: " ".join(words), "PYTHONPATH": path}

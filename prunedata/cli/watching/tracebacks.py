@@ -1,4 +1,4 @@
-"""Tracebacks of a watched program show the program's own frames, and none of ours."""
+"""Remove our frames from the tracebacks of a watched program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = tuple(
 
 
 def leave_out_own_frames() -> None:
-    """Let an error that ends the program be printed without our frames, by whatever prints it now."""
+    """Remove our frames from an error that ends the program, before the present excepthook prints it."""
     shows = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
