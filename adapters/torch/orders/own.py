@@ -76,7 +76,7 @@ class OwnOrder(SampledOrder):
         return "drop" if self._distributed.drop_last else "weights"
 
     def sharing(self) -> SharedBatches | None:
-        """Return how global batches are cut: from the remaining samples, or at a saved position from the whole epoch."""
+        """Return how global batches are cut: from the remaining samples; at a saved position, from the whole epoch."""
         rest = self.remaining is not self.pruner.current.keep
         return SharedBatches(self.batch_size * self.world, self.shuffle, rest) if self.world > 1 else None
 
