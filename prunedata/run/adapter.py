@@ -136,17 +136,19 @@ class Adapters:
 
 def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
     """Return the deliveries of all loaders in an epoch as one. Without any, ``delivered`` is None."""
-    said = [one for one in deliveries if one.epoch == epoch]
-    said = [one for one in said if not one.inner] or said
-    counts = [int(one.delivered) for one in said if one.delivered is not None]  # plain, as they are saved with the run
-    masks = [one.given for one in said if one.given is not None]
-    ends = [one.ended for one in said if one.ended is not None]
+    reports = [one for one in deliveries if one.epoch == epoch]
+    reports = [one for one in reports if not one.inner] or reports
+    counts = [
+        int(one.delivered) for one in reports if one.delivered is not None
+    ]  # plain, as they are saved with the run
+    masks = [one.given for one in reports if one.given is not None]
+    ends = [one.ended for one in reports if one.ended is not None]
     return Delivery(
         epoch,
         delivered=sum(counts) if counts else None,
-        left_out=sum(int(one.left_out) for one in said),
-        given=np.logical_or.reduce(masks) if masks and len(masks) == len(said) else None,
-        ended=max(ends) if ends and len(ends) == len(said) else None,
+        left_out=sum(int(one.left_out) for one in reports),
+        given=np.logical_or.reduce(masks) if masks and len(masks) == len(reports) else None,
+        ended=max(ends) if ends and len(ends) == len(reports) else None,
     )
 
 

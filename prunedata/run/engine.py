@@ -207,10 +207,10 @@ class Engine:
             failure = self._flush_failure()
             if opened.restored is not None and self.group.processes > 1:  # it was restored with nothing left to observe
                 opened.rejoin(self.group)
-            said = self._said()
-            unseen = opened.unseen(said) if self.group.processes > 1 else 0
-            own = self._own(opened.skipped, unseen, said)
-            totals = GroupTotals(*self.group.meet(own, failure, *opened.to_meet))
+            local = self._local_delivery()
+            unseen = opened.unseen(local) if self.group.processes > 1 else 0
+            numbers = self._numbers(opened.skipped, unseen, local)
+            totals = GroupTotals(*self.group.meet(numbers, failure, *opened.to_meet))
             if failure is not None:
                 raise failure
             if totals.agreed and self.group.processes > 1:
@@ -218,7 +218,9 @@ class Engine:
             # What all of them have observed.
             tally, arrays = opened.merged(self.group, guessed=totals.guessed > 0)
             alone = self.group.processes == 1
-            delivery = opened.with_left_out(said) if alone else opened.said_by_all(said, tally, totals, self.group)
+            delivery = (
+                opened.with_left_out(local) if alone else opened.delivery_of_all(local, tally, totals, self.group)
+            )
             # Was the epoch observed whole?
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
@@ -242,13 +244,13 @@ class Engine:
         for adapter in self.adapters:
             adapter.epoch_ended(record)
 
-    def _own(self, skipped: int, unseen: int, said: Delivery) -> GroupTotals:
+    def _numbers(self, skipped: int, unseen: int, local: Delivery) -> GroupTotals:
         """Return the numbers that this process sends to the others at the end of an epoch."""
         meter = self.meter
         lower, figures = meter.lower_is_better, meter.figures
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
         rest = (meter.held_out_trust, meter.held_out_seen, GUESS in self._now().arrays)
-        return GroupTotals(skipped, unseen, said.delivered or 0, *figure, *rest, meter.loss_sum, meter.visits)
+        return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *rest, meter.loss_sum, meter.visits)
 
     def _look(self) -> None:
         """Check whether the last figure shows the memorization onset; with ``auto``, follow advice."""
@@ -411,10 +413,10 @@ class Engine:
         if self.group.processes == 1:
             return complete
         # All decide by the same sums: a process that ends the epoch and one that continues would wait for each other.
-        opened, said = self._now(), self._said()
-        counts = self.policy.needs_losses and opened.restored is None and said.given is None
+        opened, local = self._now(), self._local_delivery()
+        counts = self.policy.needs_losses and opened.restored is None and local.given is None
         done = opened.tally.observed + opened.skipped
-        ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, said.left_out], float))
+        ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, local.left_out], float))
         processes = self.group.processes
         if ended < processes or counting < processes:
             return bool(ended == processes)
@@ -428,7 +430,7 @@ class Engine:
             return True  # the observations of other processes are unknown here
         return self._now().is_complete(delivery)
 
-    def _said(self) -> Delivery:
+    def _local_delivery(self) -> Delivery:
         """Return what the loaders of this process have delivered."""
         opened = self.opened
         if opened is None or opened.restored is None:
@@ -437,8 +439,8 @@ class Engine:
 
     def delivery(self) -> Delivery:
         """Return what the loaders have delivered; alone also with what their sources did not give."""
-        said, opened = self._said(), self.opened
-        return said if opened is None or self.group.processes > 1 else opened.with_left_out(said)
+        local, opened = self._local_delivery(), self.opened
+        return local if opened is None or self.group.processes > 1 else opened.with_left_out(local)
 
     def skip(self, samples: int) -> None:
         """Allow that many more kept samples of the open epoch to stay unobserved."""

@@ -90,7 +90,7 @@ class Group:
         """Begin or continue an epoch. Raise if the processes are not of one run."""
 
     def agree(self, what: str, number: int, newest: float) -> None:
-        """Raise, naming the processes, unless all have the same number of ``what`` and the same newest one (0 if none)."""
+        """Raise, naming the processes, unless all have the same number of ``what`` and the same newest (0 if none)."""
 
     def forget(self) -> None:
         """Forget all comparisons, as the run was loaded from a state."""

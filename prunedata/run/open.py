@@ -237,29 +237,29 @@ class OpenEpoch:
         missing = self.epoch.keep & (tally.visits == 0)
         return np.asarray(missing if self.elsewhere is None else missing & ~self.elsewhere)
 
-    def unseen(self, said: Delivery) -> int:
-        """How many samples of this process's source it has not observed; 0 where ``said.left_out`` has them."""
+    def unseen(self, local: Delivery) -> int:
+        """How many samples of this process's source it has not observed; 0 where ``local.left_out`` has them."""
         if self.restored is not None:
             return max(0, (self.restored.unseen or 0) - self.restored.skipped) if self.restored.processes > 1 else 0
-        if said.given is None:
+        if local.given is None:
             return 0
         if self._needs_losses:
-            return int(np.count_nonzero(said.given & self.missing(self.tally)))
-        return max(0, int(np.count_nonzero(said.given & self.epoch.keep)) - (said.delivered or 0))
+            return int(np.count_nonzero(local.given & self.missing(self.tally)))
+        return max(0, int(np.count_nonzero(local.given & self.epoch.keep)) - (local.delivered or 0))
 
-    def with_left_out(self, said: Delivery) -> Delivery:
+    def with_left_out(self, local: Delivery) -> Delivery:
         """Return the delivery with the samples that no source gave added to ``left_out``."""
-        if said.given is None:
-            return said
-        more = int(np.count_nonzero(self.missing(self.tally) & ~said.given))
-        return replace(said, left_out=said.left_out + more)
+        if local.given is None:
+            return local
+        more = int(np.count_nonzero(self.missing(self.tally) & ~local.given))
+        return replace(local, left_out=local.left_out + more)
 
-    def said_by_all(self, said: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
+    def delivery_of_all(self, local: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
         """Return the delivery of the loaders of all processes.
 
         Parameters
         ----------
-        said : Delivery
+        local : Delivery
             Of this process.
         tally : Tally
             Observations in all processes.
@@ -267,20 +267,20 @@ class OpenEpoch:
             The sums over all processes.
         group : Group
         """
-        if said.given is None and not totals.unseen:
-            return said
+        if local.given is None and not totals.unseen:
+            return local
         absent = self.missing(tally)
-        left_out = said.left_out + int(np.count_nonzero(absent))
+        left_out = local.left_out + int(np.count_nonzero(absent))
         if totals.unseen <= totals.skipped:  # no process lacks a sample: the absent ones came from no source
-            return replace(said, left_out=left_out)
+            return replace(local, left_out=left_out)
         # A sample that one process lacks may have been observed by another, or lack there, too: exchange which.
         lacking = Tally(absent.size)
-        if said.given is not None:
-            ids = np.flatnonzero(absent & said.given)
+        if local.given is not None:
+            ids = np.flatnonzero(absent & local.given)
             lacking.add(ids, np.zeros(ids.size, dtype=np.bool_))
         group.merge(lacking, {})
-        delivered = None if said.delivered is None else int(totals.delivered)
-        return replace(said, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
+        delivered = None if local.delivered is None else int(totals.delivered)
+        return replace(local, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
 
     @property
     def _needs_losses(self) -> bool:
@@ -354,10 +354,10 @@ class OpenEpoch:
 
     def delivery_before(self, state: RunState) -> Delivery:
         """Return the delivery at the moment when the restored state was saved."""
-        said = Delivery(state.epoch, left_out=state.skipped, ended=0.0 if state.complete else None)
+        local = Delivery(state.epoch, left_out=state.skipped, ended=0.0 if state.complete else None)
         if state.unseen is None:
-            return said
+            return local
         if state.processes == 1:  # of all processes: other missing samples came from no source
             absent = int(np.count_nonzero(self.missing(self.tally)))
-            return replace(said, left_out=state.skipped + max(0, absent - state.unseen))
-        return replace(said, given=self.epoch.keep)
+            return replace(local, left_out=state.skipped + max(0, absent - state.unseen))
+        return replace(local, given=self.epoch.keep)

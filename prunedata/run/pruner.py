@@ -462,8 +462,8 @@ class Pruner:
                     "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
                 )
             if logits is not None:
-                said, among = two_likeliest(logits)
-                self.record(losses, ids, guesses=said, classes=among)
+                guesses, number = two_likeliest(logits)
+                self.record(losses, ids, guesses=guesses, classes=number)
             elif not self._add(ids, losses):  # it is full, or not plain
                 self._engine.add(ids, losses)
             return None
