@@ -14,7 +14,7 @@ import numpy as np
 from prunedata.counting.batches import NO_NUMBER, Batches, rounds
 from prunedata.errors import LossError
 from prunedata.store.state import GUESS, NARROW, span_of
-from prunedata.types import Array, Arrays, Counts, Floats, Guesses
+from prunedata.types import Array, Arrays, Counts, Floats, Guesses, Mask
 
 __all__ = ["MOST_CLASSES", "Guess", "classes_in", "two_likeliest", "wanted_guess"]
 
@@ -162,6 +162,15 @@ class Guess:
             )
         self.classes = int(total / known) if known else 0
         self._make(arrays, samples, wide=any_wide > 0)
+
+    def judge(self, batches: Batches, which: Mask) -> tuple[int, int]:
+        """Return how many of some visits have their label as likeliest class, and how many have label and logits."""
+        if batches.guesses is None or self._labels is None:
+            return 0, 0
+        guesses, ids = batches.guesses[which], batches.ids[which]
+        labels = self._labels[1][self._labels[0][ids]]
+        known = (guesses >= 0) & (labels >= 0)
+        return int(np.count_nonzero(known & (guesses // PAIR == labels))), int(np.count_nonzero(known))
 
     def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
         """Return the guesses as the epoch left them."""

@@ -149,7 +149,7 @@ def _merged(first: RunState, state: RunState) -> RunState:
         "loss_sum": first.meter["loss_sum"] + state.meter["loss_sum"],
         "visits": first.meter["visits"] + state.meter["visits"],
     }
-    for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen"):
+    for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"):
         if name in first.meter or name in state.meter:
             meter[name] = first.meter.get(name, 0) + state.meter.get(name, 0)
     lower = [each.meter["lower_is_better"] for each in (first, state) if "lower_is_better" in each.meter]

@@ -50,7 +50,8 @@ def outcome(run: RunState, advice: Advice) -> str:
         return told
     last, held_out = with_figure[-1], " of the held-out samples" if "held_out" in with_figure[-1] else ""
     best = next((record for record in with_figure if record["number"] == figures.best), last)
-    told += f" The validation figure{held_out} is {last['validation']:.4g} in epoch {last['number']:,}"
+    accuracy = f" and their accuracy {last['accuracy']:.2%}" if "accuracy" in last else ""
+    told += f" The validation figure{held_out} is {last['validation']:.4g}{accuracy} in epoch {last['number']:,}"
     if figures.lost > 0 and f"{best['validation']:.4g}" != f"{last['validation']:.4g}":
         most = "lowest" if last.get("lower_is_better") else "highest"
         told += f"; it was {most} around epoch {best['number']:,}, at {best['validation']:.4g}"

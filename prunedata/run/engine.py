@@ -249,8 +249,10 @@ class Engine:
         meter = self.meter
         lower, figures = meter.lower_is_better, meter.figures
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
-        rest = (meter.held_out_trust, meter.held_out_seen, GUESS in self._now().arrays)
-        return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *rest, meter.loss_sum, meter.visits)
+        held_out = (meter.held_out_trust, meter.held_out_seen, meter.held_out_right, meter.held_out_judged)
+        guessed = GUESS in self._now().arrays
+        sums = (meter.loss_sum, meter.visits)
+        return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *held_out, guessed, *sums)
 
     def _look(self) -> None:
         """Check whether the last figure shows the memorization onset; with ``auto``, follow advice."""

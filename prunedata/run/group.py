@@ -37,6 +37,10 @@ class GroupTotals(NamedTuple):
     """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.onset.trust_in`."""
     held_out_seen: float
     """Samples held out that it observed."""
+    held_out_right: float
+    """Of these, how many have their label as the most likely class."""
+    held_out_judged: float
+    """Of how many with a known label and logits."""
     guessed: float
     """Whether logits were observed."""
     loss_sum: float
@@ -58,7 +62,8 @@ class GroupTotals(NamedTuple):
             If lower is better for some, and higher for others.
         """
         if self.held_out_seen:
-            return {"validation": self.held_out_trust / (TRUST * self.held_out_seen)}
+            figure = {"validation": self.held_out_trust / (TRUST * self.held_out_seen)}
+            return figure | ({"accuracy": self.held_out_right / self.held_out_judged} if self.held_out_judged else {})
         if not self.figures:
             return {}
         if 0 < self.lower_is_better < self.figures:

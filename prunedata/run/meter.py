@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["Meter", "Overhead"]
 
+HELD_OUT = "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"
+
 
 class Overhead:
     """A context manager that adds up the seconds spent in this library. Within one another, they count once.
@@ -58,6 +60,8 @@ class Meter:
     held_out_trust, held_out_seen : int
         Of the samples that are held out, the sum of how far their labels are trusted (:func:`trust_in`), and how
         many were seen.
+    held_out_right, held_out_judged : int
+        Of these, how many have their label as the most likely class, of how many with a known label and logits.
     """
 
     def __init__(self) -> None:
@@ -70,14 +74,14 @@ class Meter:
         self.loss_sum, self.visits = 0.0, 0
         self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
         self.is_elsewhere = False
-        self.held_out_trust, self.held_out_seen = 0, 0
+        self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
         self.overhead.seconds = 0.0
 
     def count_elsewhere(self) -> None:
         """What was added up so far counts on another process."""
         self.is_elsewhere = self.is_validated
         self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
-        self.held_out_trust, self.held_out_seen = 0, 0
+        self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
 
     def restore(self, sums: Mapping[str, Any]) -> None:
         """Go on with an epoch from what :meth:`to_dict` gave."""
@@ -86,7 +90,8 @@ class Meter:
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
         self.is_elsewhere = False
-        self.held_out_trust, self.held_out_seen = sums.get("held_out_trust", 0), sums.get("held_out_seen", 0)
+        for name in HELD_OUT:
+            setattr(self, name, sums.get(name, 0))
         self.overhead.seconds = sums["overhead"]
 
     @property
@@ -120,5 +125,5 @@ class Meter:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
             sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}
         if self.held_out_seen:
-            sums |= {"held_out_trust": self.held_out_trust, "held_out_seen": self.held_out_seen}
+            sums |= {name: getattr(self, name) for name in HELD_OUT}
         return sums

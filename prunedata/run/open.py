@@ -132,6 +132,9 @@ class OpenEpoch:
             if losses.size:
                 self._meter.held_out_trust += trust_in(losses)
                 self._meter.held_out_seen += losses.size
+                right, judged = self._watched.guess.judge(batches, roles == Role.HELD_OUT)
+                self._meter.held_out_right += right
+                self._meter.held_out_judged += judged
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means, _ = batches = batches if which is None else batches.of(which)
         quiet = waits or not ids.size

@@ -268,8 +268,8 @@ class Pruner:
         ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
         epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``; with
         ``leave_out="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``, as
-        are those held out, ``held_out``. ``validation``, and ``lower_is_better`` where it is, as :meth:`validated` was
-        told.
+        are those held out, ``held_out``; with logits and ``labels`` also their ``accuracy``, from 0 to 1.
+        ``validation``, and ``lower_is_better``, as they were passed to :meth:`validated`.
         """  # noqa: D205 (the keys are the summary)
         return self._engine.ledger.history
 

@@ -171,12 +171,13 @@ METER = {
     "seconds": SECONDS, "overhead": SECONDS,
     "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
     **dict.fromkeys(("visits", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
+    **dict.fromkeys(("held_out_right?", "held_out_judged?"), COUNT),
     "figure_sum?": FIGURE, "lower_is_better?": FLAG,
 }  # fmt: skip
 RECORD = {
     "number": COUNT, "pruned": FLAG, "kept": COUNT, "observed": COUNT, "seconds": SECONDS, "overhead": SECONDS,
     "mean_loss": _maybe(_number(float(np.finfo(np.float64).max))), "validation?": FIGURE, "lower_is_better?": FLAG,
-    **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT),
+    "accuracy?": FIGURE, **dict.fromkeys(("would_prune?", "without?", "by_weight?", "held_out?", "high?"), COUNT),
     **dict.fromkeys(("samples?", "lost?", "fresh?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {

@@ -158,3 +158,38 @@ def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
         run = train_with(lambda epoch, ids: 1)
     assert len(caught) == 1
     assert len(run.history) == 4
+
+
+@pytest.mark.parametrize("labels", ["numbers", "names", "some"])
+@pytest.mark.parametrize("stop", [None, 3])
+def test_with_logits_and_labels_they_have_an_accuracy(labels, stop):
+    """Also in an epoch that goes on from a state; a sample without a label, -100, has no part in it."""
+    classes = np.arange(SAMPLES) % 5
+    given = {
+        "numbers": classes,
+        "names": np.array(list("abcde"))[classes],
+        "some": np.where(np.arange(SAMPLES) % 7, classes, -100),
+    }[labels]
+    run, judged = start(labels=given), draw_holdout(SAMPLES, 0.2, 0)
+    judged &= (np.arange(SAMPLES) % 7 > 0) if labels == "some" else True
+    for number in range(4):
+        right = np.random.default_rng(number).random(SAMPLES) < 0.2 + 0.2 * number
+        for at, ids in enumerate(run.begin_epoch().batches(32)):
+            if (number, at) == (1, stop):
+                again = start(labels=given)
+                again.load_state_dict(run.state_dict())
+                run = again
+                run.begin_epoch()
+            taken = np.where(right, classes, (classes + 1) % 5)[ids]
+            run.observe(losses(ids, number, 6), ids, logits=np.eye(5)[taken])
+        run.end_epoch()
+        assert run.history[-1]["accuracy"] == pytest.approx(right[judged].mean())
+
+
+def test_without_labels_or_logits_they_have_none():
+    run = start()
+    for ids in run.begin_epoch().batches(32):
+        run.observe(losses(ids, 0, 6), ids, logits=np.eye(5)[ids % 5])
+    run.end_epoch()
+    assert "accuracy" not in run.history[0]
+    assert "accuracy" not in train(start(labels=np.arange(SAMPLES) % 5), until=1).history[0]
