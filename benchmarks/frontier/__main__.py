@@ -73,12 +73,12 @@ PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]
     "auto": (BEGIN_AUTO, auto, TODAY, "what today's rule brings"),
     "turn": (BEGIN_TURN, turn, "", "what the run told nothing brings"),
     "varied": (BEGIN_VARIED, varied, "", "the same by other figures and rates"),
-    "replay": (BEGIN_REPLAY, replay, "", "where the turn would have begun to prune in runs that left nothing out"),
+    "replay": (BEGIN_REPLAY, replay, "", "where the onset would have begun to prune in runs that left nothing out"),
     "suspects": (BEGIN_SUSPECTS, table, SUSPECTS, "how well wrong labels were found"),
     "short": (BEGIN_SHORT, short, SHORT, "what it brings in runs of a few epochs"),
     "by-weight": (by_weight.BEGIN, by_weight.table, BY_WEIGHT, "leaving out by weight beside leaving out"),
     "corrected": (corrected.BEGIN, corrected.table, CORRECTED, "what correcting suspects brings"),
-    "limits": (limits.BEGIN, limits.table, LIMITS, "what other ways after the turn bring"),
+    "limits": (limits.BEGIN, limits.table, LIMITS, "what other ways after the onset bring"),
 }
 """Commands that print what was recorded: between which markers of a page it stands, of which part it is, what."""
 
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     mended = commands.add_parser("run-corrected", parents=[common], help="put suspects right, and train again")
     today = commands.add_parser("run-auto", parents=[common], help="run today's rule")
     brief = commands.add_parser("run-short", parents=[common], help="run a few epochs")
-    others = commands.add_parser("run-limits", parents=[common], help="go other ways after the turn")
+    others = commands.add_parser("run-limits", parents=[common], help="go other ways after the onset")
     for command, do in (
         (run, _run), (watched, _watch), (weighed, _run_by_weight), (mended, _run_corrected), (others, _run_limits),
         (today, _run_today), (brief, _run_short),

@@ -31,13 +31,13 @@ __all__ = ["BEGIN", "judge", "new_network", "table", "unseen"]
 BEGIN = "<!-- python -m benchmarks.frontier suspects -->"
 FOLDS = 3
 BY_LOSSES = "losses up to the turn"
-"""What ``prunedata suspects`` ranks by."""
+"""What ``prunedata suspects`` ranks by, as the recorded runs call it: the turn is memorization onset."""
 BY_COUNTS = "hits and high over visits"
 """What runs from before are ranked by."""
 UNSEEN = f"cleanlab, by {FOLDS} more networks that had not seen the samples"
 
-SHOWN = (BY_LOSSES, BY_COUNTS, "cleanlab", UNSEEN)
-"""Of the ways to rank, those in the table; the others lie between or below."""
+SHOWN = {BY_LOSSES: "losses up to the onset"} | {name: name for name in (BY_COUNTS, "cleanlab", UNSEEN)}
+"""Of the ways to rank, those in the table, and their names there; the others lie between or below."""
 
 
 def judge(task: HeadTask, settings: Settings, seed: int, epochs: int = USUAL) -> Facts:
@@ -105,11 +105,11 @@ def _rows(subject: str, kind: str, runs: Sequence[Facts]) -> list[list[str]]:
     wrong = f"{runs[0]['wrong_percent']:.0f} %"
     return [
         [
-            f"`{subject}`", f"`{kind}`", wrong, str(len(runs)), name,
+            f"`{subject}`", f"`{kind}`", wrong, str(len(runs)), shown,
             _figure([100 * run["found"][name]["precision_at_tenth"] for run in runs], ".1f", " %"),
             _figure([run["found"][name]["auc"] for run in runs], ".3f"),
         ]
-        for name in SHOWN
+        for name, shown in SHOWN.items()
     ]  # fmt: skip
 
 

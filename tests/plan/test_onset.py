@@ -1,4 +1,4 @@
-"""The turn of a validation figure, and how many labels are doubted: by plain rules."""
+"""The onset of a validation figure, and how many labels are doubted: by plain rules."""
 
 import math
 
@@ -11,7 +11,7 @@ from prunedata.errors import PrunedataError
 from prunedata.plan.onset import TRUST, Figures, check_figure, figure_of, find_onset, trust_in
 from tests.common.marks import FEWER
 
-# The turn of a validation figure: found by a plain rule, in constant time, and never by chance alone.
+# The onset of a validation figure: found by a plain rule, in constant time, and never by chance alone.
 
 
 FINITE = st.floats(-1e6, 1e6)

@@ -62,7 +62,7 @@ def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, mo
     assert start == find_onset(run.history).onset + 1
     assert [record["kept"] for record in run.history] == [SAMPLES] * start + [SAMPLES - expected.prune] * (24 - start)
     assert 0 < expected.prune <= run.prune
-    assert np.array_equal(run.arrays["mean_excess"], watched.arrays["mean_excess"])  # it goes up to the turn
+    assert np.array_equal(run.arrays["mean_excess"], watched.arrays["mean_excess"])  # it goes up to the onset
     left_out = set(np.flatnonzero(run.visits < 24))
     assert expected.prune <= len(left_out)  # of more that are doubted alike, one may take another's place
     assert left_out <= set(range(wrong)) or left_out > set(range(wrong))

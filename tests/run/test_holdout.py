@@ -19,7 +19,7 @@ SCHEDULE = Schedule.steady(EPOCHS, 4)
 
 
 def losses(ids, epoch, turn):
-    """Wrong labels, each third, are learnt by heart after the turn; all others are believed more and more till then."""
+    """Wrong labels, each third, are learnt by heart after the onset; all others are believed more till then."""
     held_out_right = 40 + 10 * min(epoch, 2 * turn - epoch)
     believed = ids * 37 % SAMPLES < held_out_right
     return np.where(ids % 3 == 0, 3.0, np.where(believed, 0.1, 1.0))

@@ -89,7 +89,7 @@ class Rule:
     looks : bool
         Whether every third epoch delivers what is left out.
     turns : bool
-        Whether it begins at the turn of its validation figure, if that comes sooner.
+        Whether it begins at the onset of its validation figure, if that comes sooner.
     onset : bool
         Whether it begins when the two groups of losses come nearer again, if that comes sooner.
     many : bool
@@ -124,7 +124,7 @@ RULES = {
         "as `onset-labels`, above the median of their own label, however many are worse than at first",
         looks=False, onset=True, compared=above_median,
     ),
-    "late-turn": Rule("as `late`, or from the turn on, if a figure shows it before", turns=True),
+    "late-turn": Rule("as `late`, or from the onset on, if a figure shows it before", turns=True),
     "late-upper": Rule("as `late`, all of the upper group", upper_group),
     "late-sum": Rule("as `late`, the sum of doubts, as today's `auto` counts", _sum),
 }  # fmt: skip

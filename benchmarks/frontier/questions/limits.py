@@ -1,4 +1,4 @@
-"""What holds a run back after its turn: other ways to leave samples out, and the same told what nobody knows.
+"""What holds a run back after its onset: other ways to leave samples out, and the same told what nobody knows.
 
 Every run trains on all samples until its validation figure turns. From there on it goes one of the ways of
 :data:`WAYS`. Two of them are told which labels are wrong: they show what a better choice of samples could bring.
@@ -30,13 +30,13 @@ __all__ = ["BEGIN", "WAYS", "FromTheTurn", "run", "table"]
 
 BEGIN = "<!-- python -m benchmarks.frontier limits -->"
 WAYS = {
-    "once": 'as `policy="auto"`: the highest mean losses up to the turn are left out',
-    "again": "fewer are left out at the turn, and more every three epochs, by their losses since",
+    "once": 'as `policy="auto"`: the highest mean losses up to the onset are left out',
+    "again": "fewer are left out at the onset, and more every three epochs, by their losses since",
     "weighed": "nothing is left out: a loss weighs the fourth power of its label's probability, averaged",
     "once-right": "as `once`, and the wrong labels that it keeps are left out too",
     "known": "the wrong labels are left out, and nothing else",
 }
-"""What a run does from its turn on."""
+"""What a run does from its onset on."""
 DOUBT_ROOT = 2.0
 """A label is doubted by one less this root of its probability, and as many samples are left out as the sum of that: so
 ``auto`` counted when these runs were made."""
@@ -49,7 +49,7 @@ accuracy on `worse` of ``head-pretrained``, seed 0, of powers 2, 4, 6 and 8 and 
 
 
 class FromTheTurn:
-    """A selection that keeps all samples up to the turn, and goes one of :data:`WAYS` from there on.
+    """A selection that keeps all samples up to the onset, and goes one of :data:`WAYS` from there on.
 
     Also the objective of its run: the mean loss, weighed if its way says so.
 
@@ -60,7 +60,7 @@ class FromTheTurn:
     left_out : ndarray of bool, shape (samples,), or None
         What the epoch that began last leaves out; None if that is nothing.
     turned : int or None
-        The epoch whose figure showed the turn.
+        The epoch whose figure showed the onset.
     """
 
     left_out: NDArray[np.bool_] | None = None
@@ -124,7 +124,7 @@ class FromTheTurn:
         self._sums[:] = self._visits[:] = 0
 
     def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
-        """Return the mean, weighed from the turn on if its way says so."""
+        """Return the mean, weighed from the onset on if its way says so."""
         if self._way != "weighed" or self.turned is None:
             return losses.mean()
         weights = torch.from_numpy(self._likely[ids.numpy()] ** POWER).float()

@@ -1,4 +1,4 @@
-"""Where the turn would have started in runs that left nothing out."""
+"""Where the onset would have started in runs that left nothing out."""
 
 from collections.abc import Mapping, Sequence
 

@@ -15,7 +15,7 @@ from benchmarks.frontier.late.rules import RULES, MovingAverages
 SAMPLES, WRONG, EPOCHS = 200, 40, 12
 LOSSES = np.where(np.arange(SAMPLES) < WRONG, 4.0, np.linspace(0, 0.5, SAMPLES)).astype(np.float32)
 FALLING = (0.1, 0.3, 0.5, 0.6, 0.5, 0.3, 0.1)
-"""Figures of which the sixth shows a turn."""
+"""Figures of which the sixth shows an onset."""
 
 
 def go(arm, figures=(0.5,) * EPOCHS):

@@ -1,4 +1,4 @@
-"""What holds a run back after its turn: which samples each way leaves out, and the table of the recorded runs."""
+"""What holds a run back after its onset: which samples each way leaves out, and the table of the recorded runs."""
 
 from itertools import pairwise
 from pathlib import Path

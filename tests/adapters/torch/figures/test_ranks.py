@@ -104,7 +104,7 @@ def told_nothing(rank, world, at=None):
 SCENARIOS = {
     "alike": partial(trained, figures=figure),
     "late": partial(trained, figures=figure, late=True),
-    "stopped before the turn": partial(stopped, at=3),
+    "stopped before the onset": partial(stopped, at=3),
     "stopped after it": partial(stopped, at=9),
     "holdout": held_out,
 }

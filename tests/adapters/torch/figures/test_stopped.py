@@ -14,7 +14,7 @@ from tests.adapters.helpers.ranks import group, start
 from tests.adapters.helpers.ranks_training import losses_of, model_of, ready, sampler_of, weights_of
 from tests.adapters.helpers.torch import SAMPLES, Items
 
-# policy="auto" behind a DataLoader: its length and what it delivers follow the turn from the next epoch on.
+# policy="auto" behind a DataLoader: its length and what it delivers follow the onset from the next epoch on.
 
 
 FEW, WRONG, LONG = 120, 36, 14
