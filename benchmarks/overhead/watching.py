@@ -145,7 +145,7 @@ def watched_step(kind: str, repeats: int, steps: int = 256) -> Row:
             Session.current.cache_clear()
             trainer, own, args, options, clock = KINDS[kind](steps, Path(folder))
             if watched:
-                with Watch(kind, trainer, own, args, options) as given, _flushes() as flushes:
+                with Watch(f"{kind}.watching", trainer, own, args, options) as given, _flushes() as flushes:
                     own(trainer, *given.args, **given.options)
                 (run,) = Session.current().runs
                 if not run.pruner.history:

@@ -108,7 +108,7 @@ def looks(steps, *, watched, folder, monkeypatch):
     trainer, own, args, options, _ = transformers_trainer(steps, folder)
     with Operations() as operations:
         if watched:
-            with Watch("huggingface", trainer, own, args, options) as given:
+            with Watch("huggingface.watching", trainer, own, args, options) as given:
                 own(trainer, *given.args, **given.options)
             (run,) = Session.current().runs
             assert (run.pruner.visits == 1).all()
