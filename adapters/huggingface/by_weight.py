@@ -71,16 +71,7 @@ class ByWeight(WeighingTrainer):
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
-        resume = options.get("resume_from_checkpoint")
-        if resume is not None:
-            checkpoint.load(resume, self.args, self.pruner)
-        elif self.pruner.next_epoch:
-            raise PrunedataError(
-                f"Expected a run at its beginning. Got a pruner at epoch {self.pruner.next_epoch}: resume with "
-                "train(resume_from_checkpoint=True), or train again with a new Pruner. For hyperparameter_search call "
-                "wrap(trainer, make_pruner) on a Trainer without the mixin, with a function that returns a new Pruner "
-                "for each trial."
-            )
+        checkpoint.load(options.get("resume_from_checkpoint"), self.args, self.pruner)
         return plain._inner_training_loop(*args, **options)
 
     def _run_epoch(self, **options: Any) -> Any:

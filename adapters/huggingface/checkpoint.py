@@ -32,16 +32,26 @@ def save(folder: str, args: Any, pruner: Pruner, changes: list[Change]) -> None:
     torch.save(state, _path(folder, args.process_index))
 
 
-def load(folder: str, args: Any, pruner: Pruner) -> list[Change]:
+def load(folder: str | None, args: Any, pruner: Pruner) -> list[Change]:
     """Let a run go on from where it was saved, and return how the number of its steps had changed.
 
-    Another number of processes may go on, each from the states of all that were saved.
+    Another number of processes may go on, each from the states of all that were saved. Without a folder the run begins.
 
     Raises
     ------
     PrunedataError
-        If nothing was saved, or it is of another run or was saved with other steps.
+        If nothing was saved, or it is of another run or was saved with other steps; or if a run that has begun is to
+        begin.
     """
+    if folder is None:
+        if pruner.next_epoch:
+            raise PrunedataError(
+                f"Expected a run at its beginning. Got a pruner at epoch {pruner.next_epoch}: resume with "
+                "train(resume_from_checkpoint=True), or train again with a new Pruner. For hyperparameter_search call "
+                "wrap(trainer, make_pruner) on a Trainer without the mixin, with a function that returns a new Pruner "
+                "for each trial."
+            )
+        return []
     rank = args.process_index
     state = _read(folder, rank if _path(folder, rank).is_file() else 0)
     _check(args, state["args"])

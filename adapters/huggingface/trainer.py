@@ -107,16 +107,7 @@ class PruneTrainerMixin(WeighingTrainer):
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
-        resume = options.get("resume_from_checkpoint")
-        if resume is not None:
-            self._changes = checkpoint.load(resume, self.args, self.pruner)
-        elif self.pruner.next_epoch:
-            raise PrunedataError(
-                f"Expected a run at its beginning. Got a pruner at epoch {self.pruner.next_epoch}: resume with "
-                "train(resume_from_checkpoint=True), or train again with a new Pruner. For hyperparameter_search call "
-                "wrap(trainer, make_pruner) on a Trainer without the mixin, with a function that returns a new Pruner "
-                "for each trial."
-            )
+        self._changes = checkpoint.load(options.get("resume_from_checkpoint"), self.args, self.pruner)
         self._checked = False
         self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
         try:

@@ -29,26 +29,7 @@ __all__ = ["watch"]
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
-    """Watch a call of ``trainer.train()``, which begins when this returns.
-
-    Parameters
-    ----------
-    session : Session
-        Which runs of this process are watched.
-    trainer : transformers.Trainer
-    call : Watch
-        The call.
-
-    Returns
-    -------
-    callable
-        To be called when the training is over, with whether it came to its end.
-
-    Raises
-    ------
-    PrunedataError
-        If it cannot be watched. The trainer is as it was.
-    """
+    """Watch a call of ``trainer.train()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
     if isinstance(trainer, WatchedTrainer):
         raise PrunedataError("the script prunes by itself")
     args, kind, callbacks = trainer.args, type(trainer), list(trainer.callback_handler.callbacks)

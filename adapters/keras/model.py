@@ -16,7 +16,7 @@ __all__ = ["PruneMixin"]
 class PruneMixin:
     """Lets ``fit`` train on pruned datasets: ``class Model(PruneMixin, keras.Model)``, in this order.
 
-    The model trains as ever: on the same loss, with sample weights, metrics and regularizers as they are. Beside it
+    The model is trained on the same loss as without it; sample weights, metrics and regularizers apply. In addition,
     one loss for each sample is taken from the same predictions, weighted by the sample weights, and recorded.
     The loss that is trained on is that of the samples that count, by what they weigh (``Epoch.loss_weights``).
     """

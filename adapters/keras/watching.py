@@ -19,27 +19,9 @@ __all__ = ["watch"]
 
 
 def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
-    """Watch a call of ``model.fit()``, which begins when this returns.
+    """Watch a call of ``model.fit()``, as :class:`prunedata.cli.watching.session.Watch` describes.
 
-    Its arrays get one more, of the ids, which travel with the batches in whatever order ``fit`` draws.
-
-    Parameters
-    ----------
-    session : Session
-        Which runs of this process are watched.
-    model : keras.Model
-    call : Watch
-        The call. Its arguments are changed.
-
-    Returns
-    -------
-    callable
-        To be called when the training is over, with whether it came to its end.
-
-    Raises
-    ------
-    PrunedataError
-        If it cannot be watched. Model and arguments are as they were.
+    Its arguments are changed: the arrays get one more, of the ids, which travels with the batches in any order.
     """
     if isinstance(model, PruneMixin):
         raise PrunedataError("the script prunes by itself")

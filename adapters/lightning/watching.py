@@ -28,26 +28,7 @@ LONG = 1000
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
-    """Watch a call of ``trainer.fit()``, which begins when this returns.
-
-    Parameters
-    ----------
-    session : Session
-        Which runs of this process are watched.
-    trainer : Trainer
-    call : Watch
-        The call.
-
-    Returns
-    -------
-    callable
-        To be called when the training is over, with whether it came to its end.
-
-    Raises
-    ------
-    PrunedataError
-        If it cannot be watched. The trainer is as it was.
-    """
+    """Watch a call of ``trainer.fit()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
     if any(type(one).__module__.startswith(ADAPTERS) for one in trainer.callbacks if isinstance(one, BaseCallback)):
         raise PrunedataError("the script prunes by itself")
     if trainer.fast_dev_run:
@@ -72,7 +53,7 @@ class _Fit:
         self._stopped = self._with_ids = False
         self._ids: SomeIds | None = None
         self._number = -1
-        self._said = Delivery(-1)
+        self._delivery = Delivery(-1)
         self._later = Later(self._take)
         self._patched: list[tuple[Any, str]] = []
 
@@ -203,13 +184,13 @@ class _Fit:
             self._take(ids, finite(losses, [len(ids)]), None, [len(ids)])
         if self._trainer.is_last_batch:
             self._later.flush()
-            self._said.end()
+            self._delivery.end()
 
     def _take(self, ids: SomeIds, losses: torch.Tensor, logits: None, sizes: list[int]) -> None:
         """Record batches."""
         with self._run.pruner.charge:
             self._torch.recorder.add(ids, losses, logits, sizes)
-            self._said.given[ids] = True  # type: ignore[index]
+            self._delivery.given[ids] = True  # type: ignore[index]
 
     def _open(self) -> None:
         """Begin an epoch; the one before it has ended."""
@@ -218,8 +199,8 @@ class _Fit:
         self._torch.join()
         self._number = self._trainer.current_epoch
         epoch = pruner.begin_epoch()
-        self._said = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
-        self._torch.add_delivery(self, self._said)
+        self._delivery = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
+        self._torch.add_delivery(self, self._delivery)
 
     def _close(self) -> None:
         """End the epoch that is open, with what came of it; where one process failed, none goes on."""
@@ -229,6 +210,6 @@ class _Fit:
         if self._trainer.world_size > 1 and gather_numbers([self._stopped]).any():
             self._stop(PrunedataError("another process stopped"))
         if not self._stopped and self._run.pruner.is_open:
-            if self._said.ended is None:
-                self._said.end()
+            if self._delivery.ended is None:
+                self._delivery.end()
             self._guarded(self._run.pruner.end_epoch)

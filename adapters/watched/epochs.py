@@ -40,7 +40,7 @@ class WatchedEpochs:
         self._session, self.stopped, self.none = session, False, ""
         self._run: Any = None
         self._torch: Any = None
-        self._said = Delivery(-1)
+        self._delivery = Delivery(-1)
         self._undo: list[Callable[[], None]] = []
 
     def begin(self, samples: int, epochs: int, *, dataset: Any, rows: Ids | None = None) -> None:
@@ -75,15 +75,15 @@ class WatchedEpochs:
         pruner = self._run.pruner
         if not pruner.is_open:
             epoch = pruner.begin_epoch()
-            self._said = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
-            self._torch.add_delivery(self, self._said)
+            self._delivery = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
+            self._torch.add_delivery(self, self._delivery)
         self._torch.recorder.add(ids, finite(losses, [len(ids)]))
-        self._said.given[ids] = True  # type: ignore[index]
+        self._delivery.given[ids] = True  # type: ignore[index]
 
     def end(self) -> None:
         """End the epoch, if one was opened."""
         if self._run is not None and self._run.pruner.is_open and not self.stopped:
-            self._said.end()
+            self._delivery.end()
             self.guarded(self._run.pruner.end_epoch)
 
     def close(self, complete: bool) -> None:

@@ -16,26 +16,7 @@ __all__ = ["watch"]
 
 
 def watch(session: Any, learn: Any, call: Any) -> Callable[[bool], None]:
-    """Watch a call of ``learn.fit()``, which begins when this returns.
-
-    Parameters
-    ----------
-    session : Session
-        The watched runs of this process.
-    learn : Learner
-    call : Watch
-        The call.
-
-    Returns
-    -------
-    callable
-        Call it after the training, with whether it was completed.
-
-    Raises
-    ------
-    PrunedataError
-        If it cannot be watched. The learner is as it was.
-    """
+    """Watch a call of ``learn.fit()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
     given = call.bound()
     callbacks = [*learn.cbs, *(given["cbs"] if hasattr(type(given["cbs"]), "__iter__") else [given["cbs"]])]
     names = {kind.__name__ for each in callbacks for kind in (each if isinstance(each, type) else type(each)).__mro__}

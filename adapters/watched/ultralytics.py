@@ -27,26 +27,7 @@ OF_OBJECTS = ("batch_idx", "cls", "bboxes", "keypoints", "obb")
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
-    """Watch a call of ``trainer.train()``, which begins when this returns.
-
-    Parameters
-    ----------
-    session : Session
-        The watched runs of this process.
-    trainer : BaseTrainer
-    call : Watch
-        The call.
-
-    Returns
-    -------
-    callable
-        Call it after the training, with whether it was completed.
-
-    Raises
-    ------
-    PrunedataError
-        If it cannot be watched. The trainer is as it was.
-    """
+    """Watch a call of ``trainer.train()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
     if trainer.args.task not in TASKS:
         raise PrunedataError(f"of Ultralytics the tasks {', '.join(TASKS)} are watched. Got {trainer.args.task}")
     if trainer.world_size > 1:

@@ -71,7 +71,7 @@ PRINTED: dict[str, tuple[str, Callable[[dict[str, list[Facts]]], str], str, str]
     "table": (BEGIN, all_tables, "", "the tables"),
     "summary": (BEGIN_SUMMARY, summary, "", "a line for each subject and kind of labels"),
     "auto": (BEGIN_AUTO, auto, TODAY, "what today's rule brings"),
-    "turn": (BEGIN_TURN, turn, "", "what the run told nothing brings"),
+    "turn": (BEGIN_TURN, turn, "", "what a run that is given nothing brings"),
     "varied": (BEGIN_VARIED, varied, "", "the same by other figures and rates"),
     "replay": (BEGIN_REPLAY, replay, "", "where the onset would have begun to prune in runs that left nothing out"),
     "suspects": (BEGIN_SUSPECTS, table, SUSPECTS, "how well wrong labels were found"),

@@ -28,8 +28,8 @@ class HeadArm:
         What it does, in a few words.
     policy : str
         How samples are chosen, by a name of :func:`benchmarks.frontier.training.policies.policy_of`; "auto" for what
-        the library does told nothing; "counts" for what it did before 0.1.0, of which runs are recorded; "seta" for
-        :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
+        the library does when given nothing; "counts" for what it did before 0.1.0, of which runs are recorded; "seta"
+        for :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
     dropout : float
         Share of the hidden units that a step leaves out.
     smoothing : float

@@ -1,6 +1,6 @@
 """What correcting a run's own suspects brings: the labels that it suspects most are looked at, then trained on again.
 
-A first run is told nothing but its validation figure. The samples that it suspects most are looked at, wrong labels
+A first run is given its validation figure alone. The samples that it suspects most are looked at, wrong labels
 among them are put right, and the same is trained again: with all samples, and with ``policy="auto"``.
 """
 
@@ -59,7 +59,7 @@ def _name(kind: str, seed: int, percent: int, way: str) -> str:
 
 
 def _suspects(task: HeadTask, settings: Settings, seed: int) -> Ids:
-    """All samples, those suspected most first, as a run that is told nothing sees it."""
+    """All samples, those suspected most first, as a run that is given nothing sees it."""
     plan = Plan(task.kind, "turn", USUAL, seed)
     selection = selection_of(plan, task, settings.batch_size)
     assert isinstance(selection, ByPruner)

@@ -51,8 +51,8 @@ class _Loop(NamedTuple):
         """
         pairs = take(self.case, self.clause, self.where, self.loader, self.pruner, record=self.record)
         delivered = sum(numbers.size for _, numbers in pairs)
-        said = together(self.epoch.number, (each for one in self.pruner.adapters for each in one.deliveries))
-        if self.record == "not" and said.ended is None:
+        reported = together(self.epoch.number, (each for one in self.pruner.adapters for each in one.deliveries))
+        if self.record == "not" and reported.ended is None:
             broken(self.clause, f"delivery.end() after the last batch of {self.where}", "no such call")
         try:
             self.pruner.end_epoch()

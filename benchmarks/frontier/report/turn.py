@@ -1,4 +1,4 @@
-"""What the run told nothing brings at the usual length, beside regular training of its best length."""
+"""What a run that is given nothing brings at the usual length, beside regular training of its best length."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ BEGIN, BEGIN_VARIED = "<!-- python -m benchmarks.frontier turn -->", "<!-- pytho
 SHOWN = ("turn", "turn-decay", "regular-elr", "regular-elr-decay", "turn-elr-decay", "known-wrong")
 """Arms beside regular training."""
 FALL, BELOW_BEST, BELOW_END = 1.0, 0.5, 0.3
-"""In points: how far regular training falls from its best length, and how far below it a run told nothing may end."""
+"""In points: how far regular training falls from its best length, and how far below it ``turn`` may end."""
 VARIED = (
     "turn", "turn-accuracy", "turn-500", "turn-100", "turn-holdout", "regular-step", "turn-step", "regular-constant",
     "turn-constant", "regular-warm", "turn-warm",

@@ -89,7 +89,7 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.runs: list[WatchedRun] = []
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
         self._process = os.getpid()
         atexit.register(self._tell)
         leave_out_own_frames()
@@ -134,8 +134,8 @@ class Session:
 
     def say(self, text: str) -> None:
         """Print a line on standard error, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._printed:
+            self._printed.add(text)
             print(f"prunedata: {printable(text)}", file=sys.stderr, flush=True)
 
     def _unused_place(self) -> Path:
@@ -160,6 +160,11 @@ class Session:
 
 class Watch:
     """One call of a trainer's method, watched if possible. It raises no errors of its own.
+
+    The adapter's module has a function ``watch(session, trainer, call)``, which is given the watched runs of this
+    process, the trainer and this object. The call begins when it returns. It returns a function to call after the
+    training, with whether it was completed. If it cannot watch, it raises :class:`PrunedataError`, and trainer and
+    arguments are as they were.
 
     Attributes
     ----------
