@@ -38,6 +38,10 @@ __all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of"]
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
 VERDICTS = ("watch", "prune")
+LABELS_UNKNOWN = (
+    "The run doesn't know which label each sample has. Right labels of a rare class look wrong, too: if you have one, "
+    "pass labels=..., and samples are compared with those of the same label."
+)
 
 
 @dataclass(frozen=True)
@@ -156,11 +160,11 @@ def advise(
         raise PrunedataError(f"Expected losses of shape (samples,). Got {np.shape(losses)}{got}.")
     for record in history:
         _check_record(record)
+    more = (LABELS_UNKNOWN,) if labels is None else ()
     figures, done, late = find_onset(history), len(history), late_from(schedule.epochs)
     if figures.onset is not None:
-        return _prune_from_onset(
-            figures, schedule, len(losses), count_doubted(_groups(losses, labels), memorizes=True), prune
-        )
+        doubted = count_doubted(_groups(losses, labels), memorizes=True)
+        return _prune_from_onset(figures, schedule, len(losses), doubted, prune, *more)
     apart = [record[APART] for record in history if APART in record]
     untaught = loss_at_first([mean for mean, _ in _means(history)])
     met, many = have_met(apart), are_many_worse(losses, untaught)
@@ -202,7 +206,7 @@ def advise(
         prune=number,
         schedule=Schedule.steady(schedule.epochs, start, anneal=schedule.anneal),
         saving_percent=_saving(number, start, schedule.epochs, len(losses)),
-        evidence=(f"{told}. Leave out that many samples, those with the highest losses.", why),
+        evidence=(f"{told}. Leave out that many samples, those with the highest losses.", why, *more),
         lost=max(0.0, figures.lost),
         doubted=doubted,
     )
@@ -255,7 +259,9 @@ def _groups(losses: Array, labels: Array | None) -> Groups:
     return two_groups(above_own(losses, numbers), losses)
 
 
-def _prune_from_onset(figures: Figures, schedule: Schedule, samples: int, doubted: int, prune: int | None) -> Advice:
+def _prune_from_onset(
+    figures: Figures, schedule: Schedule, samples: int, doubted: int, prune: int | None, *more: str
+) -> Advice:
     onset, best, epochs = figures.onset or 0, figures.best or 0, schedule.epochs
     start = max(1, min(onset + 1, epochs - 1))
     number = doubted if prune is None else min(doubted, prune)
@@ -273,6 +279,7 @@ def _prune_from_onset(figures: Figures, schedule: Schedule, samples: int, doubte
             "samples, such as those with wrong labels.",
             f"The mean over the last three epochs is {figures.lost:.3g} below the highest.",
             f"Or train only {best + 1} epochs, with a learning-rate schedule of that length.",
+            *more,
         ),
         onset=onset,
         lost=max(0.0, figures.lost),

@@ -1,11 +1,13 @@
 """Find the adapter of an object: it has the name of the library that defines the object's class."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
+from prunedata.run.labels import MOST_NAMES
 from prunedata.types import Array
 
 __all__ = ["adapter_of", "keys_in", "labels_in", "samples_in"]
@@ -63,30 +65,63 @@ def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
         return None
 
 
-def labels_in(given: Any, column: str) -> Array:
-    """Return the labels in a column of a data set, or of the data set of a loader or a trainer.
+def labels_in(given: Any, column: str | None = None) -> Array | None:
+    """Return the labels of a data set, or of the data set of a loader or a trainer.
 
     Parameters
     ----------
     given : object
-    column : str
-        Of its ``column_names`` or ``columns``, or an attribute, as torchvision's ``targets``.
+    column : str, optional
+        Of its ``column_names`` or ``columns``, or an attribute. By default those that can only be classes: whole
+        numbers, one a sample, in ``targets`` or ``labels`` as torchvision has them, or the last tensor of a
+        ``TensorDataset``; or the one column of type ``ClassLabel`` of a ``datasets.Dataset``.
+
+    Returns
+    -------
+    ndarray or None
+        None if ``column`` is not given, and there are none.
 
     Raises
     ------
     PrunedataError
         If it has no such column.
     """
-    for inner in ("train_dataset", "dataset"):
-        given = getattr(given, inner, given)
-    listed = [*getattr(given, "column_names", ()), *getattr(given, "columns", ())]
-    found = given[column] if column in listed else getattr(given, column, None)
+    data = getattr(given, "train_dataset", given)
+    if hasattr(data, "indices") and hasattr(data, "dataset"):  # a part of another, as torch's Subset
+        of_all = labels_in(data.dataset, column)
+        return None if of_all is None else of_all[np.asarray(data.indices, dtype=np.int64)]
+    # A dataset of the user's around another may change the order of its rows; a loader has none of its own.
+    if hasattr(data, "dataset") and (column is not None or not hasattr(data, "__getitem__")):
+        return labels_in(data.dataset, column)
+    if column is None:
+        return _classes_in(data)
+    listed = [*getattr(data, "column_names", ()), *getattr(data, "columns", ())]
+    found = data[column] if column in listed else getattr(data, column, None)
     if found is None or callable(found):
         raise PrunedataError(
-            f"Expected a data set with the column {column!r} for labels. Got {type(given).__name__} without "
+            f"Expected a data set with the column {column!r} for labels. Got {type(data).__name__} without "
             f"it{': it has ' + ', '.join(map(str, listed)) if listed else ''}. Pass the labels as an array."
         )
     return np.asarray(found[:])
+
+
+def _classes_in(data: Any) -> Array | None:
+    features = getattr(data, "features", None)
+    if isinstance(features, Mapping):
+        named = [name for name, kind in features.items() if type(kind).__name__ == "ClassLabel"]
+        return np.asarray(data[named[0]][:]) if len(named) == 1 else None
+    if getattr(data, "target_transform", None) is not None:  # they are not what is trained on
+        return None
+    last = [*getattr(data, "tensors", ())][-1:]
+    for found in (getattr(data, "targets", None), getattr(data, "labels", None), *last):
+        try:
+            classes = np.asarray(found.cpu() if hasattr(found, "cpu") else found)
+            many = classes.dtype.kind in "iu" and classes.shape == (len(data),) and np.unique(classes).size
+            if many and many <= min(MOST_NAMES, classes.size // 2):  # else they are numbers or names
+                return classes
+        except Exception:  # whatever is called so in the user's data
+            continue
+    return None
 
 
 def keys_in(given: Any, *arguments: Any, **options: Any) -> Any:

@@ -98,7 +98,10 @@ class Pruner:
     labels : array of int or str, shape (samples,), or str, optional
         The label of each sample, as it is trained on; or the name of a column, of the data set that is given as
         ``samples`` or wrapped by :meth:`wrap`. With ``policy="auto"`` samples are then compared with those of the same
-        label, so that rare classes are not left out because they are hard. The network's guess for a sample
+        label, so that rare classes are not left out because they are hard. By default ``policy="auto"`` takes the
+        classes of that data set, if the run begins with it and it has some: the ``targets`` or ``labels`` of a
+        torchvision data set without ``target_transform``, the last tensor of a ``TensorDataset`` if it has whole
+        numbers, or the one ``ClassLabel`` column of a ``datasets.Dataset``. The network's guess for a sample
         (:meth:`observe`) is then another class than its label. Numbers are the places of classes in logits, -100 is no
         label; names are sorted, and have the places of that order. The run keeps them.
     keys : sequence or array of str, bytes or int, one a sample, optional
@@ -164,7 +167,13 @@ class Pruner:
         self._number = None if samples is None else len(samples) if isinstance(samples, Sized) else samples
 
         def begin(number: int, data: Any, keys: Keys | None) -> None:
-            known = labels_in(data, labels) if isinstance(labels, str) else labels
+            known: Any = labels
+            if isinstance(labels, str):
+                known = labels_in(data, labels)
+            elif labels is None and policy == "auto":
+                known = labels_in(data)
+                if known is not None and known.size != number:  # a trainer has packed rows
+                    known = None
             options = RunOptions(
                 number, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without, known, keys, follow
             )

@@ -14,7 +14,7 @@ __all__ = ["BEGIN", "first_page"]
 BEGIN = "<!-- python -m benchmarks.frontier.late first-page -->"
 HEADS = (
     "data", "wrong labels", "all samples, to the end", "all samples, best epoch picked afterwards",
-    '`policy="auto"`', '`"auto"` with `labels=`', "correct labels only (oracle)",
+    '`"auto"`, labels unknown', '`"auto"`, labels known', "correct labels only (oracle)",
 )  # fmt: skip
 DEEP = {
     "clean": "none",
