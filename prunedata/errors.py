@@ -14,6 +14,7 @@ __all__ = [
     "NotInEpoch",
     "OtherData",
     "PrunedataError",
+    "RandomPruningWarning",
     "RunExists",
     "ScheduleError",
     "SkippedSamples",
@@ -94,6 +95,10 @@ class FinishedWarning(UserWarning):
 
 # Not once for each line of a program: of a search, all trials but the first would train nothing without a word.
 warnings.filterwarnings("always", category=FinishedWarning, append=True)
+
+
+class RandomPruningWarning(UserWarning):
+    """All samples have the same score, as no loss was above the mean of its batch: an epoch is pruned at random."""
 
 
 class UnweighedWarning(UserWarning):

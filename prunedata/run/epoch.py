@@ -7,7 +7,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.errors import PrunedataError
+from prunedata.checks import warn
+from prunedata.errors import PrunedataError, RandomPruningWarning
 from prunedata.policies.protocol import Known, Policy, Weigher
 from prunedata.policies.selection import keep_mask
 from prunedata.run.order import cut_batches, epoch_order
@@ -195,12 +196,28 @@ def select(
         keep, weights = select(policy, few, seed=seed, epoch=epoch)
         return _spread(keep, among), None if weights is None else _spread(weights, among)
     scores = _per_sample("scores", policy.scores(known), known)
+    if known.num_pruned and policy.needs_losses and known.visits.any() and _are_equal(scores, known):
+        _warn_of_equal_scores(policy, epoch)
     keep = read_only(keep_mask(scores, known.num_pruned, seed=seed, epoch=epoch))
     if not isinstance(policy, Weigher):
         return keep, None
     weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
     weights[~keep] = 0
     return keep, read_only(weights)
+
+
+def _are_equal(scores: Array, known: Known) -> bool:
+    """Whether all samples have the same score, as none was hit."""
+    return not known.hits.any() and bool(scores.min() == scores.max())
+
+
+def _warn_of_equal_scores(policy: Policy, epoch: int) -> None:
+    warn(
+        f"Expected {type(policy).__name__} to rank samples by the hits of their losses. Got none so far, so that epoch "
+        f"{epoch} leaves samples out at random: in batches of one sample no loss is above the mean. Use larger "
+        'batches, or policy="auto" or RunningLoss(), which need no hits.',
+        RandomPruningWarning,
+    )
 
 
 def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:

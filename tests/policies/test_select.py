@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata.errors import PrunedataError
+from prunedata import Pruner, Schedule
+from prunedata.errors import PrunedataError, RandomPruningWarning
+from prunedata.policies import DroppingCount
 from prunedata.policies.protocol import Known
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch, select
@@ -123,3 +125,18 @@ def test_an_epoch_says_whether_it_is_weighted_and_gives_its_samples_in_either_or
     assert np.concatenate(list(epoch.order())).tolist() == order
     assert [batch.tolist() for batch in epoch.batches(7)] == cut
     assert [batch.tolist() for batch in epoch.batches(7, drop_last=True)] == cut[:-1]
+
+
+@pytest.mark.parametrize("by", ["window", "run"])
+def test_an_epoch_that_is_pruned_at_random_for_want_of_hits_is_told(by):
+    """In batches of one no loss is above the mean."""
+
+    def train(size):
+        run = Pruner(24, Schedule.steady(6, 2), prune=6, policy=DroppingCount(by=by))
+        for epoch in run.epochs():
+            for ids in epoch.batches(size):
+                run.observe(ids / 24.0, ids)
+
+    with pytest.warns(RandomPruningWarning, match="at random"):
+        train(1)
+    train(2)

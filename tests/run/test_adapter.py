@@ -56,7 +56,7 @@ def test_a_logger_is_told_when_an_epoch_has_ended_and_is_stored(tmp_path):
     logger = run.attach(Logger(run, tmp_path / "run.zarr"))
     for _ in range(4):
         epoch = run.begin_epoch()
-        run.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
+        run.observe(np.arange(epoch.kept, dtype=float), np.flatnonzero(epoch.keep))
         if epoch.number == 1:
             with pytest.raises(RuntimeError, match="disk full"):
                 run.end_epoch()

@@ -148,7 +148,7 @@ def test_a_loop_of_ones_own_that_asks_for_no_factors_is_warned_once(options):
         run = Pruner(SAMPLES, Schedule(4, window=4, start=1, block=1, pruned_per_block=1), **{"prune": 0.2} | options)
         for epoch in run.epochs():
             for ids in epoch.batches(32):
-                losses = np.ones(len(ids))
+                losses = np.arange(len(ids), dtype=float)
                 run.observe(losses, ids)
                 (asks(epoch, ids) * losses).mean()
         return run

@@ -147,7 +147,10 @@ def test_a_program_that_ends_within_the_loop_ends_quietly(tmp_path):
 # A run that was stopped anywhere, and went on in memory, from a state or from its store, equals one that was not.
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning"),  # nothing is trained here
+    pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"),  # batches of one, equal losses
+]
 
 
 def all_policies():

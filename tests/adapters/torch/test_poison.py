@@ -60,6 +60,7 @@ def test_what_must_not_be_learnt_moves_no_weight(mode, kind):
         check(mode, kind, {})
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
 @pytest.mark.parametrize(
     ("mode", "options"),
     each(MODES, OPTIONS, quick=lambda mode, options: mode == "own loop" or options == "resumed within a pruned epoch"),

@@ -91,6 +91,7 @@ def test_it_goes_on_within_an_epoch(kind, stop, workers):
     assert run.visits.tolist() == whole["visits"]
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # without a finite mean
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_loss_that_overflowed_does_not_spoil_the_mean_of_the_others(dtype):
     run = run_of()

@@ -115,6 +115,7 @@ class TestAUsersOwn:
         seen = run({"sampler": RandomSampler(Items(), replacement=True), "batch_size": 50, "num_workers": workers})
         assert len(flat(seen[0])) == SAMPLES > len(set(flat(seen[0])))
 
+    @pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
     def test_sampler_without_batches(self, workers):
         seen = run({"sampler": Backwards(), "batch_size": None, "num_workers": workers})
         assert flat(seen[0]) == list(Backwards())
@@ -146,6 +147,7 @@ def test_pytorchs_random_order_becomes_ours(options, workers):
     assert run({**options, "num_workers": workers}) == ORDERS
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 @WORKERS
 def test_without_batches(workers):
     seen = run({"batch_size": None, "shuffle": True, "num_workers": workers})
@@ -346,6 +348,7 @@ class TestLength:
             for _, index in loader:
                 loader.observe(losses_of(index, epoch.number))
 
+    @pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
     def test_without_batches(self):
         pruner = make_pruner()
         loader = wrap(DataLoader(Items(), batch_size=None), pruner)
