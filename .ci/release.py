@@ -95,8 +95,9 @@ def readme(inside: Path, folder: Path) -> None:
     """Run README's code from the wheel, with the PyTorch that this process has: its own wheel would be some GB."""
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    page = (ROOT / "README.md").read_text(encoding="utf-8")  # the code that it shows, and what sets it up unseen
-    code = [one or other for one, other in re.findall(r"(?ms)^```python\n(.*?)^```|^<!-- setup:\n(.*?)^-->", page)]
+    page = (ROOT / "README.md").read_text(encoding="utf-8")  # the Python that it shows, and what sets it up unseen
+    shown = r"(?ms)(?:^<!-- setup:\n([^`]*?)^-->\n)?^```python\n(.*?)^```"
+    code = ["\n".join(both) for both in re.findall(shown, page)]
     checked = f"import prunedata\nassert prunedata.__file__.startswith({str(folder)!r}), prunedata.__file__\n"
     script = folder / "readme.py"
     script.write_text(checked + "\n".join(code), encoding="utf-8")

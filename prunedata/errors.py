@@ -98,7 +98,7 @@ warnings.filterwarnings("always", category=FinishedWarning, append=True)
 
 
 class RandomPruningWarning(UserWarning):
-    """All samples have the same score, as no loss was above the mean of its batch: an epoch is pruned at random."""
+    """All samples have the same score, as no loss was a hit so far: an epoch is pruned at random."""
 
 
 class UnweighedWarning(UserWarning):

@@ -19,6 +19,7 @@ def observe(
     ids: SomeIds | None = None,
     weights: torch.Tensor | None = None,
     logits: torch.Tensor | None = None,
+    labels: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Record the losses of a batch and return their mean, to be returned from ``training_step``.
 
@@ -37,6 +38,8 @@ def observe(
         What each loss weighs in the mean, as ``class_weights[targets]``. The losses are recorded without them.
     logits : Tensor, shape (n, classes), or (n,) for two classes, optional
         As :meth:`prunedata.Pruner.observe` takes them.
+    labels : Tensor of int, shape (n,), optional
+        As :meth:`prunedata.Pruner.observe` takes them.
 
     Raises
     ------
@@ -46,7 +49,7 @@ def observe(
     trainer = module.trainer
     loader = trainer.train_dataloader if trainer.training else None
     if isinstance(loader, PrunedLoader) and any(isinstance(one, DataPruning) for one in trainer.callbacks):
-        return loader.observe(losses, ids, weights, logits)
+        return loader.observe(losses, ids, weights, logits, labels)
     if weights is None:
         return losses.mean()
     check_weights(weights, losses)

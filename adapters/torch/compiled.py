@@ -19,6 +19,7 @@ def observe(
     ids: SomeIds | None,
     weights: torch.Tensor | None,
     logits: torch.Tensor | None,
+    labels: torch.Tensor | None,
 ) -> torch.Tensor:
     """Record the losses of a batch."""
-    return loader.observe(losses, ids, weights, logits)  # type: ignore[no-any-return]
+    return loader.observe(losses, ids, weights, logits, labels)  # type: ignore[no-any-return]

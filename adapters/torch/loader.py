@@ -95,6 +95,7 @@ class PrunedLoader:
         ids: SomeIds | None = None,
         weights: torch.Tensor | None = None,
         logits: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
@@ -118,6 +119,8 @@ class PrunedLoader:
             weights are 0. The losses are recorded without them, so that rare classes don't look wrong.
         logits : Tensor, shape (n, classes), or (n,) for two classes, optional
             As for :meth:`Pruner.observe`, on the device of the losses. They are gathered there in the same way.
+        labels : Tensor of int, shape (n,), optional
+            As for :meth:`Pruner.observe`.
 
         Raises
         ------
@@ -128,7 +131,7 @@ class PrunedLoader:
         if is_dynamo_compiling():  # true only while torch.compile traces: the call then runs outside compiled code
             from prunedata.adapters.torch.compiled import observe  # noqa: PLC0415 (see there)
 
-            return observe(self, losses, ids, weights, logits)  # type: ignore[no-any-return]
+            return observe(self, losses, ids, weights, logits, labels)  # type: ignore[no-any-return]
         charge, scale = self._charge, None
         if weights is not None:
             check_weights(weights, losses)
@@ -139,6 +142,8 @@ class PrunedLoader:
             ids = self._pending.popleft()  # also of a bad batch: a loop that leaves it out goes on with the next
         else:
             self._pending.clear()
+        if labels is not None:
+            self._pruner.see_labels(ids, labels)
         passes, order = self._observed, self._order
         if passes[1] or (order.delivers_all_kept and self._run.trained_order is not order):
             self._run.train_on(order, passes[1])

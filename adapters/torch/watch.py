@@ -99,13 +99,18 @@ class WatchedBatches:
         return bool(self._pending)
 
     def observe(
-        self, losses: torch.Tensor, *, weights: torch.Tensor | None = None, logits: torch.Tensor | None = None
+        self,
+        losses: torch.Tensor,
+        *,
+        weights: torch.Tensor | None = None,
+        logits: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Record the losses of a batch, shape (n,), and return the mean over its trained samples.
 
         It is the oldest batch that was fetched and not observed. In a resumed epoch samples that were observed before
-        come again: they have the weight 0, and are not recorded again. ``weights`` and ``logits`` are as for the
-        ``observe`` of a wrapped DataLoader.
+        come again: they have the weight 0, and are not recorded again. ``weights``, ``logits`` and ``labels`` are
+        as for the ``observe`` of a wrapped DataLoader.
         """
         if not 0 < len(self._pending) <= self._ahead + 1:
             raise LossError(
@@ -115,6 +120,8 @@ class WatchedBatches:
         ids, epoch = self._pending.popleft(), self._pruner.current
         if weights is not None:
             check_weights(weights, losses)
+        if labels is not None:
+            self._pruner.see_labels(ids, labels)
         new = epoch.remaining[ids]
         with self._pruner.charge:
             if not fits(ids, losses):

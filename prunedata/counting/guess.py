@@ -1,4 +1,6 @@
-"""The guess of each sample: the class that the network takes it for, other than its label, by recent epochs.
+"""What batches say of a sample beside its loss: its label, and the guess of the network, by recent epochs.
+
+The guess is the class that the network takes it for, other than its label.
 
 Each visit votes for the most likely class other than the label. A sample keeps one class and its strength: a vote for
 that class adds to the strength, a vote for another takes from it, and at 0 the other class replaces it. So recent
@@ -10,16 +12,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from prunedata.counting.batches import NO_NUMBER, Batches, rounds
 from prunedata.errors import LossError
-from prunedata.store.state import GUESS, NARROW, span_of
-from prunedata.types import Array, Arrays, Counts, Floats, Guesses, Mask
+from prunedata.store.state import GUESS, LABEL, NARROW, span_of
+from prunedata.types import Array, Arrays, Counts, Floats, Guesses, Ids, Mask
 
-__all__ = ["MOST_CLASSES", "Guess", "classes_in", "two_likeliest", "wanted_guess"]
+__all__ = ["MOST_CLASSES", "Guess", "classes_in", "plain_labels", "two_likeliest", "wanted_kinds"]
 
 MOST_CLASSES = PAIR = 1 << 15
 """A visit's guess is one int32: the most likely class times this, plus the second most likely one."""
+IGNORED = -100
+"""The label of a sample that has none, as PyTorch's losses have it."""
 STRONGEST = 15
 """Largest strength of a guess."""
 
@@ -69,14 +74,35 @@ def classes_in(shape: tuple[int, ...], *, is_floating: bool, dtype: object) -> i
     return classes
 
 
-def wanted_guess(arrays: Mapping[str, Array], name: str) -> dict[str, np.dtype[Any]]:
-    """Return the dtype that the guesses of this name must have in a state; empty if it has none."""
-    found = arrays.get(name)
-    return {} if found is None else {name: np.dtype(np.uint32 if found.dtype.itemsize == 4 else np.uint16)}
+def plain_labels(labels: Any, samples: int) -> npt.NDArray[np.int64]:
+    """Return the labels of a batch of so many samples, int64 of shape (n,), or raise :class:`LossError`."""
+    if hasattr(labels, "detach"):
+        labels = labels.detach().cpu().numpy()
+    array = np.asarray(labels)
+    right = array.shape == (samples,) and array.dtype.kind in "iub"
+    numbers = array.astype(np.int64) if right else np.empty(0, np.int64)
+    if not right or ((numbers < 0) & (numbers != IGNORED)).any() or (numbers >= MOST_CLASSES).any():
+        got = f"shape {array.shape}, {array.dtype}"
+        got += f", from {numbers.min()} to {numbers.max()}" if numbers.size else ""
+        raise LossError(
+            f"Expected labels of shape ({samples},), whole numbers from 0 to {MOST_CLASSES - 1:,}, or -100 for none. "
+            f"Got {got}: pass the class of each sample, and no labels where targets are no classes."
+        )
+    return numbers
+
+
+def wanted_kinds(arrays: Mapping[str, Array], prefix: str = "") -> dict[str, np.dtype[Any]]:
+    """Return the dtypes that guesses and labels must have in a state, by the names of those that it has."""
+    kinds = {}
+    if (found := arrays.get(f"{prefix}{GUESS}")) is not None:
+        kinds[f"{prefix}{GUESS}"] = np.dtype(np.uint32 if found.dtype.itemsize == 4 else np.uint16)
+    if f"{prefix}{LABEL}" in arrays:
+        kinds[f"{prefix}{LABEL}"] = np.dtype(np.uint16)
+    return kinds
 
 
 class Guess:
-    """Updates the guess of each sample, the array ``guess``, which is made when the first logits come.
+    """Updates the guess and the label of each sample, the arrays ``guess`` and ``label``, once logits or labels come.
 
     Parameters
     ----------
@@ -116,8 +142,31 @@ class Guess:
         self.classes = classes
 
     def begin(self, finished: Arrays) -> Arrays:
-        """Return a copy of the guesses, if there are any, as an epoch begins."""
-        return {GUESS: finished[GUESS].copy()} if GUESS in finished else {}
+        """Return copies of guesses and labels, if there are any, as an epoch begins."""
+        return {name: finished[name].copy() for name in (GUESS, LABEL) if name in finished}
+
+    def see(self, arrays: Arrays, samples: int, ids: Ids, labels: npt.NDArray[np.int64]) -> None:
+        """Keep the labels of some samples, in place.
+
+        Raises
+        ------
+        LossError
+            If the run was given other labels.
+        """
+        if self._labels is not None:
+            numbers, places = self._labels
+            other = np.maximum(labels, -1) != places[numbers[ids]]
+            if other.any():
+                which = ids[other]
+                raise LossError(
+                    f"Expected the labels that the run was given, or took from the data set. Got others for "
+                    f"{which.size} of {ids.size} samples (ids {', '.join(map(str, which[:5]))}): pass labels= to the "
+                    "Pruner, as they are trained on; or look whether ids and labels belong together."
+                )
+            return
+        if LABEL not in arrays:
+            arrays[LABEL] = np.zeros(samples, np.uint16)
+        arrays[LABEL][ids] = np.where(labels == IGNORED, 1, labels + 2)
 
     def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
         """Let visits vote, in place. ``visits`` are as for :meth:`SampleArrays.add`."""
@@ -129,7 +178,7 @@ class Guess:
         for places in rounds(batches.ids, visits):
             guesses, ids = batches.guesses[places], batches.ids[places]
             first, second = np.divmod(guesses, PAIR)
-            label = np.int32(-1) if self._labels is None else self._labels[1][self._labels[0][ids]]
+            label = self._of(ids, arrays)
             vote = np.where(first == label, second, first)
             votes = (guesses >= 0) & (vote != label)
             ids, vote = ids[votes], vote[votes]
@@ -144,8 +193,16 @@ class Guess:
         if GUESS not in arrays:
             arrays[GUESS] = np.zeros(samples, np.uint32 if wide else np.uint16)
 
+    def _of(self, ids: Ids, arrays: Arrays) -> npt.NDArray[np.int32]:
+        """The places of the samples' labels in logits, shape (n,); -1 where a label is unknown, or none."""
+        if self._labels is not None:
+            return np.asarray(self._labels[1][self._labels[0][ids]])
+        if LABEL not in arrays:
+            return np.full(ids.size, -1, np.int32)
+        return np.maximum(arrays[LABEL][ids].astype(np.int32) - 2, -1)
+
     def level(self, arrays: Arrays, samples: int, add_up: Callable[[Floats], Floats]) -> None:
-        """Make the array in all processes if one of them has it. Called in each, before they merge.
+        """Make the arrays in all processes if one of them has them. Called in each, before they merge.
 
         Raises
         ------
@@ -154,24 +211,28 @@ class Guess:
         """
         own = self.classes
         wide = own > NARROW or (GUESS in arrays and arrays[GUESS].dtype.itemsize == 4)
-        known, total, squares, any_wide = add_up(np.array([own > 0, own, own * own, wide], dtype=np.float64))
+        numbers = np.array([own > 0, own, own * own, wide, GUESS in arrays, LABEL in arrays], dtype=np.float64)
+        known, total, squares, any_wide, guessed, labeled = add_up(numbers)
         if known * squares != total * total:
             raise LossError(
                 f"Expected logits of as many classes on all ranks. Got {own:,} on this one, and {total / known:g} in "
                 "the mean of all: pass what one head returns on each rank."
             )
         self.classes = int(total / known) if known else 0
-        self._make(arrays, samples, wide=any_wide > 0)
+        if guessed:
+            self._make(arrays, samples, wide=any_wide > 0)
+        if labeled:
+            arrays.setdefault(LABEL, np.zeros(samples, np.uint16))
 
-    def judge(self, batches: Batches, which: Mask) -> tuple[int, int]:
+    def judge(self, arrays: Arrays, batches: Batches, which: Mask) -> tuple[int, int]:
         """Return how many of some visits have their label as likeliest class, and how many have label and logits."""
-        if batches.guesses is None or self._labels is None:
+        if batches.guesses is None:
             return 0, 0
         guesses, ids = batches.guesses[which], batches.ids[which]
-        labels = self._labels[1][self._labels[0][ids]]
+        labels = self._of(ids, arrays)
         known = (guesses >= 0) & (labels >= 0)
         return int(np.count_nonzero(known & (guesses // PAIR == labels))), int(np.count_nonzero(known))
 
     def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """Return the guesses as the epoch left them."""
-        return {GUESS: arrays[GUESS]} if GUESS in arrays else {}
+        """Return guesses and labels as the epoch left them."""
+        return {name: arrays[name] for name in (GUESS, LABEL) if name in arrays}

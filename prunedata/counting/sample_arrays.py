@@ -6,11 +6,11 @@ import numpy as np
 
 from prunedata.counting.batches import Batches, rounds
 from prunedata.counting.excess import SUMS, Excess
-from prunedata.counting.guess import Guess, wanted_guess
+from prunedata.counting.guess import Guess, wanted_kinds
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import High
-from prunedata.store.state import GUESS, OF_ROWS
+from prunedata.store.state import GUESS, LABEL, OF_ROWS
 from prunedata.types import Array, Arrays, Counts
 
 __all__ = ["OPEN", "SampleArrays"]
@@ -18,7 +18,7 @@ __all__ = ["OPEN", "SampleArrays"]
 OPEN = "open-"
 """Prefix of the names of arrays as the open epoch has changed them, in a saved state."""
 
-TAKEN = ("counts", "hits", "visits", "tally", "waiting", "labels", GUESS, *OF_ROWS, *SUMS)
+TAKEN = ("counts", "hits", "visits", "tally", "waiting", "labels", GUESS, LABEL, *OF_ROWS, *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """The dtypes that a store can keep: kinds, and their bytes."""
 
@@ -34,7 +34,7 @@ class SampleArrays:
     watchers : sequence of Watcher
         The names of their arrays must differ.
     guess : Guess, optional
-        Updates the guesses, in a run that knows its labels or the number of classes.
+        Updates guesses and labels, in a run that knows its labels or the number of classes.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SampleArrays:
     excess : Excess
         Updates the mean excess.
     guess : Guess
-        Updates the guesses. Their array exists once logits came.
+        Updates guesses and labels. Their arrays exist once logits or labels came.
     """
 
     def __init__(self, samples: int, watchers: Sequence[Watcher], guess: Guess | None = None) -> None:
@@ -113,17 +113,17 @@ class SampleArrays:
     def wanted(self, arrays: Mapping[str, Array], *, within: bool) -> dict[str, np.dtype]:
         """Return the dtypes of the arrays that a state must have; ``within`` an epoch also of those that it changes."""
         kinds = {name: array.dtype for name, array in self.finished.items()}
-        kinds |= wanted_guess(arrays, GUESS)
-        opened = {f"{OPEN}{name}": kind for name, kind in kinds.items()} | wanted_guess(arrays, f"{OPEN}{GUESS}")
+        kinds |= wanted_kinds(arrays)
+        opened = {f"{OPEN}{name}": kind for name, kind in kinds.items()} | wanted_kinds(arrays, OPEN)
         return kinds | (opened if within else {})
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Load the arrays of a state, which was checked for those in :meth:`wanted`."""
-        self.finished = {name: arrays[name].copy() for name in (*self.finished, GUESS) if name in arrays}
+        self.finished = {name: arrays[name].copy() for name in (*self.finished, GUESS, LABEL) if name in arrays}
 
     def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
         """Return copies of a state's arrays, as its open epoch had changed them."""
-        names = (*self.finished, *({GUESS} - self.finished.keys()))
+        names = (*self.finished, *({GUESS, LABEL} - self.finished.keys()))
         return {name: arrays[f"{OPEN}{name}"].copy() for name in names if f"{OPEN}{name}" in arrays}
 
 

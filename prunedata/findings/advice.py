@@ -40,7 +40,7 @@ ADVISED_POLICY = RecentLoss()
 VERDICTS = ("watch", "prune")
 LABELS_UNKNOWN = (
     "The run doesn't know which label each sample has. Right labels of a rare class look wrong, too: if you have one, "
-    "pass labels=..., and samples are compared with those of the same label."
+    "pass labels=... to the Pruner or to observe(), and samples are compared with those of the same label."
 )
 
 

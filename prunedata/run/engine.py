@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prunedata.counting.batches import Taken
+from prunedata.counting.batches import Taken, plain_ids
 from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.waiting import Shared
@@ -27,7 +27,7 @@ from prunedata.run.identity import Identity
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure
-from prunedata.store.state import GUESS, RunState
+from prunedata.store.state import GUESS, LABEL, RunState
 from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
 
@@ -250,7 +250,7 @@ class Engine:
         lower, figures = meter.lower_is_better, meter.figures
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
         held_out = (meter.held_out_trust, meter.held_out_seen, meter.held_out_right, meter.held_out_judged)
-        guessed = GUESS in self._now().arrays
+        guessed = not self._now().arrays.keys().isdisjoint({GUESS, LABEL})
         sums = (meter.loss_sum, meter.visits)
         return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *held_out, guessed, *sums)
 
@@ -465,6 +465,16 @@ class Engine:
         with self.uninterrupted:
             self._record_all(self.buffer.put(ids, losses, sizes, guesses))
             self._thread = threading.get_ident()
+
+    def see_labels(self, ids: Any, labels: Any) -> None:
+        """Keep the labels of a batch; if the run was given labels, compare them in its first epoch."""
+        if not self.is_recording:
+            self._refuse()
+        if self.options.labels is not None and self.ledger.next_epoch:
+            return
+        known = plain_ids(ids)
+        if not known.size or 0 <= known.min() <= known.max() < self.options.samples:  # else their losses are refused
+            self._now().see_labels(known, labels)
 
     def _record_all(self, parts: Iterator[Taken]) -> None:
         for taken in parts:

@@ -214,8 +214,8 @@ def _are_equal(scores: Array, known: Known) -> bool:
 def _warn_of_equal_scores(policy: Policy, epoch: int) -> None:
     warn(
         f"Expected {type(policy).__name__} to rank samples by the hits of their losses. Got none so far, so that epoch "
-        f"{epoch} leaves samples out at random: in batches of one sample no loss is above the mean. Use larger "
-        'batches, or policy="auto" or RunningLoss(), which need no hits.',
+        f"{epoch} leaves samples out at random. In batches of one sample no loss is above the mean, and with a high "
+        'tolerance few are: use larger batches, a lower tolerance, or policy="auto", which needs no hits.',
         RandomPruningWarning,
     )
 

@@ -42,7 +42,7 @@ class GroupTotals(NamedTuple):
     held_out_judged: float
     """Of how many with a known label and logits."""
     guessed: float
-    """Whether logits were observed."""
+    """Whether logits or labels were observed."""
     loss_sum: float
     visits: float
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prunedata.checks import shown
+from prunedata.counting.guess import IGNORED
 from prunedata.errors import PrunedataError
 from prunedata.types import Array, smallest_unsigned
 
@@ -18,8 +19,6 @@ LABELS = "labels"
 MOST_NAMES = 1 << 15
 """Of classes: more are no classes, but targets."""
 LONGEST_NAME = 256
-IGNORED = -100
-"""The label of a sample that has none, as PyTorch's losses have it."""
 
 
 @dataclass(frozen=True, eq=False)

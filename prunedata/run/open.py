@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import Tally, find_hits
+from prunedata.counting.guess import plain_labels
 from prunedata.counting.sample_arrays import OPEN, SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
@@ -18,8 +20,8 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
-from prunedata.store.state import RunState
-from prunedata.types import Arrays, Floats, Mask
+from prunedata.store.state import LABEL, RunState
+from prunedata.types import Arrays, Floats, Ids, Mask
 
 __all__ = ["OpenEpoch"]
 
@@ -71,6 +73,8 @@ class OpenEpoch:
         self._before = 0
         """How many losses of these count."""
         self._policy, self._watched, self._meter = policy, watched, meter
+        seen = watched.finished.get(LABEL)
+        self._has_labels = seen is not None and bool(seen.all())
 
     def rejoin(self, group: Group) -> None:
         """Exchange with the other processes what was observed, in a restored epoch or one whose loop was left."""
@@ -132,7 +136,7 @@ class OpenEpoch:
             if losses.size:
                 self._meter.held_out_trust += trust_in(losses)
                 self._meter.held_out_seen += losses.size
-                right, judged = self._watched.guess.judge(batches, roles == Role.HELD_OUT)
+                right, judged = self._watched.guess.judge(self.arrays, batches, roles == Role.HELD_OUT)
                 self._meter.held_out_right += right
                 self._meter.held_out_judged += judged
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
@@ -159,6 +163,11 @@ class OpenEpoch:
         if alone.any():  # a loss is never above its own mean: compare it with the mean of the epoch so far
             batches = batches._replace(means=np.where(alone, totals / (visits + sizes.cumsum()), means))
         self._watched.add(self.arrays, batches, self.tally.visits)
+
+    def see_labels(self, ids: Ids, labels: Any) -> None:
+        """Keep the labels of some samples, unless those of all are known."""
+        if not self._has_labels:
+            self._watched.guess.see(self.arrays, self.tally.packed.size, ids, plain_labels(labels, ids.size))
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
         """Let losses wait for the means of batches that processes share; None: none wait.
@@ -204,7 +213,10 @@ class OpenEpoch:
         return (self.tally, None) if self.waiting is None else (None, self.waiting.shared)
 
     def merged(self, group: Group, *, guessed: bool) -> tuple[Tally, Arrays]:
-        """Return tally and arrays over all processes, waiting losses resolved; ``guessed``: whether any has guesses."""
+        """Return tally and arrays over all processes, waiting losses resolved.
+
+        ``guessed``: whether any of them has guesses or labels.
+        """
         if group.processes == 1:
             return self.tally, self.arrays
         if guessed:

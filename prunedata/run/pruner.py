@@ -430,7 +430,9 @@ class Pruner:
             self._begin_with(samples, given, own)
         return adapter.wrap(given, self, *arguments, **options)
 
-    def observe(self, losses: Any, ids: Any = None, *, weights: Any = None, logits: Any = None) -> Any:
+    def observe(
+        self, losses: Any, ids: Any = None, *, weights: Any = None, logits: Any = None, labels: Any = None
+    ) -> Any:
         """Record the losses of one batch (Algorithm 1, lines 4-8).
 
         Parameters
@@ -446,7 +448,11 @@ class Pruner:
         logits : array or tensor of float, shape (n, classes), or (n,) for two classes, optional
             The network's outputs for the samples, or its probabilities. The run then keeps its guess for each sample,
             the most likely class by recent epochs, in the array ``guess``: 2 bytes a sample, and 4 with more than 4,096
-            classes. With ``labels`` it is the most likely other class.
+            classes. With labels it is the most likely other class.
+        labels : array or tensor of int, shape (n,), optional
+            The labels of the samples, as they are trained on, if the run was not given them: it keeps them in 2 bytes a
+            sample, and compares losses within a label, as with ``Pruner(..., labels=...)``. They are read until that of
+            each sample is known: in the first epoch a device has to wait for it. 0 to 32,767, or -100 for none.
 
         Returns
         -------
@@ -459,8 +465,8 @@ class Pruner:
         LossError
             If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
             are checked for an epoch's first batch at once and then 65,536 losses at a time; the error
-            names the batch, which is left out, and every other batch is recorded. Also if ids are missing, or if logits
-            are NaN or have another number of classes than before.
+            names the batch, which is left out, and every other batch is recorded. Also if ids are missing, if logits
+            are NaN or have another number of classes than before, or if labels are not those that the run was given.
         NotInEpoch
             If no epoch is open.
         """
@@ -470,13 +476,15 @@ class Pruner:
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
                     "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
                 )
+            if labels is not None:
+                self.see_labels(ids, labels)
             if logits is not None:
                 guesses, number = two_likeliest(logits)
                 self.record(losses, ids, guesses=guesses, classes=number)
             elif not self._add(ids, losses):  # it is full, or not plain
                 self._engine.add(ids, losses)
             return None
-        options = {"weights": weights, "logits": logits}
+        options = {"weights": weights, "logits": logits, "labels": labels}
         options = {name: given for name, given in options.items() if given is not None}
         observer = self._observer()
         return observer.observe(losses, **options) if ids is None else observer.observe(losses, ids, **options)
@@ -508,6 +516,10 @@ class Pruner:
             self.expect_classes(classes)
         if sizes is not None or guesses is not None or not self._add(ids, losses):  # it is full, or not plain
             self._engine.add(ids, losses, sizes, guesses)
+
+    def see_labels(self, ids: Any, labels: Any) -> None:
+        """Keep the labels of a batch, for adapters; see :meth:`observe`."""
+        self._engine.see_labels(ids, labels)
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""

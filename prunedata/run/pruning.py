@@ -15,12 +15,16 @@ from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.rules import RecentLoss
 from prunedata.run.epoch import Role, read_only
+from prunedata.store.state import LABEL
 from prunedata.types import Array, Arrays, LeaveOut, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
 
 __all__ = ["Pruning"]
+
+MISSING = 0.01
+"""The share of labels that may be unknown where samples are compared with those of the same label."""
 
 
 class Pruning:
@@ -190,20 +194,32 @@ class Pruning:
         losses, labels = self._losses(history, arrays)
         return {APART: two_groups(losses if labels is None else above_own(losses, labels)).apart}
 
+    def _labels_in(self, arrays: Arrays) -> Array | None:
+        """The number of each sample's label, shape (samples,): as given, or as batches brought them; None if unknown.
+
+        Few may be missing, as of samples whose batches were left out: they are compared with each other.
+        """
+        seen = arrays.get(LABEL)
+        if self._labels is not None or seen is None:
+            return self._labels
+        among = seen if self.among is None else seen[self.among]
+        return seen if np.count_nonzero(among == 0) <= MISSING * among.size else None
+
     def compared(self, arrays: Arrays) -> Arrays:
         """Return the arrays for the policy: with ``auto`` each loss is compared with those of its own label."""
-        if self._labels is None or not self.auto:
+        labels = self._labels_in(arrays)
+        if labels is None or not self.auto:
             return arrays
         from prunedata.plan.doubts import above_own  # noqa: PLC0415 (as above)
 
         name = RecentLoss.array
-        return arrays | {name: above_own(arrays[name], self._labels, self.among)}
+        return arrays | {name: above_own(arrays[name], labels, self.among)}
 
     def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> tuple[Array, Array | None]:
         """Recent losses of the samples that epochs may train on, and the numbers of their labels if known."""
         from prunedata.findings.advice import losses_of  # noqa: PLC0415 (as above)
 
-        among, losses, labels = self.among, losses_of(arrays, history), self._labels
+        among, losses, labels = self.among, losses_of(arrays, history), self._labels_in(arrays)
         if among is None:
             return losses, labels
         return losses[among], None if labels is None else labels[among]

@@ -20,7 +20,7 @@ __all__ = ["COUNTING", "LOST", "OF_ROWS", "check", "check_state", "dtype_of"]
 
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
-UNSIGNED = {"high", "labels", "guess", "open-guess"}
+UNSIGNED = {"high", "labels", "guess", "open-guess", "label", "open-label"}
 """More unsigned arrays, which a run may have."""
 OF_ROWS: dict[str, np.dtype[Any]] = {
     "keys": np.dtype(np.uint64), "without": np.dtype(np.uint8),

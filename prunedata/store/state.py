@@ -14,8 +14,21 @@ from prunedata.errors import PrunedataError
 from prunedata.store.schema import COUNTING, LOST, OF_ROWS, check, check_state, dtype_of
 from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
-__all__ = ["COUNTING", "GUESS", "LOST", "NARROW", "OF_ROWS", "RunState", "guessed_classes", "span_of"]
+__all__ = [
+    "COUNTING",
+    "GUESS",
+    "LABEL",
+    "LOST",
+    "NARROW",
+    "OF_ROWS",
+    "RunState",
+    "guessed_classes",
+    "labels_seen",
+    "span_of",
+]
 
+LABEL = "label"
+"""Name of the array of labels as batches brought them: 0 for none so far, 1 for -100, and others plus 2."""
 GUESS = "guess"
 """Name of the array of guesses: unsigned, a class plus its strength times :func:`span_of`; 0 for no guess."""
 NARROW = 1 << 12
@@ -192,7 +205,8 @@ class RunState:
         """The label of each sample, shape (samples,), integers or text; None in a run without labels."""
         about, numbers = self.run.get("labels"), self.arrays.get("labels")
         if about is None or numbers is None:
-            return None
+            seen = self.arrays.get(LABEL)
+            return None if seen is None else labels_seen(seen)
         classes = np.array(about["classes"])
         if classes.size <= int(numbers.max(initial=0)):
             raise PrunedataError(f"Expected labels of {classes.size:,} classes. Got labels of more.")
@@ -239,6 +253,11 @@ class RunState:
                 got = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
                 kinds = "unsigned" if kind is None else str(kind)
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {got}.")
+
+
+def labels_seen(kept: Array) -> npt.NDArray[np.int32]:
+    """Return the label of each sample by the array ``label``, shape (samples,): -100 for none, or none so far."""
+    return np.where(kept < 2, np.int32(-100), kept.astype(np.int32) - 2)
 
 
 def span_of(dtype: np.dtype[Any]) -> int:

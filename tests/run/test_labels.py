@@ -1,15 +1,21 @@
 """The labels that a run takes from its data set."""
 
+import tempfile
+
 import datasets
 import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Features, Value
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from prunedata import Pruner, Schedule
-from prunedata.errors import PrunedataError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.run.frameworks import labels_in
+from prunedata.store.reading import read_run
+from tests.common.strategies import SEEDS
 
 SAMPLES = 60
 CLASSES = np.arange(SAMPLES) % 3
@@ -202,3 +208,110 @@ def test_a_rare_class_survives_where_the_data_set_has_classes():
     out, advice = left_out(samples, samples, rare, wrong)
     assert out[rare].all()
     assert any("labels=" in sentence for sentence in advice.evidence)
+
+
+# Labels that come with the losses.
+
+
+def train(run, *, labels, size=32, stop=None, losses=losses_of, rare=None, wrong=None):
+    """Go on with a run to its end, or until ``stop`` batches were observed; return what its epochs left out."""
+    out, done = [], 0
+    for epoch in run.epochs():
+        for ids in epoch.batches(size):
+            run.observe(losses(epoch, rare, wrong)[ids], ids, labels=None if labels is None else labels[ids])
+            done += 1
+            if done == stop:
+                return None
+        out.append(~epoch.keep)
+    return np.array(out)
+
+
+def setting(samples, every, seed):
+    random = np.random.default_rng(seed)
+    classes = random.permutation(np.where(np.arange(samples) % every == 0, 1, 0))
+    return {"labels": classes, "rare": classes == 1, "wrong": random.random(samples) < 0.1}
+
+
+@given(
+    st.integers(40, 300), st.integers(5, 20), SEEDS, st.sampled_from(["delivery", "weight"]), st.none() | st.just(0.1)
+)
+@pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")
+def test_labels_that_come_with_losses_are_as_those_that_were_given(samples, every, seed, leave_out, holdout):
+    how = setting(samples, every, seed)
+    runs = [Pruner(samples, epochs=12, seed=seed, leave_out=leave_out, holdout=holdout, labels=given)
+            for given in (how["labels"], None)]  # fmt: skip
+    given = train(runs[0], **how | {"labels": None})
+    came = train(runs[1], **how)
+    np.testing.assert_array_equal(given, came)
+    assert runs[0].advice == runs[1].advice
+
+
+@given(st.integers(1, 20), st.booleans(), SEEDS)
+def test_they_are_kept_when_a_run_stops_and_goes_on(stop, packed, seed):
+    samples, how = 90, setting(90, 6, seed)
+
+    def new(**more):
+        return Pruner(samples, epochs=9, seed=seed, **more)
+
+    whole = train(new(), **how)
+    with tempfile.TemporaryDirectory() as folder:
+        where = {} if packed else {"store": f"{folder}/run.zarr", "resume": True}
+        run = new(**where)
+        train(run, **how, stop=stop)
+        state = run.state_dict()
+        run.commit()
+        del run
+        run = new(**where)
+        run.load_state_dict(state)
+        after = train(run, **how)
+    np.testing.assert_array_equal(whole[-len(after) :], after)
+
+
+def test_the_network_s_guess_is_another_class_than_they_are():
+    how, logits = setting(60, 3, 0), np.random.default_rng(0).normal(size=(60, 2))
+    run = Pruner(60, epochs=6)
+    for epoch in run.epochs():
+        for ids in epoch.batches(20):
+            run.observe(
+                losses_of(epoch, how["rare"], how["wrong"])[ids], ids, logits=logits[ids], labels=how["labels"][ids]
+            )
+    np.testing.assert_array_equal(run.arrays["guess"], 1 - how["labels"])
+
+
+def test_they_move_with_their_rows(tmp_path):
+    how, order = setting(60, 5, 1), np.random.default_rng(2).permutation(60)
+    store, keys = tmp_path / "run.zarr", np.arange(60)
+    train(Pruner(60, epochs=9, keys=keys, store=store), **how, stop=12)
+    run = Pruner(60, epochs=9, keys=keys, store=store, resume=True)
+    for epoch in run.epochs():
+        for ids in epoch.batches(16):
+            run.observe(losses_of(epoch, how["rare"], how["wrong"])[ids], ids, labels=how["labels"][ids])
+        break
+    run.commit()
+    del run
+    moved = {name: array[order] for name, array in how.items()}
+    run = Pruner(60, epochs=9, keys=keys[order], store=store, resume=True, follow=True)
+    train(run, **moved | {"labels": None})
+    assert not any("labels=" in sentence for sentence in run.advice.evidence)
+    np.testing.assert_array_equal(read_run(store).state.labels, moved["labels"])
+
+
+def test_what_is_no_label_is_refused_and_ignored_ones_are_a_class_of_their_own():
+    run = Pruner(8, epochs=9)
+    run.begin_epoch()
+    ids = np.arange(8)
+    for wrong in (np.zeros(7, int), np.zeros(8), np.zeros((8, 2), int), np.full(8, -1), np.full(8, 1 << 15), ["a"] * 8):
+        with pytest.raises(LossError, match="labels"):
+            run.observe(np.ones(8), ids, labels=wrong)
+    run.observe(np.ones(8), ids, labels=np.array([0, 1, -100, 3, 0, 1, -100, 3]))
+    run.end_epoch()
+    assert run.visits.tolist() == [1] * 8
+
+
+def test_others_than_the_run_was_given_are_noticed():
+    """As where ids and labels do not belong together."""
+    run = Pruner(8, epochs=9, labels=[0, 1] * 4)
+    run.begin_epoch()
+    with pytest.raises(LossError, match="4 of 8"):
+        run.observe(np.ones(8), np.arange(8), labels=[0, 0] * 4)
+    run.observe(np.ones(8), np.arange(8), labels=[0, 1] * 4)

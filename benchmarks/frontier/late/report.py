@@ -17,7 +17,8 @@ BEGIN = "<!-- python -m benchmarks.frontier.late table -->"
 LIBRARY = "onset-blind"
 """What the library does without a figure."""
 LABELS = "onset-labels"
-"""What it does with labels."""
+"""What it does with labels, which it takes from a data set that has classes."""
+NAMES = {LIBRARY: "labels unknown", LABELS: "labels known"}
 ARMS = ("auto", "library", *(name for name in RULES if name not in (LABELS, "onset-median")), "oracle")
 BESIDE = (LIBRARY, LABELS, "onset-median", "oracle")
 RANKED = ("mean of all", "recent", "lowest tenth", "median")
@@ -35,12 +36,12 @@ def report(facts: Iterable[Facts]) -> str:
     ends, counts, summed = [], [], []
     for subject, kind in product(SUBJECTS, KINDS):
         arms = of[subject, kind]
-        if not (arms["regular"] and arms["late"]):
-            continue
-        if kind == "near20" and len(arms["regular"][0]["classes"]) == 2:
+        if not arms["regular"] or (kind == "near20" and len(arms["regular"][0]["classes"]) == 2):
             continue  # of two classes the nearest is the other: the same runs as random20
-        head = [f"`{subject}`{'*' if SUBJECTS[subject].chosen else ''}", f"`{kind}`", str(len(arms["late"]))]
         summed.append((kind, arms))
+        if not arms["late"]:
+            continue
+        head = [f"`{subject}`{'*' if SUBJECTS[subject].chosen else ''}", f"`{kind}`", str(len(arms["late"]))]
         ends.append([*head, *_accuracies(arms, thinned=kind.endswith("-thinned"))])
         counts.append([*head, *_counts(arms)])
     told = "\n".join(f"- `{name}`: {rule.title}." for name, rule in RULES.items())
@@ -48,7 +49,8 @@ def report(facts: Iterable[Facts]) -> str:
     doubted = ("wrong", f"`{LIBRARY}`", "from epoch", "`late` at first", "at the end", "`late-sum` at the end")
     between = "Left out, in percent of the samples, and in brackets how many percent of these are wrong:"
     parts = (
-        _summary(summed), told, markdown(heads, ends), between, markdown((*heads[:3], *doubted), counts),
+        _summary(summed, LIBRARY), _summary(summed, LABELS), told, markdown(heads, ends),
+        between, markdown((*heads[:3], *doubted), counts),
         _with_labels(of), f"On {', '.join(sorted(machines))}.\n",
     )  # fmt: skip
     return "\n\n".join(parts)
@@ -105,21 +107,21 @@ def _keeps(arms: dict[str, list[Facts]], arm: str) -> tuple[bool, bool]:
     return ends >= best - 0.5, few >= mean(_classes(run, thinned=True) for run in arms["regular"])
 
 
-def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]]) -> str:
-    """What the library's arm brings without a figure, and how many labels it doubts."""
-    rows = [(kind, arms) for kind, arms in rows if arms[LIBRARY]]
-    clean = [_gain(arms, LIBRARY) for kind, arms in rows if kind == "clean"]
-    thinned = [_gain(arms, LIBRARY) for kind, arms in rows if kind.endswith("-thinned")]
+def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]], arm: str) -> str:
+    """What an arm brings without a figure, and how many labels it doubts."""
+    rows = [(kind, arms) for kind, arms in rows if arms[arm]]
+    clean = [_gain(arms, arm) for kind, arms in rows if kind == "clean"]
+    thinned = [_gain(arms, arm) for kind, arms in rows if kind.endswith("-thinned")]
     noisy = [arms for kind, arms in rows if kind not in ("clean",) and not kind.endswith("-thinned")]
-    falls = [(_gain(arms, LIBRARY), _gain(arms, "oracle")) for arms in noisy if _fall(arms) >= FALLS]
-    others = [_gain(arms, LIBRARY) for arms in noisy if _fall(arms) < FALLS]
-    near = sum(abs(_doubted(arms) - _wrong(arms)) <= _wrong(arms) / 3 for arms in noisy)
-    untouched = [run for kind, arms in rows if kind == "clean" for run in arms[LIBRARY]]
+    falls = [(_gain(arms, arm), _gain(arms, "oracle")) for arms in noisy if _fall(arms) >= FALLS]
+    others = [_gain(arms, arm) for arms in noisy if _fall(arms) < FALLS]
+    near = sum(abs(_doubted(arms, arm) - _wrong(arms, arm)) <= _wrong(arms, arm) / 3 for arms in noisy)
+    untouched = [run for kind, arms in rows if kind == "clean" for run in arms[arm]]
     most = max(100 * run["first"][0] / run["samples"] for run in untouched)
     halves = sum(one >= best / 2 for one, best in falls)
     ours, theirs = (sum(each) for each in zip(*falls, strict=True))
     return " ".join([
-        f"With nothing given (`{LIBRARY}`), clean labels end {_range(clean)} from regular training on {len(clean)}",
+        f"With {NAMES[arm]} (`{arm}`), clean labels end {_range(clean)} from regular training on {len(clean)}",
         f"subjects. On {len(falls)} kinds of even classes regular training ends a point or more below its best epoch:",
         f"there it brings at least half of what the oracle gains on {halves}, and {ours:.0f} of {theirs:.0f} points in",
         f"sum. On the {len(others)} others it ends {_range(others)} from regular training, and on {len(thinned)}",
@@ -132,12 +134,12 @@ def _range(gains: Sequence[float]) -> str:
     return f"{min(gains):+.1f} to {max(gains):+.1f}"
 
 
-def _doubted(arms: dict[str, list[Facts]]) -> float:
-    return float(mean(run["first"][0] for run in arms[LIBRARY]))
+def _doubted(arms: dict[str, list[Facts]], arm: str) -> float:
+    return float(mean(run["first"][0] for run in arms[arm]))
 
 
-def _wrong(arms: dict[str, list[Facts]]) -> float:
-    return float(mean(run["wrong"] for run in arms[LIBRARY]))
+def _wrong(arms: dict[str, list[Facts]], arm: str) -> float:
+    return float(mean(run["wrong"] for run in arms[arm]))
 
 
 def _gain(arms: dict[str, list[Facts]], arm: str) -> float:

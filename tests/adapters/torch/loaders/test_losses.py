@@ -217,7 +217,8 @@ def test_the_losses_alone_train_the_same_network():
 
 
 @pytest.mark.parametrize("how", ["pruner", "watch", "loader"])
-def test_every_observe_takes_them(how):
+@pytest.mark.parametrize("labels", [False, True])
+def test_every_observe_takes_them(how, labels):
     pruner, data = run(**({"leave_out": "weight"} if how == "watch" else {})), Data()
     batches = DataLoader(data, batch_size=50)
     loader = wrap(batches, pruner) if how != "watch" else None
@@ -225,8 +226,9 @@ def test_every_observe_takes_them(how):
     source = loader if how != "watch" else watch([(torch.arange(SAMPLES), *data[:])], pruner, ids=0)
     for *_, points, targets in source:
         observe = pruner.observe if how == "pruner" else source.observe
-        observe(torch.ones(len(targets)), logits=points)
-    assert np.array_equal(pruner.arrays["guess"], data.tensors[0].argmax(1).numpy())
+        observe(torch.ones(len(targets)), logits=points, **({"labels": targets} if labels else {}))
+    without_own = data.tensors[0] - 1e9 * torch.eye(CLASSES)[data.targets] * labels
+    assert np.array_equal(pruner.arrays["guess"], without_own.argmax(1).numpy())
 
 
 @pytest.mark.parametrize(
