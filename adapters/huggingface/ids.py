@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.items import Indexed
 from prunedata.errors import PrunedataError
+from prunedata.types import SomeIds
 
-__all__ = ["IDS", "BatchesWithIds", "packed_starts", "with_ids"]
+__all__ = ["IDS", "BatchesWithIds", "packed_starts", "row_of_packed", "with_ids"]
 
 IDS = "prunedata_ids"
 """The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
@@ -64,6 +65,11 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
         )
     lengths = dataset.with_format(None)["seq_lengths"]
     return np.concatenate([[0], np.cumsum([len(row) for row in lengths])]).astype(np.int64)
+
+
+def row_of_packed(starts: npt.NDArray[np.int64], ids: SomeIds) -> npt.NDArray[np.int64]:
+    """Return in which row of a packed dataset each sample is; ``starts`` are those of :func:`packed_starts`."""
+    return np.asarray(np.searchsorted(starts, ids, "right") - 1)
 
 
 class _IdsInBatch:
