@@ -15,6 +15,7 @@ from prunedata.adapters.huggingface.rate import Change
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch.prints import trains_on
 from prunedata.errors import PrunedataError
+from prunedata.keys import SampleIds
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -71,7 +72,7 @@ class ByWeight(WeighingTrainer):
 
     def _with_ids(self, loader: Any) -> Any:
         dealt = self._key is not None or bool(self.accelerator.dispatch_batches)
-        return with_ids(loader, self._starts, self._key, dealt=dealt)
+        return with_ids(loader, self._starts, self._key, SampleIds(self.pruner.samples, self.pruner.keys), dealt=dealt)
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()

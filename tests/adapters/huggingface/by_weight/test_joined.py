@@ -412,3 +412,24 @@ def test_a_stream_goes_on_in_any_pass(tmp_path):
         again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
         assert torch.equal(weights(whole), weights(again)), step
         assert run.visits.tolist() == whole.pruner.visits.tolist(), step
+
+
+class Named(IterableDataset):
+    """All rows, with a name or a number that is no position."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __iter__(self):
+        yield from (Rows()[at] | {"uid": name} for at, name in enumerate(self.names))
+
+
+@pytest.mark.parametrize("name", ["row {}".format, (2**62).__add__], ids=["names", "numbers"])
+def test_a_stream_of_names_or_large_numbers(name, tmp_path):
+    names = [name(at) for at in range(SAMPLES)]
+    trainer = build(tmp_path, max_steps=2 * SAMPLES // BATCH, dataset=Named(names))
+    run = Pruner(epochs=4, keys=names[::-1], policy=RunningLoss(), leave_out="nothing")
+    wrap(trainer, run, id="uid").train()
+    assert run.visits.tolist() == [2] * SAMPLES
+    with pytest.raises(PrunedataError, match=r"Expected an int as the id|Expected ids from 0 to 95"):
+        wrap(build(tmp_path, max_steps=4, dataset=Named(names)), run_of(), id="uid").train()
