@@ -10,13 +10,16 @@ Importing this module registers it::
 
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from prunedata.errors import PrunedataError
 from prunedata.findings.searched import Stateful, state_of
 from prunedata.findings.table import issue_table
+from prunedata.keys import hash_keys, places_of
 from prunedata.store.run_store import StoreLike
-from prunedata.types import Array
+from prunedata.store.state import RunState
+from prunedata.types import Ids
 
 try:
     from cleanlab.datalab.internal.issue_manager import IssueManager
@@ -41,30 +44,44 @@ class TrainingDynamics(IssueManager):  # type: ignore[misc]
     issue_name = "training_dynamics"
     verbosity_levels: ClassVar = {0: [], 1: ["epochs"], 2: ["visits"]}
 
-    def find_issues(self, run: Stateful | StoreLike | None = None, **_: Any) -> None:
+    def find_issues(self, run: Stateful | StoreLike | None = None, keys: Any = None, **_: Any) -> None:
         """Score every sample.
 
         Parameters
         ----------
         run : Pruner, or path, URL or zarr store
-            The run, over the samples of the Datalab in their order.
+            The run, over the samples of the Datalab in their order; or with ``keys`` over any rows, in any order.
+        keys : sequence or array of str, bytes or int, optional
+            The key of each sample of the Datalab, as those that the run was given. A row that the run does not have has
+            the score NaN.
 
         Raises
         ------
         PrunedataError
-            If there is no run, nothing was observed, or it has another number of samples.
+            If there is no run, nothing was observed, or it has another number of samples and no keys are given; or if
+            it has no keys, or none of those given.
         """
-        epochs, visits, scored = _scored(run)
-        samples = len(self.datalab.data)
-        if visits.size != samples:
-            raise PrunedataError(f"Expected a run of {samples} samples, as the Datalab has. Got one of {visits.size}.")
+        state = _observed(run)
+        visits, scored, samples = state.visits, issue_table(state), len(self.datalab.data)
+        if keys is not None:
+            at = _places_in(state, keys, samples)
+            visits = np.where(at >= 0, visits[at], 0)
+            scored = {
+                name: np.where(at >= 0, array[at], array.dtype.type(np.nan if array.dtype.kind == "f" else 0))
+                for name, array in scored.items()
+            }
+        elif visits.size != samples:
+            raise PrunedataError(
+                f"Expected a run of {samples} samples, as the Datalab has. Got one of {visits.size}: of a run with "
+                'keys, pass those of the Datalab\'s samples, {"run": "run.zarr", "keys": names}.'
+            )
         self.issues = pd.DataFrame(scored)
         self.summary = self.make_summary(score=float(self.issues[self.issue_score_key].mean()))
-        self.info = {"epochs": epochs, "visits": visits}
+        self.info = {"epochs": len(state.history), "visits": visits}
 
 
-def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
-    """Return the number of epochs of a run, its visits, and the columns of the issue."""
+def _observed(run: Any) -> RunState:
+    """Return the state of a run that has observed samples."""
     if run is None:
         raise PrunedataError(
             'Expected a run. Got none: call find_issues(issue_types={"training_dynamics": {"run": "run.zarr"}}).'
@@ -72,7 +89,20 @@ def _scored(run: Any) -> tuple[int, Array, dict[str, Array]]:
     state = state_of(run)
     if not state.visits.any():
         raise PrunedataError(f"Expected a run with observed samples. Got none in {len(state.history)} epochs.")
-    return len(state.history), state.visits, issue_table(state)
+    return state
+
+
+def _places_in(state: RunState, keys: Any, samples: int) -> Ids:
+    """Return the id of each of the Datalab's samples in a run; -1 for rows that it does not have."""
+    named = hash_keys(keys)
+    if named.size != samples:
+        raise PrunedataError(f"Expected a key for each of the Datalab's {samples} samples. Got {named.size} keys.")
+    if state.keys is None:
+        raise PrunedataError("Expected a run with keys, as keys are given. Got one without: train with keys=...")
+    found = places_of(named, state.keys)
+    if (found < 0).all():
+        raise PrunedataError("Expected samples that are in the run, by their keys. Got none: are they other names?")
+    return found
 
 
 if not any(

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from prunedata.errors import LossError, PrunedataError
-from prunedata.keys import KeyPlaces
+from prunedata.keys import SampleIds
 from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
-from prunedata.types import Keys, Mask
+from prunedata.types import Mask
 
 __all__ = ["Stream", "wrap"]
 
@@ -40,7 +40,7 @@ def wrap(
     id : str or callable
         The key of a raw sample's id, or a function of the raw sample that returns it: an int from 0 to
         ``pruner.samples - 1`` that is always the same for the sample. A position in the stream is not, as each of two
-        workers counts from zero. In a run with ``keys=`` it may be the sample's key, as text or bytes.
+        workers counts from zero. In a run with ``keys=`` it is the sample's key: text, bytes or a whole number.
     then : callable, optional
         Turns a kept raw sample into what is delivered: decoding, augmentation.
     deal : bool
@@ -76,7 +76,7 @@ def wrap(
         from prunedata.adapters.torch import TorchStream  # noqa: PLC0415 (only where torch is in use)
 
         kind = TorchStream
-    return kind(raw, publish(pruner), id, then, deal, pruner.keys)
+    return kind(raw, publish(pruner), id, then, deal, SampleIds(pruner.samples, pruner.keys))
 
 
 class Stream(Resumable):
@@ -88,12 +88,10 @@ class Stream(Resumable):
         mask: MaskFile,
         id: str | Callable[[Any], int],
         then: Callable[[Any], Any] | None,
-        deal: bool = False,
-        keys: Keys | None = None,
+        deal: bool,
+        ids: SampleIds,
     ) -> None:
-        self._keys = keys
-        self._places: KeyPlaces | None = None
-        self.raw, self.mask, self._id, self._then, self._deal = raw, mask, id, then, deal
+        self.raw, self.mask, self._id, self._then, self._deal, self._ids = raw, mask, id, then, deal, ids
 
     place = (0, 1)
     """The rank that iterates it, and the number of ranks: set by the loader, as workers do not know them."""
@@ -115,7 +113,7 @@ class Stream(Resumable):
                     "sample once and then stop; `for epoch in pruner.epochs():` begins the next pass. To keep a "
                     "mixture, make each repetition a sample of its own: Pruner(its length), with its places as ids."
                 )
-            number = self._number(item, keep.size)
+            number = self._ids.of(self._value_of(item) if isinstance(self._id, str) else self._id(item))
             if keep[number]:
                 yield number, item
 
@@ -129,32 +127,6 @@ class Stream(Resumable):
     def _reader(self) -> int:
         """Return the number of this worker."""
         return 0
-
-    def _number(self, item: Any, samples: int) -> int:
-        number = self._value_of(item) if isinstance(self._id, str) else self._id(item)
-        if isinstance(number, str | bytes):
-            return self._place_of(number)
-        try:
-            number = int(number.__index__())
-        except (AttributeError, TypeError):
-            raise LossError(f"Expected an int as the id of a sample. Got {number!r}.") from None
-        if not 0 <= number < samples:
-            raise LossError(f"Expected ids from 0 to {samples - 1}. Got {number}.")
-        return number
-
-    def _place_of(self, key: str | bytes) -> int:
-        """Return the id of the sample with this key."""
-        if self._keys is None:
-            raise LossError(
-                f"Expected an int as the id of a sample. Got {key!r}: to use names, pass one key per sample, as in "
-                "Pruner(keys=names, epochs=30)."
-            )
-        if self._places is None:
-            self._places = KeyPlaces(self._keys)
-        number = self._places.of(key)
-        if number is None:
-            raise LossError(f"Expected one of the run's {self._keys.size} keys as the id of a sample. Got {key!r}.")
-        return number
 
     def _value_of(self, item: Any) -> Any:
         try:

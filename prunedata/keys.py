@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from prunedata.checks import shown
-from prunedata.errors import PrunedataError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.types import Ids, Keys
 
-__all__ = ["KeyPlaces", "hash_keys", "key_from", "key_text", "own_keys", "places_of"]
+__all__ = ["SampleIds", "hash_keys", "key_from", "key_text", "own_keys", "places_of"]
 
 DIGITS = 16
 """Hexadecimal digits of a hash in a file."""
@@ -55,23 +55,52 @@ def _hashes(texts: Iterable[bytes]) -> Keys:
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
 
-class KeyPlaces:
-    """Looks up the id of a key, for streams whose samples have names and no places.
+class SampleIds:
+    """Turns what a stream has as a sample's id into the id. Can be sent to workers.
 
     Parameters
     ----------
-    keys : ndarray of uint64, shape (samples,)
+    samples : int
+    keys : ndarray of uint64, shape (samples,), or None
+        Of a run with keys: then the ids of a stream are keys, whole numbers too.
     """
 
-    def __init__(self, keys: Keys) -> None:
-        self._order = np.argsort(keys)
-        self._sorted = keys[self._order]
+    def __init__(self, samples: int, keys: Keys | None = None) -> None:
+        self._samples, self._keys = samples, keys
+        self._order: Ids | None = None
 
-    def of(self, key: str | bytes) -> int | None:
-        """Return the id of a key's sample; None if the key is unknown."""
+    def of(self, given: Any) -> int:
+        """Return the id of a sample. Raises :class:`LossError` if it has none."""
+        is_text = isinstance(given, str | bytes)
+        if not is_text:
+            try:
+                given = int(given.__index__())
+            except (AttributeError, TypeError):
+                raise LossError(f"Expected an int as the id of a sample. Got {shown(given)}.") from None
+        if self._keys is not None:
+            return self._place_of(given, self._keys, is_text=is_text)
+        if is_text:
+            raise LossError(
+                f"Expected an int as the id of a sample. Got {shown(given)}: to use names, pass one key per sample, as "
+                "in Pruner(keys=names, epochs=30)."
+            )
+        if not 0 <= given < self._samples:
+            raise LossError(
+                f"Expected ids from 0 to {self._samples - 1}. Got {given}: to use other numbers, pass those of all "
+                "samples as keys, as in Pruner(keys=numbers, epochs=30)."
+            )
+        return int(given)
+
+    def _place_of(self, key: str | bytes | int, keys: Keys, *, is_text: bool) -> int:
+        if self._order is None:
+            self._order = np.argsort(keys)
         value = _hashes([_text(0, key)])[0]
-        at = int(np.searchsorted(self._sorted, value))
-        return int(self._order[at]) if at < self._sorted.size and self._sorted[at] == value else None
+        at = int(np.searchsorted(keys, value, sorter=self._order))
+        place = int(self._order[at]) if at < keys.size else -1
+        if place < 0 or keys[place] != value:
+            why = "" if is_text else ". In a run with keys the ids of a stream are its keys, not positions"
+            raise LossError(f"Expected one of the run's {keys.size} keys as the id of a sample. Got {shown(key)}{why}.")
+        return place
 
 
 def own_keys(keys: Any, samples: int) -> Keys | None:

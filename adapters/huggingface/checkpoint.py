@@ -1,7 +1,7 @@
 """The pruner's state in a checkpoint folder of the Trainer's, one file for each process."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -9,7 +9,7 @@ from prunedata.adapters.huggingface.rate import Change
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["load", "save"]
+__all__ = ["Stand", "load", "save"]
 
 SAME = ("gradient_accumulation_steps", "dataloader_drop_last")
 """Arguments by which the steps of a run are counted, beside the size of a batch of all processes."""
@@ -17,23 +17,41 @@ SHARED = ("per_device_train_batch_size", "world_size")
 """Their product is that size."""
 
 
+class Stand(NamedTuple):
+    """Where a run stands among its optimizer steps.
+
+    Attributes
+    ----------
+    changes : list of Change
+        How the number of its steps has changed.
+    began : int
+        The step at which the open epoch began, or at which the next one does.
+    total : int
+        How many steps the run has.
+    """
+
+    changes: list[Change]
+    began: int
+    total: int
+
+
 def _path(folder: str, rank: int) -> Path:
     return Path(folder) / f"pruner_{rank}.pt"
 
 
-def save(folder: str, args: Any, pruner: Pruner, changes: list[Change]) -> None:
-    """Save the run's state, and how the number of its steps has changed. ``args`` are the Trainer's."""
+def save(folder: str, args: Any, pruner: Pruner, stand: Stand) -> None:
+    """Save the run's state, and where it stands among its steps. ``args`` are the Trainer's."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     state = {
         "pruner": pruner.state_dict(),
-        "changes": [list(change) for change in changes],
+        "stand": stand._asdict() | {"changes": [list(change) for change in stand.changes]},
         "args": {name: getattr(args, name) for name in SAME + SHARED},
     }
     torch.save(state, _path(folder, args.process_index))
 
 
-def load(folder: str | None, args: Any, pruner: Pruner) -> list[Change]:
-    """Let a run go on from where it was saved, and return how the number of its steps had changed.
+def load(folder: str | None, args: Any, pruner: Pruner) -> Stand | None:
+    """Let a run go on from where it was saved, and return where that is among its steps; None if it begins.
 
     Another number of processes may go on, each from the states of all that were saved. Without a folder the run begins.
 
@@ -51,7 +69,7 @@ def load(folder: str | None, args: Any, pruner: Pruner) -> list[Change]:
                 "wrap(trainer, make_pruner) on a Trainer without the mixin, with a function that returns a new Pruner "
                 "for each trial."
             )
-        return []
+        return None
     rank = args.process_index
     state = _read(folder, rank if _path(folder, rank).is_file() else 0)
     _check(args, state["args"])
@@ -60,7 +78,8 @@ def load(folder: str | None, args: Any, pruner: Pruner) -> list[Change]:
         pruner.load_state_dict(state["pruner"])
     else:
         pruner.load_state_dict([_read(folder, each)["pruner"] for each in range(ranks)])
-    return [Change(*change) for change in state["changes"]]
+    stand = state["stand"]
+    return Stand(**stand | {"changes": [Change(*change) for change in stand["changes"]]})
 
 
 def _read(folder: str, rank: int) -> dict[str, Any]:

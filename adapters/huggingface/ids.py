@@ -13,9 +13,12 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.items import Indexed
+from prunedata.checks import shown
 from prunedata.errors import PrunedataError
+from prunedata.keys import SampleIds
+from prunedata.types import SomeIds
 
-__all__ = ["IDS", "BatchesWithIds", "packed_starts", "with_ids"]
+__all__ = ["IDS", "BatchesWithIds", "packed_starts", "row_of_packed", "with_ids"]
 
 IDS = "prunedata_ids"
 """The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
@@ -66,20 +69,31 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
     return np.concatenate([[0], np.cumsum([len(row) for row in lengths])]).astype(np.int64)
 
 
+def row_of_packed(starts: npt.NDArray[np.int64], ids: SomeIds) -> npt.NDArray[np.int64]:
+    """Return in which row of a packed dataset each sample is; ``starts`` are those of :func:`packed_starts`."""
+    return np.asarray(np.searchsorted(starts, ids, "right") - 1)
+
+
 class _IdsInBatch:
     """The trainer's collate function, whose batches get the ids of their samples."""
 
     def __init__(
-        self, collate: Callable[[Any], Any], starts: npt.NDArray[np.int64] | None, key: str | None, dealt: bool
+        self,
+        collate: Callable[[Any], Any],
+        starts: npt.NDArray[np.int64] | None,
+        key: str | None,
+        ids: SampleIds,
+        *,
+        dealt: bool,
     ) -> None:
-        self.collate, self.starts, self.key, self.dealt = collate, starts, key, dealt
+        self.collate, self.starts, self.key, self.ids, self.dealt = collate, starts, key, ids, dealt
 
     def __call__(self, fetched: Any) -> Any:
         """Collate the samples."""
         if self.key is None:
             places, samples = fetched
         else:
-            places = [_id_of(sample, self.key) for sample in fetched]
+            places = [self.ids.of(_id_in(sample, self.key)) for sample in fetched]
             samples = [{name: value for name, value in sample.items() if name != self.key} for sample in fetched]
         ids = np.asarray(places, dtype=np.int64)
         if self.starts is not None:
@@ -96,17 +110,18 @@ class _IdsInBatch:
         return batch
 
 
-def _id_of(sample: Any, key: str) -> int:
+def _id_in(sample: Any, key: str) -> Any:
     try:
-        return int(sample[key])
-    except (AttributeError, KeyError, TypeError, ValueError):
+        found = sample[key]
+    except (KeyError, TypeError, IndexError):
         raise PrunedataError(
-            f"Expected samples of the stream that are dicts with an integer at {key!r}, as id= names. Got {sample!r}."
+            f"Expected samples of the stream that are dicts with an id at {key!r}, as id= names. Got {shown(sample)}."
         ) from None
+    return found
 
 
 def with_ids(
-    loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None, *, dealt: bool
+    loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None, ids: SampleIds, *, dealt: bool
 ) -> DataLoader[Any]:
     """Return a loader like a Trainer's own, whose batches have ids, as ``prunedata_ids``.
 
@@ -118,10 +133,12 @@ def with_ids(
         Of a packed dataset: see :func:`packed_starts`.
     key : str or None
         Of a stream: where a sample has its id.
+    ids : SampleIds
+        Of a stream: the ids of what samples have there.
     dealt : bool
         Whether one process reads the batches and deals their parts to the others.
     """
-    collate = _IdsInBatch(loader.collate_fn, starts, key, dealt)
+    collate = _IdsInBatch(loader.collate_fn, starts, key, ids, dealt=dealt)
     replaced: dict[str, Any] = {"collate_fn": collate}
     if not isinstance(loader.dataset, IterableDataset):
         replaced["dataset"] = Indexed(loader.dataset)

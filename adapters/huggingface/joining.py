@@ -1,5 +1,6 @@
 """``wrap``: a trainer that is already built, of whatever class, joins a run."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -55,7 +56,8 @@ def wrap(
         ``max_steps``, streams, packing, ``group_by_length`` and ``dispatch_batches`` work. Otherwise epochs are
         shortened, as by ``PruneTrainerMixin``.
     id : str, optional
-        For a stream: the key at which each sample has its id, an integer. It is taken out of the sample.
+        For a stream: the key at which each sample has its id, an integer; in a run with ``keys=`` the sample's key. It
+        is taken out of the sample.
     sample_losses : callable, optional
         ``sample_losses(outputs, inputs)`` returns one loss for each sample of a batch, shape (n,), for a trainer with a
         loss of its own: see :meth:`PruneTrainerMixin.sample_losses`.
@@ -110,21 +112,22 @@ class _Searching:
 
     _make_pruner: Callable[[Any], Pruner]
     _options: dict[str, Any]
-    _is_training = False
+    _thread: int | None = None
+    """The thread in which it trained first."""
 
     def train(self, *args: Any, **options: Any) -> Any:
-        """As the Trainer's, one at a time."""
+        """As the Trainer's, in one thread."""
         plain: Any = super()
-        if self._is_training:
+        here = threading.get_ident()
+        self._thread = here if self._thread is None else self._thread
+        if self._thread != here:
             raise PrunedataError(
-                "Expected one trial at a time, as all threads of n_jobs share the Trainer and its model. Got two: "
-                "search in several processes that share a study, storage=..., or with backend='ray'."
+                "Expected all trials of a Trainer in one thread, as they train its one model, one after another. Got a "
+                "second thread, as with n_jobs=2. For two trials at once start the script twice, with "
+                "hyperparameter_search(storage='sqlite:///search.db', study_name='search', load_if_exists=True), or "
+                "search with backend='ray'."
             )
-        self._is_training = True
-        try:
-            return plain.train(*args, **options)
-        finally:
-            self._is_training = False
+        return plain.train(*args, **options)
 
     def _hp_search_setup(self, trial: Any) -> None:
         plain, kind = cast(Any, super()), type(self)

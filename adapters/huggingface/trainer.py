@@ -7,7 +7,6 @@ import torch
 import transformers
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.callback import ExactEpochs
 from prunedata.adapters.huggingface.checks import (
     check_args,
@@ -21,7 +20,7 @@ from prunedata.adapters.huggingface.release import check_release, check_steps, c
 from prunedata.adapters.huggingface.steps import Steps
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch import wrap
-from prunedata.adapters.torch.prints import names_in, prints_in
+from prunedata.adapters.torch.prints import trains_on
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -69,11 +68,9 @@ class PruneTrainerMixin(WeighingTrainer):
         """Take a trainer that was built over."""
         check_args(self.args, pruner)
         check_dataset(self.train_dataset, pruner)
-        prints = prints_in(self.train_dataset, self.args.dataloader_num_workers)
-        pruner.trains_on(prints, lambda: names_in(self.train_dataset))
+        trains_on(pruner, self.train_dataset, self.args.dataloader_num_workers)
         self._watch_losses(pruner, WeighingTrainer)
         self._run.place = self.args.process_index, self.args.world_size
-        self._changes: list[Change] = []
         self._loader: Any = None
         self._sampler: Any = None
         self._behind = 0
@@ -107,7 +104,7 @@ class PruneTrainerMixin(WeighingTrainer):
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
         plain: Any = super()
-        self._changes = checkpoint.load(options.get("resume_from_checkpoint"), self.args, self.pruner)
+        self._load(options.get("resume_from_checkpoint"))
         self._checked = False
         self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
         try:
@@ -145,15 +142,6 @@ class PruneTrainerMixin(WeighingTrainer):
             self._changes.append(Change(self.state.global_step, self._changes[-1].new, steps.total))
         return epoch, 0  # the loader itself leaves out what is behind
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """As the Trainer's. If the number of steps has changed before the run was resumed, it changes again."""
-        plain: Any = super()
-        made = self.lr_scheduler is None
-        scheduler = plain.create_scheduler(self._changes[0].old if self._changes else num_training_steps, optimizer)
-        for change in self._changes if made else ():
-            stretch(scheduler, change)
-        return scheduler
-
     def _run_epoch(self, **options: Any) -> Any:
         plain: Any = super()
         if not self._checked:
@@ -169,6 +157,7 @@ class PruneTrainerMixin(WeighingTrainer):
         behind, self._behind = self._behind, 0
         steps = self._steps
         self._batches, self._trained = steps.batches[epoch.number], behind
+        self._began = steps.before(epoch.number)
         self._held.clear()
         if getattr(self._sampler, "generator", None) is not None:
             state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
@@ -179,11 +168,6 @@ class PruneTrainerMixin(WeighingTrainer):
         if self._trained < steps.batches[epoch.number] and not self.control.should_training_stop:
             self.pruner.end_epoch()  # says what was skipped
         return result
-
-    def _save_rng_state(self, output_dir: str) -> None:
-        plain: Any = super()
-        plain._save_rng_state(output_dir)
-        checkpoint.save(output_dir, self.args, self.pruner, self._changes)
 
     # -- what they share
 

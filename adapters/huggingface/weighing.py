@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.asking import asked
 from prunedata.adapters.huggingface.heads import IGNORED, ignored_labels, part_of
 from prunedata.adapters.huggingface.ids import IDS
@@ -18,6 +19,7 @@ from prunedata.adapters.huggingface.left_out import (
     without_labels,
     without_rows,
 )
+from prunedata.adapters.huggingface.rate import Change, stretch
 from prunedata.adapters.huggingface.scaled import ScaledTrainer
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
@@ -33,16 +35,31 @@ class WeighingTrainer(ScaledTrainer):
     """
 
     compute_loss_context_manager: Any
+    lr_scheduler: Any
     _prepare_inputs: Any
 
     _batches: int | None = None
     """How many batches the epoch has, if that is known."""
     _part: Part | None = None
     """What counts of the batch that is trained on."""
+    _stand: checkpoint.Stand | None = None
+    """Where the run stood in the checkpoint from which it goes on; None if it began."""
+    _changes: list[Change]
+    _began = 0
+    """The optimizer step at which the open epoch began."""
     _save_waits = False
     _looked_at = -1
 
     # -- the Trainer's own methods, in the order in which it calls them
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """As the Trainer's. If the number of steps has changed before the run was resumed, it changes again."""
+        plain: Any = super()
+        made = self.lr_scheduler is None
+        scheduler = plain.create_scheduler(self._changes[0].old if self._changes else num_training_steps, optimizer)
+        for change in self._changes if made else ():
+            stretch(scheduler, change)
+        return scheduler
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], *args: Any, **options: Any) -> Any:
         """As the Trainer's, of what counts: it is called with all batches of a step, before the first is trained on."""
@@ -159,6 +176,19 @@ class WeighingTrainer(ScaledTrainer):
         elif self._trained == self._batches and control.should_save and not control.should_evaluate:
             self._save_waits, control.should_save = True, False
         plain._maybe_log_save_evaluate(*args, **options)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        plain: Any = super()
+        plain._save_rng_state(output_dir)
+        state: Any = self.state
+        began = self._began if self.pruner.is_open else state.global_step
+        stand = checkpoint.Stand(self._changes, began, state.max_steps)
+        checkpoint.save(output_dir, self.args, self.pruner, stand)
+
+    def _load(self, folder: str | None) -> None:
+        """Let the run go on from a checkpoint; None if it begins."""
+        self._stand = checkpoint.load(folder, self.args, self.pruner)
+        self._changes = [] if self._stand is None else list(self._stand.changes)
 
     # -- the losses of samples
 

@@ -1,11 +1,14 @@
 """``wrap``: a dataset whose samples are numbered, and filtered by the mask of the open epoch."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
 
 from prunedata.adapters.tensorflow.checks import check_dataset
 from prunedata.adapters.tensorflow.gate import Gate
+from prunedata.run.identity import Prints, fingerprint
 from prunedata.run.pruner import Pruner
 
 __all__ = ["samples_in", "wrap"]
@@ -48,6 +51,7 @@ def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
         samples twice, as it was cached or repeated after ``wrap``.
     """
     check_dataset(dataset, pruner)
+    pruner.trains_on(_prints_in(dataset), in_order=True)
     gate, spec = pruner.attach(Gate(pruner.samples)), dataset.element_spec
     if all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in tf.nest.flatten(spec)):
         # Number chunks, not samples: that saves two stages for each sample.
@@ -58,6 +62,19 @@ def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
         pruned = dataset.enumerate().filter(gate.is_kept)
     pruned.pruner = pruner  # for the adapter of Keras
     return pruned
+
+
+def _prints_in(dataset: tf.data.Dataset) -> Prints:
+    """Return a function that computes the fingerprints of the first samples; it begins anew at each id 0."""
+
+    def prints(ids: Sequence[int]) -> list[str | None]:
+        found: list[str | None] = []
+        begins = [place for place, sample in enumerate(ids) if sample == 0]
+        for first, end in pairwise([*begins, len(ids)]):
+            found += map(fingerprint, dataset.take(end - first).as_numpy_iterator())
+        return found
+
+    return prints
 
 
 def _chunk(spec: Any) -> int:

@@ -1,7 +1,9 @@
-"""Fingerprints of a dataset's samples, read as the user's loader reads them; and the names that it has for them."""
+"""Fingerprints of a dataset's samples, read as the user's loader reads them; its names; its own fingerprint."""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.run.identity import Prints, print_of, prints_by
+from prunedata.run.pruner import Pruner
 
-__all__ = ["names_in", "prints_in"]
+__all__ = ["names_in", "trains_on"]
 
 LONGEST = 60.0
 """Seconds that a worker may take for a sample. If it takes longer, there is no fingerprint."""
@@ -25,20 +28,43 @@ class _Printed(Indexed):
         return print_of(self.dataset.__getitem__, index, drawing_alike)
 
 
-def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | None = None) -> Prints:
-    """Return a function that computes the fingerprints of a map-style dataset's samples.
+def trains_on(
+    pruner: Pruner,
+    dataset: Dataset[Any],
+    workers: int,
+    loader: DataLoader[Any] | None = None,
+    row_of: Callable[[Any], Any] | None = None,
+) -> None:
+    """Let a run notice if it goes on with another map-style dataset.
 
     If the user's loader has workers, a worker reads the samples. A file that a dataset opens when it is first read
     must not be opened in this process: workers that are forked later would share its position.
 
     Parameters
     ----------
+    pruner : Pruner
     dataset : Dataset
     workers : int
         Number of workers of the user's loader.
     loader : DataLoader, optional
         The user's loader, which says how its workers are started.
+    row_of : callable, optional
+        Given ids, returns the places of their samples in the dataset, if these are others: in a packed one.
+
+    Raises
+    ------
+    OtherData
+        If the run was saved with other data.
     """
+    prints = _prints_in(dataset, workers, loader)
+    if row_of is None:
+        pruner.trains_on(prints, lambda: names_in(dataset), lambda: _whole_print(dataset))
+    else:
+        pruner.trains_on(lambda ids: prints(row_of(ids).tolist()), whole=lambda: _whole_print(dataset))
+
+
+def _prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | None) -> Prints:
+    """Return a function that computes the fingerprints of a dataset's samples."""
     if not workers:
         return prints_by(dataset.__getitem__, drawing_alike)
 
@@ -77,3 +103,35 @@ def names_in(dataset: Any) -> list[str] | None:
         return None
     prefix = os.path.join(root, "") if isinstance(root, str) else ""  # the folder may move
     return [file.removeprefix(prefix) for file, _ in samples]
+
+
+def _whole_print(dataset: Any) -> str | None:
+    """Return a fingerprint of a Hugging Face ``Dataset`` as a whole: its own, with the files and the order of its rows.
+
+    Its own may be the same for other rows: it covers the functions of ``map``, ``filter`` and ``from_generator``, but
+    not the files that these read. So files that were written again make another fingerprint.
+
+    Returns
+    -------
+    str or None
+        None for any other dataset, and where rows may be others all the same: they lie in memory, are made by a
+        transform whenever they are read, or name files, as those of images, that are opened then.
+    """
+    datasets = sys.modules.get("datasets")
+    if datasets is None or not isinstance(dataset, datasets.Dataset):
+        return None
+    digest = blake2b(digest_size=8)
+    try:
+        opened = map(datasets.features.features.require_decoding, dataset.features.values())
+        parts = [part for parts in getattr(dataset.data, "blocks", [[dataset.data]]) for part in parts]
+        if any(opened) or dataset.format["type"] == "custom" or not all(hasattr(part, "path") for part in parts):
+            return None
+        digest.update(dataset._fingerprint.encode())
+        for part in parts:
+            found = os.stat(part.path)
+            digest.update(f" {part.path} {found.st_size} {found.st_mtime_ns}".encode("utf-8", "surrogatepass"))
+        if dataset._indices is not None:
+            digest.update(np.ascontiguousarray(dataset._indices.column(0)).data)
+    except (AttributeError, OSError):  # of a release that has these otherwise; of a file that was removed
+        return None
+    return digest.hexdigest()

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from prunedata.adapters.torch.items import CarryingCollate, Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
-from prunedata.adapters.torch.prints import names_in, prints_in
+from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.checks import integer
 from prunedata.errors import PrunedataError
@@ -90,7 +90,7 @@ def wrap(
     pruned = clone(loader, replaced | order.samplers(loader))
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None, ahead=integer("ahead", ahead, 0))
     if not isinstance(loader.dataset, IterableDataset):
-        pruner.trains_on(prints_in(loader.dataset, loader.num_workers, loader), lambda: names_in(loader.dataset))
+        trains_on(pruner, loader.dataset, loader.num_workers, loader)
     order.run.join()
     pruner.observers.add(pruned)
     return pruned

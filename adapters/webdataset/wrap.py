@@ -68,7 +68,10 @@ def wrap(
         the dataset cannot give each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
     """
     if not isinstance(dataset, wds.DataPipeline):
-        raise PrunedataError(f"Expected a WebDataset. Got {type(dataset).__name__}.")
+        raise PrunedataError(
+            f"Expected a WebDataset. Got {type(dataset).__name__}: give the shards of all parts to one WebDataset, or "
+            "call wrap(mixture, pruner, id=...) of prunedata.adapters.iterable."
+        )
     if not isinstance(index, ShardIndex):
         raise PrunedataError(
             f"Expected a ShardIndex. Got {type(index).__name__}: ShardIndex.load(path) reads one that was saved."
@@ -100,7 +103,8 @@ def _check_stages(dataset: wds.DataPipeline) -> None:
     ):
         raise PrunedataError(
             "Expected a dataset that gives each sample once in a pass. Got one with resampled shards, repeat() or "
-            "with_epoch(), in which an epoch has no fixed set of samples."
+            "with_epoch(), in which an epoch has no fixed set of samples: leave these out, as the loop over the run's "
+            "epochs repeats the shards. With nodes that need as many batches each, pass deal=True."
         )
     last = dataset.pipeline[-1]
     if last is not compat.check_empty and function_of(last) not in _LAST:

@@ -125,6 +125,7 @@ class Engine:
         """Open the next epoch, or continue the one that is open."""
         self._refuse_failed()
         self.identity.refuse_unknown()
+        self.options.check_named(self.identity.keys)
         resumed, self._resumed = self._resumed, False
         if self.opened is None:
             self._check_figures(resumed=resumed)

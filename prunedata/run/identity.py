@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from prunedata.checks import warn
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.store.state import LOST, RunState
 from prunedata.types import Arrays, Ids, Keys
 
-__all__ = ["Identity", "Prints", "drawn_alike", "fingerprint", "print_of", "prints_by", "probed"]
+__all__ = ["Identity", "Prints", "Whole", "drawn_alike", "fingerprint", "print_of", "prints_by", "probed"]
 
 Prints = Callable[[Sequence[int]], Sequence[str | None]]
 """Given ids, returns the fingerprint of each sample."""
+Whole = Callable[[], str | None]
+"""Returns a fingerprint of all samples and their order, which differs if any of them does, without reading them; None
+where that is impossible."""
 
 PROBED = 30
 """Samples that are read, at most; two of them are read twice."""
@@ -156,7 +160,8 @@ class Identity:
         What is kept since the run has followed its rows, by the names under which it is saved: how long each was not
         in the data, and what was known of those that are not in it now.
     stored : sequence of (str or None), or None
-        The fingerprints that the run was saved with; None if nothing is known.
+        The fingerprints that the run was saved with: those of the samples that are read, then that of the whole data.
+        None if nothing is known.
     accepts_all : bool
         Whether to go on with any data.
     """
@@ -175,6 +180,7 @@ class Identity:
         self.rest: Arrays = {}
         self._ids = probed(samples, seed)
         self._prints: Prints | None = None
+        self._whole: Whole = lambda: None
         self.stored: Sequence[str | None] | None = None
 
     @property
@@ -197,8 +203,10 @@ class Identity:
                 "keys=..., with one for each sample."
             )
 
-    def trains_on(self, prints: Prints) -> None:
+    def trains_on(self, prints: Prints, whole: Whole | None = None, *, in_order: bool = False) -> None:
         """Say how samples are read; a run that was saved checks that they are those that it began with.
+
+        If the fingerprint of the whole data is the one that was saved, no sample is read.
 
         Raises
         ------
@@ -206,12 +214,19 @@ class Identity:
             If they are others.
         """
         if self._prints is None:  # of several loaders it is the first
-            self._prints = prints
+            self._prints, self._whole = prints, whole or self._whole
+            if in_order:
+                self._ids = np.arange(self._ids.size)
             self.check(self.stored)
 
     def check(self, stored: Sequence[str | None] | None) -> None:
         """Raise :class:`OtherData` if fingerprints that were saved are not those of the data, if both are known."""
         if stored is None or self._prints is None or self.accepts_all:
+            return
+        if not any(stored):
+            self._warn_of_unknown()
+            return
+        if stored[-1] is not None and stored[-1] == self._whole():
             return
         both = [
             (number, one, other)
@@ -231,8 +246,18 @@ class Identity:
     def saved(self) -> Sequence[str | None] | None:
         """Return the fingerprints to be saved. The data is read once, when the run is first saved."""
         if self._prints is not None and (self.stored is None or self.accepts_all):
-            self.stored, self.accepts_all = self._now(), False
+            self.stored, self.accepts_all = [*self._now(), self._whole()], False
+            if not any(self.stored):
+                self._warn_of_unknown()
         return self.stored
+
+    def _warn_of_unknown(self) -> None:
+        if self.keys is None:
+            warn(
+                "This run cannot notice if it goes on with other data: its samples differ each time they are read, or "
+                "hold objects that have no fingerprint. To let it notice, pass keys=..., with one for each sample.",
+                UserWarning,
+            )
 
     def _now(self) -> list[str | None]:
         assert self._prints is not None

@@ -331,10 +331,14 @@ class OpenEpoch:
             undelivered = min(missed, undelivered)
             unobserved = missed - undelivered
             if undelivered:
-                told += (
-                    f" The loader did not deliver {undelivered} of them: was the loop left early, or its length frozen?"
-                    " To stop early on purpose, leave the loop over the epochs."
+                why = (
+                    "was the loop left early, or its length frozen? To stop early on purpose, leave the loop over the "
+                    "epochs."
+                    if delivery.ended is None
+                    else "it ended without them. Is the source filtered, or a mixture that stops where its first part "
+                    "ends? Then make the Pruner for the samples that it gives, or call skip() with how many are absent."
                 )
+                told += f" The loader did not deliver {undelivered} of them: {why}"
             if unobserved:
                 told += f" {unobserved} of them were delivered, but their losses not observed."
         repeated = tally.observed - int(np.count_nonzero(tally.visits))

@@ -81,10 +81,18 @@ class RunOptions:
         _ = self.chosen  # raises if it is none
         warn_of_small_prune(samples, prune, num_pruned)
 
-    def check_named(self, keys: Keys) -> None:
-        """Raise :class:`OtherData` if verdicts that were applied by id belong to other rows, by the run's keys."""
+    def check_named(self, keys: Keys | None) -> None:
+        """Raise :class:`OtherData` if verdicts that were applied by id may belong to other rows, by the run's keys."""
         ids, named = (None, None) if self._named is None else self._named
-        if ids is not None and (others := int(np.count_nonzero(keys[ids] != named))):
+        if ids is None or not ids.size:
+            return
+        if keys is None:
+            raise OtherData(
+                "Expected a run with keys, as the verdicts in the file for without are on rows with keys. Got one "
+                "without, whose rows may be others: pass keys=...; or, if its ids are those in the file, the ids "
+                "themselves, without=[...]."
+            )
+        if others := int(np.count_nonzero(keys[ids] != named)):
             raise OtherData(
                 "Expected verdicts in the file for without on the rows that lie at their ids. Got other rows at "
                 f"{others} of {ids.size}: pass keys=..., or leave out the number of samples, as in Pruner(epochs=30), "

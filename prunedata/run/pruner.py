@@ -25,7 +25,7 @@ from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, keys_in, labels_in, samples_in
 from prunedata.run.group import Group
-from prunedata.run.identity import Prints
+from prunedata.run.identity import Prints, Whole
 from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
 from prunedata.run.meter import Overhead
 from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
@@ -634,7 +634,14 @@ class Pruner:
             adapter.begin_epoch(self.current)
         return attached
 
-    def trains_on(self, prints: Prints, keys: Callable[[], Any] | None = None) -> None:
+    def trains_on(
+        self,
+        prints: Prints,
+        keys: Callable[[], Any] | None = None,
+        whole: Whole | None = None,
+        *,
+        in_order: bool = False,
+    ) -> None:
         """Record how to read samples, so that a resumed run notices other data. The first call counts.
 
         Parameters
@@ -646,6 +653,12 @@ class Pruner:
         keys : callable, optional
             Returns the source's own names of its samples, as for ``keys=``, or None. Called if the run has no keys.
             Names that repeat are not used.
+        whole : callable, optional
+            Returns a fingerprint of all samples, in 16 hexadecimal digits, without reading them; None if it is unknown.
+            Where it is the one that the run was saved with, no sample is read.
+        in_order : bool
+            Whether samples can only be read one after another, so that the first ones are looked at, from 0 on each
+            time. Otherwise they are drawn by the seed.
 
         Raises
         ------
@@ -656,7 +669,7 @@ class Pruner:
         found = own_keys(keys(), self.samples) if keys is not None and not identity.is_told else None
         if found is not None:
             trains_on(self._engine, found)
-        identity.trains_on(prints)
+        identity.trains_on(prints, whole, in_order=in_order)
 
     @property
     def group(self) -> Group:

@@ -351,6 +351,15 @@ def test_the_names_of_samples_are_their_ids_in_a_run_with_keys(workers, context)
     assert [visits.tolist() for visits in seen] == [[1] * SAMPLES] * 2
 
 
+def test_whole_numbers_of_any_size_are_keys_too():
+    """Also where each could be a position: of rows that were shuffled."""
+    for numbers in (range(2**63 - SAMPLES, 2**63), np.random.default_rng(0).permutation(SAMPLES).tolist()):
+        pruner = start(keys=numbers)
+        stream = wrap([{"uid": number} for number in reversed(numbers)], pruner, id="uid")
+        pruner.begin_epoch()
+        assert [numbers[at] for at, _ in stream] == [raw["uid"] for _, raw in stream] == [*reversed(numbers)]
+
+
 def test_names_without_keys_or_of_other_rows_are_told_what_to_do():
     pruner = start()
     pruner.begin_epoch()

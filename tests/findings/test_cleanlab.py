@@ -7,6 +7,7 @@ import pytest
 
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
+from prunedata.policies import RunningLoss
 from prunedata.policies.selection import draw_holdout
 
 SAMPLES = 60
@@ -97,3 +98,30 @@ def test_samples_that_are_not_searched_have_no_score_and_are_no_issue(Datalab, t
         assert 0 < lab.get_issue_summary(ISSUE)["score"][0] < 1  # the mean of those that have one
         lab.report(verbosity=1)
         assert "Samples whose losses" in capsys.readouterr().out
+
+
+def test_with_keys_scores_are_those_of_the_same_rows(Datalab):
+    """In a Datalab of another split, in another order."""
+    from prunedata.adapters.cleanlab import TrainingDynamics
+
+    rows = np.random.default_rng(0).permutation(80)[:50]
+    run = Pruner(epochs=8, policy=RunningLoss(), leave_out="nothing", keys=[f"row {row}" for row in range(SAMPLES)])
+    run.begin_epoch()
+    run.observe(np.where(np.arange(SAMPLES) % 5 == 0, 4.0, 0.5), np.arange(SAMPLES))
+    run.end_epoch()
+    whole, part = lab_of(Datalab), lab_of(Datalab, rows.size)
+    whole.find_issues(issue_types={ISSUE: {"run": run}})
+    keys = [f"row {row}" for row in rows]
+    part.find_issues(issue_types={ISSUE: {"run": run, "keys": keys}})
+    expected, found = whole.get_issues(ISSUE), part.get_issues(ISSUE)
+    here = rows < SAMPLES
+    for name in expected:
+        assert found[name][here].tolist() == expected[name].to_numpy()[rows[here]].tolist()
+    assert found[f"{ISSUE}_score"][~here].isna().all()
+    assert not found[f"is_{ISSUE}_issue"][~here].any()
+    assert found[f"is_{ISSUE}_issue"].sum() == np.count_nonzero(here & (rows % 5 == 0))
+    for given, told in ((keys[:-1], "Got 49 keys"), ([f"other {row}" for row in rows], "are they other names")):
+        with pytest.raises(PrunedataError, match=told):
+            TrainingDynamics(part).find_issues(run, given)
+    with pytest.raises(PrunedataError, match="Got one without"):
+        TrainingDynamics(part).find_issues(watched(), keys)

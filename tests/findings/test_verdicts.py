@@ -196,3 +196,28 @@ def test_a_run_that_learns_its_keys_later_holds_them_against_the_file(tmp_path, 
         return
     with pytest.raises(OtherData, match="Got other rows at 3 of 3: pass keys="):
         run.trains_on(lambda ids: [None] * len(ids), lambda: rows)
+
+
+def test_in_a_run_without_keys_verdicts_on_rows_are_not_taken_for_its_own(tmp_path):
+    """Its rows may be those of another split of as many."""
+    path = keyed(tmp_path, KEYED)
+    run = Pruner(8, epochs=4, prune=0, leave_out="nothing", without=path)
+    with pytest.raises(OtherData, match="Got one without, whose rows may be others: pass keys="):
+        run.begin_epoch()
+    assert Pruner(8, epochs=4, prune=0, leave_out="nothing", without=judged_wrong(path, 8)).begin_epoch().kept == 6
+
+
+@pytest.mark.parametrize("rows", [KEYED, KEYED[::-1]])
+def test_in_a_stored_run_with_keys_that_is_not_given_them_again_they_are_held_against_its_own(tmp_path, rows):
+    run = Pruner(epochs=4, prune=0, leave_out="nothing", keys=rows, store=tmp_path / "run.zarr")
+    run.begin_epoch()
+    run.observe(np.arange(8.0), np.arange(8))
+    run.end_epoch()
+    del run
+    file = keyed(tmp_path, KEYED)
+    again = Pruner(8, epochs=4, prune=0, leave_out="nothing", store=tmp_path / "run.zarr", resume=True, without=file)
+    if rows == KEYED:
+        assert np.flatnonzero(~again.begin_epoch().keep).tolist() == [2, 5]
+        return
+    with pytest.raises(OtherData, match="Got other rows at 3 of 3"):
+        again.begin_epoch()

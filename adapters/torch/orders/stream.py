@@ -117,8 +117,10 @@ class StreamOrder(Order):
         if not expected.all():
             raise LossError(
                 f"Expected a stream to deliver each sample of epoch {self.delivery.epoch} once. Got sample "
-                f"{ids[np.argmin(expected)]} again: do several workers, or ranks, read all of the raw samples instead "
-                "of a share each, or is the id a position, which every worker counts from zero?"
+                f"{ids[np.argmin(expected)]} again: does a mixture give some of its samples more often; do several "
+                "workers, or ranks, read all of the raw samples instead of a share each; or is the id a position, "
+                "which every worker counts from zero? To keep a mixture, make each repetition a sample of its own: "
+                "Pruner(its length), with its places as ids."
             )
         self._expected[ids] = False
 

@@ -1,5 +1,7 @@
 """``Trainer.hyperparameter_search``, by Optuna and by Ray Tune: each trial has a run of its own, and none is empty."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -79,28 +81,82 @@ def test_a_trial_that_is_stopped_keeps_what_it_has_trained_and_the_next_is_whole
     assert [observed(tmp_path / f"{number}.zarr") for number in range(3)] == [WHOLE, WHOLE[:2], WHOLE]
 
 
-def test_trials_in_threads_are_refused(tmp_path):
-    """They would share the model that each of them makes anew."""
-    trainer, both = trainer_in(tmp_path), threading.Barrier(2, timeout=60)
-    refused = []
+def test_trials_in_threads_are_refused_whenever_they_come(tmp_path):
+    """They would share the Trainer's model: also one that begins while another is evaluated."""
+    pytest.importorskip("optuna")
+    trainer = trainer_in(tmp_path, eval_strategy="no")
+    wrap(trainer, lambda trial: new_run(tmp_path / f"{trial.number}.zarr"))
+    with pytest.raises(PrunedataError, match=r"Expected all trials of a Trainer in one thread.*start the script twice"):
+        trainer.hyperparameter_search(hp_space=space, backend="optuna", n_trials=4, n_jobs=2, direction="minimize")
+    first, evaluated = [], threading.Event()
 
-    def make_pruner(trial):
-        both.wait()
-        return new_run(None)
-
-    def train():
-        both.wait()
-        with pytest.raises(PrunedataError, match="Expected one trial at a time") as caught:
+    def alone():
+        with pytest.raises(PrunedataError, match="backend='ray'"):
             trainer.train()
-        refused.append(str(caught.value))
+        evaluated.set()
 
-    wrap(trainer, make_pruner)
-    other = threading.Thread(target=train)
-    other.start()
-    trainer.train()
-    other.join()
-    assert "backend='ray'" in refused[0]
-    assert trainer.pruner.next_epoch == EPOCHS
+    def evaluate(metrics):
+        first.append(trainer.pruner)
+        other = threading.Thread(target=alone)
+        other.start()
+        other.join()
+        return metrics["eval_loss"]
+
+    trainer = trainer_in(tmp_path, eval_strategy="no")
+    wrap(trainer, lambda trial: new_run(None))
+    trainer.hyperparameter_search(
+        hp_space=space, backend="optuna", n_trials=1, direction="minimize", compute_objective=evaluate
+    )
+    assert evaluated.is_set()
+    assert trainer.pruner is first[0]
+
+
+SEARCH = """
+import sys, time
+from pathlib import Path
+from prunedata.adapters.huggingface import wrap
+from tests.adapters.huggingface.test_search import new_run, space, trainer_in
+
+folder = Path(sys.argv[1])
+
+def make_pruner(trial):
+    (folder / "meeting" / str(trial.number)).touch()
+    until = time.monotonic() + 120
+    while len(list((folder / "meeting").iterdir())) < 2:
+        assert time.monotonic() < until, "the other trial did not come"
+        time.sleep(0.05)
+    return new_run(folder / f"{trial.number}.zarr")
+
+trainer = trainer_in(folder)
+wrap(trainer, make_pruner)
+trainer.hyperparameter_search(
+    hp_space=space, backend="optuna", n_trials=1, direction="minimize", storage=f"sqlite:///{folder}/search.db",
+    study_name="search", load_if_exists=True,
+)
+"""
+
+
+def test_two_trials_at_once_in_two_processes_that_share_a_study(tmp_path):
+    """The way that the error names."""
+    optuna = pytest.importorskip("optuna")
+    (tmp_path / "meeting").mkdir()
+    storage = f"sqlite:///{tmp_path}/search.db"
+    optuna.create_study(storage=storage, study_name="search", direction="minimize")  # two that make it may collide
+    started = [
+        subprocess.Popen([sys.executable, "-c", SEARCH, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in started:
+        _, told = process.communicate()
+        assert process.returncode == 0, told
+    study = optuna.load_study(storage=storage, study_name="search")
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE"]
+    assert [observed(tmp_path / f"{number}.zarr") for number in (0, 1)] == [WHOLE] * 2
+    for trial in study.trials:
+        alone = trainer_in(tmp_path, learning_rate=trial.params["learning_rate"])
+        new_run(None).wrap(alone)
+        alone.train()
+        assert alone.evaluate()["eval_loss"] == trial.value
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.adapters.tensorflow import dataset as adapter
 from prunedata.adapters.tensorflow import wrap
-from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.errors import OtherData, PrunedataError, SkippedSamples
 from prunedata.policies import Random
 from tests.adapters.helpers.rows import check_rows_are_followed
 from tests.adapters.helpers.tensorflow import (
@@ -377,3 +377,29 @@ def test_rows_are_followed_by_their_keys(tmp_path):
         return lambda: ((ids.numpy(), values.numpy()) for ids, values in data)
 
     check_rows_are_followed(wrapped, tmp_path)
+
+
+def test_other_rows_are_noticed_without_keys_by_the_first_of_them(tmp_path):
+    reads = []
+
+    def resumed(rows):
+        def generate():
+            for row in rows:
+                reads.append(row)
+                yield {"row": row, "text": f"text {row}"}
+
+        spec = {"row": tf.TensorSpec((), tf.int64), "text": tf.TensorSpec((), tf.string)}
+        run = Pruner(SAMPLES, epochs=4, policy=Random(), prune=0.1, store=tmp_path / "run.zarr", resume=True)
+        pairs = run.wrap(tf.data.Dataset.from_generator(generate, output_signature=spec)).batch(64)
+        run.begin_epoch()
+        for ids, batch in pairs:
+            run.observe(np.cos(batch["row"]), ids.numpy())
+        run.end_epoch()
+        return run.next_epoch
+
+    assert resumed(range(SAMPLES)) == 1
+    assert len(reads) == SAMPLES + 32
+    assert resumed(range(SAMPLES)) == 2
+    with pytest.raises(OtherData, match="at 29 of the 30 places"):
+        resumed([0, *range(2, SAMPLES), 1])
+    assert resumed(range(SAMPLES)) == 3

@@ -3,6 +3,7 @@ tested in test_conformance; here are the ways of this framework.
 """
 
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader
 from prunedata import Pruner, Schedule
 from prunedata.adapters import iterable
 from prunedata.adapters.torch import wrap
-from prunedata.errors import LossError
+from prunedata.errors import LossError, OtherData
 from prunedata.keys import hash_keys
 from prunedata.testing import losses_of
 from tests.adapters.helpers.rows import check_rows_are_followed
@@ -219,3 +220,138 @@ def test_a_column_names_the_rows():
     for column, name in (("name", "row 3"), ("uid", 3)):
         run = Pruner(epochs=3, keys=dataset[column])
         assert run.keys[3] == hash_keys([name])[0]
+
+
+# -- a run that goes on: the library's own fingerprint shows that rows are the same, where it can
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The ids that are read one by one, as for fingerprints."""
+    ids, plain = [], datasets.Dataset.__getitem__
+
+    def counted(dataset, key):
+        if isinstance(key, int):
+            ids.append(key)
+        return plain(dataset, key)
+
+    monkeypatch.setattr(datasets.Dataset, "__getitem__", counted)
+    return ids
+
+
+def rows(folder, first=0, cache="cache"):
+    """A Dataset in files of the library's, made by a function that reads a file."""
+    said = folder / "said"
+    said.write_text(str(first))
+
+    def generate():
+        yield from ({"number": number + int(said.read_text())} for number in range(SAMPLES))
+
+    return datasets.Dataset.from_generator(generate, cache_dir=str(folder / cache))
+
+
+def resumed(dataset, store):
+    run = Pruner(SAMPLES, epochs=4, leave_out="nothing", store=store, resume=True)
+    wrap(DataLoader(dataset, batch_size=20), run)
+    epoch = run.begin_epoch()
+    for ids in epoch.batches(20):
+        run.observe(np.cos(ids), ids)
+    run.end_epoch()
+    return run.next_epoch
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows,
+        lambda rows: rows.map(lambda row: {"twice": 2 * row["number"]}),
+        lambda rows: rows.shuffle(seed=1),
+        lambda rows: rows.select(np.random.default_rng(0).permutation(SAMPLES)),
+        lambda rows: datasets.concatenate_datasets([rows.select(range(40)), rows.select(range(40, 60))]),
+        lambda rows: rows.with_format("torch"),
+    ],
+    ids=["as it is", "mapped", "shuffled", "selected", "joined", "formatted"],
+)
+def test_of_rows_in_its_files_none_is_read_when_a_run_goes_on(change, read, tmp_path):
+    dataset = change(rows(tmp_path))
+    read.clear()
+    assert resumed(dataset, tmp_path / "run.zarr") == 1
+    assert len(read) == 32
+    read.clear()
+    assert resumed(change(rows(tmp_path)), tmp_path / "run.zarr") == 2
+    assert not read
+
+
+def test_a_transform_that_changed_has_the_same_rows_and_another_order_has_not(read, tmp_path):
+    mapped = rows(tmp_path).map(lambda row: {"twice": 2 * row["number"]})
+    resumed(mapped, tmp_path / "run.zarr")
+    again = rows(tmp_path).map(lambda row: {"twice": row["number"] + row["number"]})
+    assert again._fingerprint != mapped._fingerprint
+    read.clear()
+    assert resumed(again, tmp_path / "run.zarr") == 2
+    assert len(read) == 32
+    with pytest.raises(OtherData, match="at 30 of the 30 places"):
+        resumed(again.select([*range(1, SAMPLES), 0]), tmp_path / "run.zarr")
+
+
+def added(folder, first, dataset, **options):
+    """Rows that ``map`` makes by a function that reads a file."""
+    said = folder / "said"
+    said.write_text(str(first))
+    return dataset.map(lambda row: {"sum": row["number"] + int(said.read_text())}, **options)
+
+
+def images_in(folder, first):
+    files = [folder / f"{number}.png" for number in range(SAMPLES)]
+    for number, file in enumerate(files):
+        file.write_bytes(png(number + first))
+    table = datasets.Dataset.from_dict({"image": list(map(str, files))})
+    table.save_to_disk(folder / "table") if not first else None
+    return datasets.load_from_disk(folder / "table").cast_column("image", datasets.Image())
+
+
+def in_memory():
+    return datasets.Dataset.from_dict({"number": list(range(SAMPLES))})
+
+
+OTHERS = {
+    "made anew in the same folder": lambda folder, first: (
+        shutil.rmtree(folder / "cache", ignore_errors=True), rows(folder, first))[1],
+    "made in another folder": lambda folder, first: rows(folder, first, cache=f"cache {first}"),
+    "mapped in memory": lambda folder, first: added(folder, first, in_memory()),
+    "mapped in another folder": lambda folder, first: added(
+        folder, first, in_memory(), cache_file_name=str(folder / f"{first}.arrow"), load_from_cache_file=False),
+    "a column in memory": lambda folder, first: rows(folder).add_column(
+        "more", [first] * SAMPLES, new_fingerprint="0123456789abcdef"),
+    "an order in memory": lambda folder, first: rows(folder).select(
+        np.roll(np.arange(SAMPLES), first)[::2].repeat(2), new_fingerprint="0123456789abcdef"),
+    "files of images": images_in,
+}  # fmt: skip
+"""Other rows under the same fingerprint: the files that a function reads are not in it."""
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_rows_under_the_same_fingerprint_are_noticed(other, tmp_path):
+    first = OTHERS[other](tmp_path, 0)
+    known = first._fingerprint
+    resumed(first, tmp_path / "run.zarr")
+    again = OTHERS[other](tmp_path, 2)
+    assert again._fingerprint == known
+    with pytest.raises(OtherData):
+        resumed(again, tmp_path / "run.zarr")
+
+
+def test_what_a_transform_reads_is_noticed_too(tmp_path):
+    class Adding:
+        def __init__(self, number):
+            self.number = number
+
+        def __call__(self, batch):
+            return {"sum": [number + self.number[0] for number in batch["number"]]}
+
+    told = [0]
+    transformed = rows(tmp_path).with_transform(Adding(told))
+    resumed(transformed, tmp_path / "run.zarr")
+    told[0] = 1
+    with pytest.raises(OtherData):
+        resumed(transformed, tmp_path / "run.zarr")

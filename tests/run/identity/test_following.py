@@ -65,6 +65,30 @@ def test_in_another_order_it_is_the_run_that_had_that_order_from_the_start(polic
             epoch_of(other, order)
 
 
+@given(st.sampled_from(POLICIES), SUBSETS, st.integers(0, 4), st.integers(1, 7))
+def test_of_other_rows_each_is_as_in_the_run_that_had_them_from_the_start(policy, rows, fresh, done):
+    """If those that stay are in the same batches, as a loss counts by the mean of its batch."""
+    stay, now = sorted(rows), [*range(100, 100 + fresh), *rows]
+    gone = sorted(set(range(ROWS)) - set(rows))
+
+    def train(run, rows, epochs, rest):
+        for _ in range(epochs):
+            epoch, place = run.begin_epoch(), {row: at for at, row in enumerate(rows)}
+            for some in (*np.array_split(stay, 3), *([rest] if len(rest) else [])):
+                losses = np.array([np.cos(row * 1.7 + epoch.number) + row / 9 for row in some])
+                run.observe(losses, np.array([place[row] for row in some]))
+            run.end_epoch()
+        return run
+
+    options = {"policy": policy, "leave_out": "nothing"}
+    first = train(start(range(ROWS), **options), range(ROWS), done, gone)
+    moved = train(followed(first, now, **options), now, 8 - done, now[:fresh])
+    whole = train(start(now, **options), now, 8, now[:fresh])
+    for name, array in known(moved).items():
+        assert np.array_equal(array[fresh:], known(whole)[name][fresh:]), name
+    assert moved.visits.tolist() == [8 - done] * fresh + [8] * len(rows)
+
+
 @given(st.sampled_from([RunningLoss(), RecentLoss()]), st.permutations(range(ROWS)), st.integers(1, 7))
 def test_and_it_leaves_out_the_same_rows(policy, order, done):
     """Of policies with scores that do not tie."""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Pruner, keys
-from prunedata.errors import ForeignStore, OtherData, PrunedataError
-from prunedata.keys import KeyPlaces, hash_keys, key_from, key_text, own_keys, places_of
+from prunedata.errors import ForeignStore, LossError, OtherData, PrunedataError
+from prunedata.keys import SampleIds, hash_keys, key_from, key_text, own_keys, places_of
 
 NAMES = [f"train/cat/{number}.jpg" for number in range(30)]
 TEXTS = st.text(st.characters(codec=None), max_size=5)
@@ -89,10 +89,29 @@ def test_places(some, among):
 
 @given(st.lists(TEXTS, unique=True, min_size=1), TEXTS)
 def test_the_place_of_one(texts, other):
-    places = KeyPlaces(hash_keys(texts))
-    assert [places.of(text) for text in texts] == list(range(len(texts)))
-    assert [places.of(text.encode("utf-8", "surrogatepass")) for text in texts] == list(range(len(texts)))
-    assert places.of(other) == (texts.index(other) if other in texts else None)
+    ids = SampleIds(len(texts), hash_keys(texts))
+    assert [ids.of(text) for text in texts] == list(range(len(texts)))
+    assert [ids.of(text.encode("utf-8", "surrogatepass")) for text in texts] == list(range(len(texts)))
+    if other in texts:
+        assert ids.of(other) == texts.index(other)
+    else:
+        with pytest.raises(LossError, match=f"Expected one of the run's {len(texts)} keys"):
+            ids.of(other)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1), st.integers(0, 20))
+def test_with_keys_a_number_is_a_key_whatever_its_size_and_without_it_is_a_position(numbers, other):
+    ids = SampleIds(len(numbers), hash_keys(numbers))
+    assert [ids.of(number) for number in numbers] == list(range(len(numbers)))
+    assert [ids.of(number) for number in np.array(numbers)] == list(range(len(numbers)))
+    if other not in numbers:
+        with pytest.raises(LossError, match="In a run with keys the ids of a stream are its keys, not positions"):
+            ids.of(other)
+    if other < len(numbers):
+        assert SampleIds(len(numbers)).of(np.int64(other)) == other
+    else:
+        with pytest.raises(LossError, match=r"pass those of all samples as keys, as in Pruner\(keys=numbers"):
+            SampleIds(len(numbers)).of(other)
 
 
 @given(st.integers(0, 2**64 - 1))

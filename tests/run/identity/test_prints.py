@@ -84,16 +84,16 @@ def test_some_samples_are_looked_at(samples, seed):
     assert np.array_equal(found, probed(samples, seed))
 
 
-def saved(read, samples=100):
+def saved(read, samples=100, **options):
     one = Identity(samples, 3)
-    one.trains_on(prints_by(read))
+    one.trains_on(prints_by(read), **options)
     return one.saved()
 
 
-def resumed(stored, read, samples=100):
-    one = Identity(samples, 3)
+def resumed(stored, read, samples=100, **options):
+    one = Identity(samples, 3, options.pop("keys", None))
     one.stored = stored
-    one.trains_on(prints_by(read))
+    one.trains_on(prints_by(read), **options)
     return one
 
 
@@ -127,24 +127,43 @@ def test_random_samples_are_alike_if_their_numbers_are_drawn_as_usual():
 
     before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
     stored = saved(flipped)
-    assert None not in stored
+    assert None not in stored[:-1]
     resumed(stored, flipped)
     with pytest.raises(OtherData):
         resumed(stored, lambda number: flipped(number + 1))
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
 
 
-def test_of_samples_with_a_generator_of_their_own_nothing_is_known():
-    own = np.random.default_rng(0)
+def test_of_samples_with_a_generator_of_their_own_it_says_that_nothing_is_known_and_reads_no_more():
+    own, reads = np.random.default_rng(0), []
 
     def read(number):
+        reads.append(number)
         return [number, own.random()]
 
-    stored = saved(read)
+    with pytest.warns(UserWarning, match="cannot notice if it goes on with other data"):
+        stored = saved(read)
     assert set(stored) == {None}
-    resumed(stored, read)
-    resumed(stored, lambda number: number)
+    reads.clear()
+    with pytest.warns(UserWarning, match="pass keys="):
+        resumed(stored, read)
+    resumed(stored, read, keys=np.arange(100, dtype=np.uint64))  # by these it notices
+    assert not reads
     resumed(saved(lambda number: number), read)
+
+
+def test_what_shows_that_all_is_the_same_is_believed_and_what_does_not_is_not():
+    def never(number):
+        raise AssertionError(number)
+
+    stored = saved(lambda number: number, whole=lambda: "0123456789abcdef")
+    resumed(stored, never, whole=lambda: "0123456789abcdef")
+    for whole in (lambda: "fedcba9876543210", lambda: None):
+        resumed(stored, lambda number: number, whole=whole)
+        with pytest.raises(OtherData):
+            resumed(stored, lambda number: number + 1, whole=whole)
+    with pytest.raises(OtherData):
+        resumed(saved(lambda number: number), lambda number: number + 1, whole=lambda: "0123456789abcdef")
 
 
 def test_nothing_is_read_before_it_is_needed():

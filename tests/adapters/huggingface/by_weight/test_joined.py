@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.data import IterableDataset, Subset
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerCallback, TrainingArguments
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
@@ -349,3 +349,87 @@ def test_a_loss_that_nobody_knows_the_divisor_of_is_refused_until_the_class_says
     with pytest.raises(PrunedataError, match="set loss_is_scaled_for_ga"):
         trained(tmp_path, Fifth, foreign_run(), 2, sample_losses=of_samples)
     assert trained(tmp_path, Said, foreign_run(), 2, sample_losses=of_samples)[1].next_epoch == 3
+
+
+class Rates(TrainerCallback):
+    """The learning rate and the epoch after each step."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_step_end(self, args, state, control, lr_scheduler, **others):
+        self.seen.append((lr_scheduler.get_last_lr()[0], state.epoch))
+
+
+@pytest.mark.parametrize("accumulate", [1, 5])
+@pytest.mark.parametrize("length", [{"num_train_epochs": 4}, {"max_steps": 36}], ids=["epochs", "steps"])
+@pytest.mark.parametrize("samples", [SAMPLES - 30, SAMPLES + 30], ids=["fewer", "more"])
+def test_with_more_rows_or_fewer_it_goes_on_by_epochs_and_again_from_any_step(samples, length, accumulate, tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 1, "gradient_accumulation_steps": accumulate} | length
+    if accumulate > 1 and "max_steps" in options:
+        options["max_steps"] = 8
+
+    def go_on(folder, rows, resume=None, **given):
+        trainer = build(tmp_path / folder, dataset=Subset(Rows(SAMPLES + 40), rows), **options)
+        trainer.add_callback(rates := Rates())
+        run = Pruner(
+            len(rows), SCHEDULE, prune="25%", policy=RunningLoss(), seed=3, leave_out="weight",
+            keys=[f"row {row}" for row in rows], **given,
+        )  # fmt: skip
+        wrap(trainer, run)
+        trainer.train(resume_from_checkpoint=None if resume is None else str(tmp_path / resume))
+        return trainer, run, rates.seen
+
+    def steps(samples):
+        return -(-samples // (BATCH * accumulate))
+
+    _, _, before = go_on("first", range(SAMPLES))
+    two = 2 * steps(SAMPLES)
+    rows = [*range(5, min(samples, SAMPLES) + 5), *range(SAMPLES + 5, samples + 5)]
+    trainer, run, after = go_on("moved", rows, f"first/checkpoint-{two}", follow=True)
+    total = options.get("max_steps", two + 2 * steps(samples))
+    assert trainer.state.global_step == trainer.state.max_steps == total
+    assert run.next_epoch == (total - two) // steps(samples) + 2
+    assert after[0][1] == pytest.approx(2 + 1 / -(-samples // BATCH) * accumulate)
+    rate = np.array([0.01, *(one for one, _ in before[:two]), *(one for one, _ in after)])
+    falls = -np.diff(rate)
+    assert falls[:two] == pytest.approx(falls[0])
+    assert falls[two:] == pytest.approx(falls[-1])  # the rest of it is stretched
+    assert rate[-1] == pytest.approx(0, abs=1e-9)
+    middle = min(two + steps(samples) - 1, total - 1)
+    again, same, seen = go_on("moved", rows, f"moved/checkpoint-{middle}")
+    assert torch.equal(weights(again), weights(trainer))
+    assert same.visits.tolist() == run.visits.tolist()
+    assert seen == after[middle - two :]
+
+
+def test_a_stream_goes_on_in_any_pass(tmp_path):
+    options = {"max_steps": 3 * (SAMPLES // BATCH), "dataset": Stream(), "save_strategy": "steps", "save_steps": 1}
+    whole = wrap(build(tmp_path, **options), run_of(), id="uid")
+    whole.train()
+    for step in (5, 12, 16, 24, 30):
+        again = wrap(build(tmp_path / "again", **options), run := run_of(), id="uid")
+        again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
+        assert torch.equal(weights(whole), weights(again)), step
+        assert run.visits.tolist() == whole.pruner.visits.tolist(), step
+
+
+class Named(IterableDataset):
+    """All rows, with a name or a number that is no position."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __iter__(self):
+        yield from (Rows()[at] | {"uid": name} for at, name in enumerate(self.names))
+
+
+@pytest.mark.parametrize("name", ["row {}".format, (2**62).__add__], ids=["names", "numbers"])
+def test_a_stream_of_names_or_large_numbers(name, tmp_path):
+    names = [name(at) for at in range(SAMPLES)]
+    trainer = build(tmp_path, max_steps=2 * SAMPLES // BATCH, dataset=Named(names))
+    run = Pruner(epochs=4, keys=names[::-1], policy=RunningLoss(), leave_out="nothing")
+    wrap(trainer, run, id="uid").train()
+    assert run.visits.tolist() == [2] * SAMPLES
+    with pytest.raises(PrunedataError, match=r"Expected an int as the id|Expected ids from 0 to 95"):
+        wrap(build(tmp_path, max_steps=4, dataset=Named(names)), run_of(), id="uid").train()

@@ -1,5 +1,6 @@
 """TRL's SFTTrainer by weight: packed samples have the losses that they have alone, and what is left out no part."""
 
+from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from datasets import Dataset, IterableDataset
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.ids import packed_starts
-from prunedata.errors import PrunedataError
+from prunedata.errors import OtherData, PrunedataError
 from prunedata.policies import RunningLoss
 from tests.adapters.huggingface.test_sft import questions, tiny, tokenizer
 
@@ -147,6 +148,14 @@ def test_a_packed_run_goes_on_where_it_was_saved(tmp_path):
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-7"))
     assert torch.equal(weights(whole), weights(again))
     assert whole.pruner.visits.tolist() == again.pruner.visits.tolist()
+
+
+def test_another_packed_dataset_is_noticed(tmp_path):
+    rows, store = questions()[0], tmp_path / "run.zarr"
+    for first in (0, 0, 40):
+        trainer = build(tmp_path, rows.select(range(first, first + ROWS)), packing=True, max_length=24)
+        with pytest.raises(OtherData, match="at 30 of the 30 places") if first else nullcontext():
+            wrap(trainer, Pruner(ROWS, SCHEDULE, leave_out="nothing", store=store, resume=True)).pruner.commit()
 
 
 def test_a_stream_of_tokens(tmp_path):
