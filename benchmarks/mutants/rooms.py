@@ -53,7 +53,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["tests/policies/test_selection.py"],
             ["tests/policies", "tests/run/test_holdout.py", *RUNS],
         ),
-        Tested(["prunedata/policies/kth.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
+        Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
         Tested(
             ["prunedata/policies/protocol.py"],
             ["tests/policies/test_protocol.py"],
@@ -87,7 +87,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ],
         ),
         Tested(
-            ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/reading.py"],
+            ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/run_store.py"],
             ["tests/store/test_slots.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
             [
                 "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",

@@ -11,8 +11,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from prunedata.checks import duration, percent
 from prunedata.findings.suspects import ClassShare
-from prunedata.reporting.wording import duration, percent
 
 __all__ = ["render", "shorten", "visible"]
 

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -14,7 +15,6 @@ from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.testing.wrap import wraps_around
 from prunedata.types import Array, Arrays, Ids, Losses
 
 __all__ = ["BrokenPolicy", "check_policy"]
@@ -118,7 +118,7 @@ def _check_choice(policy: Policy, known: Known) -> None:
     before = {name: array.copy() for name, array in given.items()}
     scores = _numbers("scores", lambda: policy.scores(known), known)
     _check_unchanged("scores", given, before)
-    if wraps_around(policy, known, scores):
+    if _wraps_around(policy, known, scores):
         got = "another: unsigned integers wrap around below zero, so make them floats first"
         _broken("scores", "the same order from scores() when the counts are signed", got)
     if not isinstance(policy, Weigher):
@@ -240,3 +240,22 @@ def _ask(promise: str, ask: Callable[[], Any]) -> Any:
 
 def _broken(promise: str, expected: str, got: object) -> NoReturn:
     raise BrokenPolicy(promise, f"Expected {expected}. Got {got}.")
+
+
+MARGIN = 1e-3  # of the span of all scores: a division, for one, may be rounded otherwise for other dtypes
+
+
+def _wraps_around(policy: Policy, known: Known, scores: Array) -> bool:
+    """Whether scores come in another order when the same counts are signed, one size wider.
+
+    A policy need not work with signed counts. Where it doesn't, nothing can be told.
+    """
+    counts = {name: getattr(known, name) for name in ("counts", "hits", "visits")}
+    signed = {name: array.astype(np.promote_types(array.dtype, np.int8)) for name, array in counts.items()}
+    try:
+        others = np.array(policy.scores(replace(known, **signed)), np.float64)
+        order = np.argsort(others, kind="stable")
+        up, down = np.diff(others[order]), -np.diff(scores[order].astype(np.float64))
+        return bool(((up > MARGIN * np.ptp(others)) & (down > MARGIN * np.ptp(scores.astype(np.float64)))).any())
+    except Exception:
+        return False

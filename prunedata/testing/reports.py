@@ -10,8 +10,7 @@ from prunedata.policies.rules import Random
 from prunedata.run.adapter import together
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import Case, SkippedClause, broken, losses_of
-from prunedata.testing.passes import Record, take
+from prunedata.testing.case import Case, Record, SkippedClause, broken, losses_of, take
 from prunedata.types import Ids
 
 __all__ = ["check_left_out", "check_reports", "check_truncation"]

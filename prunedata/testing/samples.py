@@ -8,9 +8,23 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import BrokenContract, Case, SkippedClause, broken, losses_of, shorten
-from prunedata.testing.passes import Pass, States, read_pair, restored, resumed, run, stopped, whole_run
-from prunedata.testing.recording import check_held_back
+from prunedata.testing.case import (
+    BrokenContract,
+    Case,
+    Pass,
+    SkippedClause,
+    States,
+    broken,
+    losses_of,
+    read_pair,
+    restored,
+    resumed,
+    run,
+    shorten,
+    stopped,
+    whole_run,
+)
+from prunedata.testing.training import check_held_back
 from prunedata.types import Ids
 
 __all__ = [

@@ -109,7 +109,7 @@ def test_the_command_serves_the_report(tmp_path):
 
 def test_guesses_of_a_watched_run_have_the_names_of_classes(tmp_path):
     from prunedata.reporting.kept import KeptPreviews, keep_previews
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
     from tests.common.programs import run_module
 
     pruner = Pruner(20, epochs=2, leave_out="nothing", store=tmp_path / "run.zarr")

@@ -72,7 +72,7 @@ def test_help_and_plan_load_nothing_that_reads_stores(tmp_path):
     assert done.returncode == 0, done.stderr
     names = set(json.loads(done.stdout.splitlines()[-1]))
     assert is_in("prunedata.cli", names)
-    for unused in ("zarr", "prunedata.run.pruner", "prunedata.store.reading", "prunedata.findings.inspection"):
+    for unused in ("zarr", "prunedata.run.pruner", "prunedata.store.run_store", "prunedata.findings.inspection"):
         assert not is_in(unused, names)
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import prunedata
+from prunedata.checks import percent
 from prunedata.errors import PrunedataError
-from prunedata.findings.advice_now import advise_now
+from prunedata.findings.inspection import advise_now
 from prunedata.reporting.page import render, shorten, visible
-from prunedata.reporting.wording import percent
 from prunedata.store.state import RunState
 from tests.common.marks import FEWER
 from tests.reporting.reading import check, read

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, PrunedataError, StoreError
-from prunedata.findings.advice_now import advise_now
 from prunedata.findings.compare import compare
-from prunedata.findings.inspection import inspect
+from prunedata.findings.inspection import advise_now, inspect
 from prunedata.findings.table import suspect_table
 from prunedata.reporting.report import report
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.common.marks import FEWER
 from tests.store.stored_runs import contents, pointer, slot
 from tests.store.test_strangers import sign

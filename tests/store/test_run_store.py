@@ -11,8 +11,7 @@ import prunedata.store.run_store
 from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, StoreError
 from prunedata.store.durable import write_bytes
 from prunedata.store.pointer import Records, encode_pointer
-from prunedata.store.reading import read_run
-from prunedata.store.run_store import RunStore
+from prunedata.store.run_store import RunStore, read_run
 from prunedata.store.slots import Slots
 from tests.store.stored_runs import observe, start
 

@@ -19,7 +19,7 @@ from prunedata import Pruner
 from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.findings.inspection import inspect
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.common.programs import ROOT
 from tests.store.stored_runs import SAMPLES, SCHEDULE, build, contents, pointer, slot, standing, start
 
@@ -307,7 +307,7 @@ import numpy, zarr
 import prunedata, tests.store.stored_runs
 from prunedata.cli.main import main
 from prunedata.errors import PrunedataError, StoreError
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.store.stored_runs import start
 
 used = 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1])

@@ -9,7 +9,7 @@ from torch import nn
 from benchmarks.common.data import Data, ImageSet
 from benchmarks.common.networks import build
 from prunedata import Pruner, Schedule
-from prunedata.cli.named import named_object
+from prunedata.cli.arguments import named_object
 from prunedata.policies import Policy
 from prunedata.policies.rules import BUILT_IN
 
