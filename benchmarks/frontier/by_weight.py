@@ -17,7 +17,7 @@ from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
-from benchmarks.frontier.training.objectives import Counting
+from benchmarks.frontier.training.policies import Counting
 from benchmarks.frontier.training.selection import ByPruner, selection_of
 from benchmarks.frontier.training.train import Settings, train
 

@@ -22,8 +22,7 @@ from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.selection import Unpruned
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, watched
-from benchmarks.pages.detection import by_cleanlab, found
-from benchmarks.pages.wrong_labels import rankings
+from benchmarks.pages.wrong_labels import by_cleanlab, found, rankings
 from prunedata.types import Array
 
 __all__ = ["BEGIN", "judge", "new_network", "table", "unseen"]

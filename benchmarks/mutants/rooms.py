@@ -25,7 +25,7 @@ class Tested:
     more: Sequence[str] = ()
 
 
-RUNS = ("tests/run/test_pruner.py", "tests/run/test_loop.py")
+RUNS = ("tests/run/test_pruner.py", "tests/run/test_run.py")
 
 ROOMS: Mapping[str, Sequence[Tested]] = {
     "schedule": [
@@ -82,15 +82,15 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["prunedata/store/pointer.py", "prunedata/store/state.py"],
             ["tests/store/test_pointer.py"],
             [
-                "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_history.py",
+                "tests/store/test_strangers.py", "tests/store/test_damage.py", "tests/store/test_history.py",
                 "tests/findings", "tests/run/test_errors.py", *RUNS,
             ],
         ),
         Tested(
             ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/run_store.py"],
-            ["tests/store/test_slots.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
+            ["tests/store/test_run_store.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
             [
-                "tests/store/test_foreign.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",
+                "tests/store/test_strangers.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",
                 "tests/store/test_history.py", "tests/store/test_system.py",
             ],
         ),

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.arguments import add_results, program
-from benchmarks.pages.page_tables import TABLES
-from benchmarks.pages.study_page import study
+from benchmarks.pages.page_tables import TABLES, study
 from benchmarks.study.results import RESULTS
 
 __all__ = ["PAGES", "fill", "main"]

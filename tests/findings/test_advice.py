@@ -12,7 +12,7 @@ from prunedata import Advice, Schedule, advise
 from prunedata.errors import PrunedataError
 from prunedata.plan.doubts import count_doubted, two_groups
 from prunedata.policies import RecentLoss
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 SCHEDULE = Schedule(30, 30, 20, 5, 4)
 LOSSES = st.floats() | st.none() | st.integers(-(10**400), 10**400)

@@ -19,8 +19,7 @@ from prunedata.policies import Random
 from prunedata.reporting import report as reporting
 from prunedata.reporting.facts import facts_of
 from prunedata.store.run_store import read_run
-from tests.reporting.reading import check, read
-from tests.reporting.runs import HOSTILE, KINDS, SAMPLES, Saved, Sheet, train
+from tests.reporting.reading import HOSTILE, KINDS, SAMPLES, Saved, Sheet, check, read, train
 from tests.store.stored_runs import contents
 
 UNSEEN = {

@@ -19,7 +19,7 @@ from prunedata.findings.inspection import advise_now, inspect
 from prunedata.findings.table import suspect_table
 from prunedata.reporting.report import report
 from prunedata.store.run_store import read_run
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 from tests.store.stored_runs import contents, pointer, slot
 from tests.store.test_strangers import sign
 

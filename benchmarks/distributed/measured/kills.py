@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks.common.data import Data
 from benchmarks.common.processes.ranks import RankFailed
 from benchmarks.distributed.measured.results import Facts
-from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.modes import train
+from benchmarks.distributed.training.replica import Checkpoint
 from benchmarks.distributed.training.task import Training
 from prunedata.errors import DealerDied
 

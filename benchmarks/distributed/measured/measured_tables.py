@@ -8,7 +8,7 @@ from benchmarks.common.markdown import markdown
 from benchmarks.distributed.cluster import Configuration
 from benchmarks.distributed.measured.results import Facts, mean_staleness
 from benchmarks.distributed.tables import ALONE, ROWS
-from benchmarks.distributed.training.parts import PARTS
+from benchmarks.distributed.training.task import PARTS
 
 __all__ = [
     "ALONE",

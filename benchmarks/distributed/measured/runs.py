@@ -12,10 +12,9 @@ from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.records import Runs
 from benchmarks.distributed.measured.kills import kills
 from benchmarks.distributed.measured.results import Facts, add, mean_staleness
-from benchmarks.distributed.training.curve import reached
 from benchmarks.distributed.training.in_step import launched
 from benchmarks.distributed.training.modes import train
-from benchmarks.distributed.training.task import Training
+from benchmarks.distributed.training.task import Training, reached
 
 __all__ = ["converge", "is_first", "kill", "run", "with_nodes"]
 

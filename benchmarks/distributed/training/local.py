@@ -5,9 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from benchmarks.distributed.training.node import POLL, NodeReplica, Pulled
-from benchmarks.distributed.training.replica import Batch, Vector
-from benchmarks.distributed.training.rmsprop import RMSProp
-from benchmarks.distributed.training.serving.servers import Servers
+from benchmarks.distributed.training.replica import Batch, RMSProp, Vector
+from benchmarks.distributed.training.servers import Servers
 from benchmarks.distributed.training.team import TeamBatch
 from prunedata import Deal, Wait
 from prunedata.adapters.ray import RayDealer

@@ -8,23 +8,65 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from benchmarks.common.data import Data
-from benchmarks.distributed.training.checkpoint import Checkpoint
-from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.in_step import Started
 from benchmarks.distributed.training.local import LocalReplica
 from benchmarks.distributed.training.node import NodeReplica
-from benchmarks.distributed.training.placement import Places, placed
-from benchmarks.distributed.training.replica import Replica, Vector
-from benchmarks.distributed.training.serving.averaging import AveragingServer
-from benchmarks.distributed.training.serving.quorum import QuorumServer
-from benchmarks.distributed.training.serving.servers import Servers, WeightServer
-from benchmarks.distributed.training.task import Training
+from benchmarks.distributed.training.replica import Checkpoint, Replica, Vector
+from benchmarks.distributed.training.servers import AveragingServer, QuorumServer, Servers, WeightServer
+from benchmarks.distributed.training.task import Told, Training, facts_of
 from prunedata.adapters.ray import RayDealer, serve
 
-__all__ = ["NodesLost", "train_at_own_pace"]
+__all__ = ["NodesLost", "Places", "placed", "train_at_own_pace"]
+
+CPU = 0.01
+"""What a node asks for: little, so that several nodes fit on one machine where there are no more."""
+
+
+class Places:
+    """The options of each actor, which say on which node it runs."""
+
+    def __init__(self, task: Training, group: Any) -> None:
+        self._task, self._group = task, group
+
+    def worker(self, number: int) -> dict[str, Any]:
+        """Of a replica of a worker."""
+        return self._on(number)
+
+    def server(self, number: int) -> dict[str, Any]:
+        """Of a server: on the node of a worker, or on its own."""
+        workers = self._task.nodes
+        return self._on(number % workers if self._task.placement == "shared" else workers + number)
+
+    def _on(self, node: int) -> dict[str, Any]:
+        return {
+            "num_cpus": 0,
+            "max_restarts": 0,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                placement_group=self._group, placement_group_bundle_index=node
+            ),
+        }
+
+
+@contextmanager
+def placed(task: Training) -> Iterator[Places]:
+    """Reserve the nodes of a task, and give them back."""
+    nodes = task.nodes + (task.servers if task.placement == "dedicated" else 0)
+    known: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    machines = sum(bool(node["Alive"]) for node in known)
+    group = placement_group([{"CPU": CPU}] * nodes, strategy="STRICT_SPREAD" if machines >= nodes else "SPREAD")
+    try:
+        ray.get(group.ready(), timeout=task.within)
+        yield Places(task, group)
+    except GetTimeoutError as error:
+        raise TimeoutError(f"Expected {nodes} nodes with {CPU} CPUs each within {task.within:g} seconds.") from error
+    finally:
+        remove_placement_group(group)
+
 
 SOON = 5.0
 """Seconds in which Ray tells of a process that died, after its peers were cut off."""

@@ -33,7 +33,7 @@ from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import new_network, unseen
 from benchmarks.frontier.training.selection import Batches, Ids, Unpruned
 from benchmarks.frontier.training.train import Settings, fit, scores_of
-from benchmarks.pages.detection import auc, by_cleanlab, precision_at
+from benchmarks.pages.wrong_labels import auc, by_cleanlab, precision_at
 
 __all__ = ["LENGTHS", "RANKED", "Watching", "main", "measure", "of_trace", "table", "texts"]
 

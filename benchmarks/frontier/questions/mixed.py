@@ -29,7 +29,7 @@ from benchmarks.common.markdown import markdown
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.networks import NETWORKS
-from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.policies import RATES
 from benchmarks.frontier.training.train import Settings, right
 
 __all__ = ["WAYS", "main", "measure"]

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from prunedata.policies import DroppingCount, LossRanked, RunningLoss
-from tests.adapters.helpers.ranks_training import losses_of, model_of, weights_of
+from tests.adapters.helpers.ranks import losses_of, model_of, weights_of
 from tests.adapters.helpers.torch import make_pruner
 
 __all__ = ["POLICIES", "ours", "plain", "plain_loss", "run_of"]

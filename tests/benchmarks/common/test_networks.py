@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.common.networks import NETWORKS, LeNet, WideResNet, build
-from benchmarks.common.networks.precision import mixed_precision, precision_of
+from benchmarks.common.networks.graphs import mixed_precision, precision_of
 from benchmarks.frontier.training.networks import NETWORKS as OF_FRONTIER
 
 # The ten networks: their published sizes, and that each one learns, on a CPU and on a GPU.

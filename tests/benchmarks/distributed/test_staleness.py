@@ -17,7 +17,7 @@ from benchmarks.distributed.staleness import runs
 from benchmarks.distributed.staleness import train as training
 from benchmarks.distributed.staleness.runs import ARMS, SUBJECTS, StaleRun, runs_to_make
 from benchmarks.distributed.staleness.train import task_of, train_stale
-from benchmarks.study.judging import auc
+from benchmarks.study.choosers import auc
 from prunedata import Schedule
 from tests.common.programs import run_module
 

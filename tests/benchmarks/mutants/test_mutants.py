@@ -48,7 +48,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from benchmarks.mutants.changes import Mutant
-from benchmarks.mutants.placing import ROOT
+from benchmarks.mutants.changes import ROOT
 from benchmarks.mutants.trial import Trials, warm_up
 
 warm_up()

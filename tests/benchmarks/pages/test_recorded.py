@@ -10,8 +10,8 @@ pytest.importorskip("matplotlib")
 from benchmarks.common.markdown import fill
 from benchmarks.distributed.measured import page as measured
 from benchmarks.distributed.pruned import markdown_savings
-from benchmarks.distributed.staleness.command import RESULTS as STALE
-from benchmarks.distributed.staleness.table import markdown_staleness
+from benchmarks.distributed.staleness.runs import RESULTS as STALE
+from benchmarks.distributed.staleness.runs import markdown_staleness
 from benchmarks.distributed.tables import markdown_tables
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import results as searches
@@ -34,7 +34,7 @@ from benchmarks.mutants.__main__ import recorded as mutants
 from benchmarks.mutants.results import table as table_of_mutants
 from benchmarks.overhead import callers
 from benchmarks.pages import __main__ as pages
-from benchmarks.pages.study_page import study
+from benchmarks.pages.page_tables import study
 from benchmarks.scale.__main__ import RESULTS as SCALE
 from benchmarks.scale.table import markdown_scale
 from benchmarks.study.results import RESULTS as STUDY

@@ -27,7 +27,7 @@ from tests.adapters.helpers.torch import (
     make_pruner,
     train,
 )
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 KEPT, ORDERS = by_the_core(make_pruner())
 

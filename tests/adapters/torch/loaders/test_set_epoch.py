@@ -10,7 +10,7 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, flat, losses_of, make_pruner
 from tests.adapters.lightning.helpers import QUIET, Net, data, trainer_of
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 
 class Seeded(Sampler):
