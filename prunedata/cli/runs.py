@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prunedata.checks import printable
 from prunedata.cli.arguments import add_top, read_labels
 from prunedata.cli.text import table, working
 from prunedata.errors import PrunedataError
@@ -230,7 +231,7 @@ def _advice_lines(found: Advice, samples: int, finished: bool, followed: bool) -
         ]
     if found.shorter is not None:
         rows.append(("or train shorter", f"{found.shorter} epochs, without pruning"))
-    return [*table(rows, left=(0, 1)), "", "because", *(f"  {sentence}" for sentence in found.evidence)]
+    return [*table(rows, left=(0, 1)), "", "because", *(f"  {printable(sentence)}" for sentence in found.evidence)]
 
 
 ADAPTERS = "prunedata.adapters"
