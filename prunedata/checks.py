@@ -10,16 +10,18 @@ import math
 import operator
 import reprlib
 import warnings
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import SupportsFloat, SupportsIndex, cast
+from typing import IO, SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["LARGEST", "count_top", "duration", "integer", "percent", "printable", "real", "shown", "warn"]
+__all__ = ["LARGEST", "count_top", "duration", "integer", "lines_of", "percent", "printable", "real", "shown", "warn"]
 
 LARGEST = 2**53  # above it a float, and so JSON, does not have every integer
+LONGEST_LINE = 1 << 20
 
 
 def integer(
@@ -103,6 +105,14 @@ def count_top(top: int | float, samples: int) -> int:
     if isinstance(top, int) and not isinstance(top, bool) and top >= 1:
         return min(top, samples)
     raise PrunedataError(f"Expected top to be a number from 1, or a fraction between 0 and 1. Got {top}.")
+
+
+def lines_of(file: IO[str], path: object) -> Iterator[str]:
+    """Yield the lines of a file. Raises :class:`PrunedataError` for one of more than a million characters."""
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise PrunedataError(f"Expected lines of at most {LONGEST_LINE:,} characters in {path}. Got a longer one.")
+        yield line
 
 
 def percent(share: float) -> str:

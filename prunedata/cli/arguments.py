@@ -12,12 +12,12 @@ from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import count_top, shown
+from prunedata.checks import count_top, lines_of, shown
 from prunedata.errors import PrunedataError
 
 __all__ = ["add_top", "named_object", "number", "read_labels"]
@@ -87,8 +87,8 @@ def _script(path: str) -> ModuleType:
 
 COLUMN = "label"
 """The default column."""
-LONGEST_NAME, LONGEST_LINE = 256, 1 << 20
-"""Characters of a label, which takes four bytes a character for each sample, and of a line."""
+LONGEST_NAME = 256
+"""Characters of a label, which takes four bytes a character for each sample."""
 
 
 def read_labels(path: str, samples: int | None, column: str | None = None) -> npt.NDArray[Any]:
@@ -137,7 +137,7 @@ def _from_numpy(path: str) -> npt.NDArray[Any]:
 def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArray[Any]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = (row for row in csv.reader(_lines(file, path)) if row)
+            rows = (row for row in csv.reader(lines_of(file, path)) if row)
             first = next(rows, [])
             head = [name.strip() for name in first]
             if column is not None or COLUMN in head or len(head) > 1:
@@ -154,13 +154,6 @@ def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArra
             "If the first line has column names, choose one with --label-column."
         )
     return _plain(labels, path)
-
-
-def _lines(file: IO[str], path: str) -> Iterator[str]:
-    while line := file.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
-            raise PrunedataError(f"Expected lines of at most {LONGEST_LINE:,} characters in {path}. Got a longer one.")
-        yield line
 
 
 def _of_column(path: str, rows: Iterator[list[str]], head: list[str], column: str) -> Iterator[str]:

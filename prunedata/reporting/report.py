@@ -20,9 +20,8 @@ from prunedata.findings.suspects import ClassShare, concentration, most_suspect,
 from prunedata.reporting.curves import curve
 from prunedata.reporting.facts import RunFacts, facts_of
 from prunedata.reporting.kept import KeptPreviews
-from prunedata.reporting.page import render
+from prunedata.reporting.page import render, suspects_to_judge
 from prunedata.reporting.previews import Previews
-from prunedata.reporting.review import suspects_to_judge
 from prunedata.store.run_store import StoreLike
 from prunedata.types import Array
 

@@ -25,13 +25,12 @@ import numpy.typing as npt
 from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
 from prunedata.store.durable import DurableStore, read_bytes, write_bytes
-from prunedata.store.location import StoreLike, open_location, refuse_leftovers
+from prunedata.store.location import StoreLike, explain_errors, open_location, refuse_leftovers
 from prunedata.store.lock import WriteLock
 from prunedata.store.pointer import MOST, Records, decode_pointer, encode_pointer
 from prunedata.store.schema import check_state
 from prunedata.store.slots import Slots
 from prunedata.store.state import RunState
-from prunedata.store.system_errors import explain_errors
 from prunedata.types import Arrays
 
 __all__ = ["Arrays", "RunStore", "State", "StoreLike", "StoredRun", "read_run"]

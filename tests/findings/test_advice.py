@@ -148,7 +148,7 @@ def test_what_is_no_advice_is_refused(change):
 def test_advice_without_one_of_its_fields_is_refused():
     plain = advise(history(TURNS), SCHEDULE, np.zeros(100)).to_dict()
     for name in ("verdict", "policy", "prune", "schedule", "saving_percent", "evidence"):
-        with pytest.raises(PrunedataError, match=r"as Advice.to_dict\(\) returns it"):
+        with pytest.raises(PrunedataError, match=f"with {name}"):
             Advice.from_dict({other: one for other, one in plain.items() if other != name})
 
 
