@@ -8,7 +8,6 @@ from unittest import SkipTest
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy
 from prunedata.policies.rules import DroppingCount
@@ -17,26 +16,9 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import Ids
 
 __all__ = [
-    "Batch",
-    "BrokenContract",
-    "Case",
-    "Loader",
-    "Pass",
-    "Record",
-    "SkippedClause",
-    "States",
-    "broken",
-    "losses_of",
-    "passes",
-    "read_pair",
-    "restored",
-    "resumed",
-    "run",
-    "shorten",
-    "stopped",
-    "take",
-    "whole_run",
-]
+    "Batch", "BrokenContract", "Case", "Loader", "Pass", "Run", "SkippedClause", "States", "broken", "losses_of",
+    "read_pair", "restored", "shorten", "stopped", "whole_run",
+]  # fmt: skip
 
 Loader = Iterable[tuple[Any, Any]]
 # Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
@@ -146,26 +128,104 @@ States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
 Record = Literal["observe", "weigh", "not"]  # who is given the losses
 
 
+class Run:
+    """A run over an adapter's loader, as a clause trains it.
+
+    Parameters
+    ----------
+    case : Case
+    clause : str
+        Which is broken if the loader raises.
+    workers : int
+    make : callable, optional
+        Makes the loader, in the place of ``case.make_loader``.
+    pruner : Pruner, optional
+        In the place of a new one.
+    record : {"observe", "weigh", "not"}
+        Who is given the losses: the pruner, the case's ``weigh``, or nobody.
+    detail : str
+        What messages add to an epoch.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        clause: str,
+        workers: int,
+        *,
+        make: Callable[[Pruner, int], Loader] | None = None,
+        pruner: Pruner | None = None,
+        record: Record = "observe",
+        detail: str = "",
+    ) -> None:
+        self.case, self.clause, self.workers, self.record, self.detail = case, clause, workers, record, detail
+        self.pruner = case.pruner() if pruner is None else pruner
+        self.loader: Any = (make or case.make_loader)(self.pruner, workers)
+
+    def begin(self) -> "Pass":
+        """Begin the next epoch, or go on with the open one."""
+        epoch = self.pruner.begin_epoch()
+        where = f"epoch {epoch.number} with {self.workers} workers" + (f", {self.detail}" if self.detail else "")
+        return Pass(self, epoch, where, [])
+
+    def epochs(self, to: int | None = None) -> Iterator["Pass"]:
+        """Yield each pass of the rest of the run, or of the epochs before `to`, and then end its epoch.
+
+        Samples that were skipped stop nothing here.
+        """
+        while self.pruner.next_epoch < (self.pruner.schedule.epochs if to is None else to):
+            yield self.begin()
+            self.pruner.skip(self.pruner.samples)
+            self.pruner.end_epoch()
+
+
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over the loader delivered.
+    """One pass over the loader.
 
     Attributes
     ----------
+    run : Run
     epoch : Epoch
-        The epoch that was open.
+        The epoch that is open.
     where : str
-        Which pass it was, for messages.
-    pruner : Pruner
-        The run. Every batch was observed.
+        Which pass it is, for messages.
     batches : list of (ids, numbers)
-        The ids that came with each batch, and the numbers of the samples in it; two arrays of int64, shape (n,).
+        Of each batch so far the ids that came with it, and the numbers of the samples in it: int64, shape (n,).
     """
 
+    run: Run
     epoch: Epoch
     where: str
-    pruner: Pruner
     batches: list[Batch]
+
+    def take(self) -> Generator[Batch]:
+        """Iterate the loader; record each batch and yield the ids that came with it and the numbers in it.
+
+        The losses are those of the samples in the batch, under the ids that came with it, as in training.
+        """
+        case, loader = self.run.case, self.run.loader
+        try:
+            for pair in loader:
+                ids, numbers = read_pair(case, self.where, pair)
+                losses = losses_of(numbers, self.epoch.number)
+                if self.run.record == "observe":
+                    self.run.pruner.observe(losses, ids)
+                elif self.run.record == "weigh" and case.weigh is not None:
+                    case.weigh(loader, pair[0], losses)
+                self.batches.append((ids, numbers))
+                yield ids, numbers
+        except (BrokenContract, GeneratorExit):
+            raise
+        except Exception as error:
+            message = f"Expected to iterate {self.where}. Got {type(error).__name__}: {error}"
+            raise BrokenContract(self.run.clause, message) from error
+
+    def whole(self) -> "Pass":
+        """Take all batches; return the pass."""
+        for _ in self.take():
+            pass
+        return self
 
     @property
     def times(self) -> Ids:
@@ -174,99 +234,33 @@ class Pass:
         return np.bincount(np.concatenate(numbers), minlength=self.epoch.keep.size)
 
 
-def take(
-    case: Case, clause: str, where: str, loader: Iterable[Any], pruner: Pruner, *, record: Record = "observe"
-) -> Generator[Batch]:
-    """Iterate a loader; record each batch and yield the ids that came with it and the numbers in it.
-
-    The losses are those of the samples in the batch, under the ids that came with it, as in training. They are given
-    to the pruner, to the case's ``weigh``, or to nobody.
-    """
-    try:
-        for pair in loader:
-            ids, numbers = read_pair(case, where, pair)
-            if record == "observe":
-                pruner.observe(losses_of(numbers, pruner.next_epoch), ids)
-            elif record == "weigh" and case.weigh is not None:
-                case.weigh(loader, pair[0], losses_of(numbers, pruner.next_epoch))
-            yield ids, numbers
-    except (BrokenContract, GeneratorExit):
-        raise
-    except Exception as error:
-        message = f"Expected to iterate {where}. Got {type(error).__name__}: {error}"
-        raise BrokenContract(clause, message) from error
-
-
-def whole_run(case: Case, clause: str) -> Iterator[Pass]:
-    """Yield each pass of a whole run, for each number of workers."""
+def whole_run(case: Case, clause: str, **options: Any) -> Iterator[Pass]:
+    """Yield each pass of a whole run, its batches taken, for each number of workers."""
     for workers in case.workers:
-        yield from run(case, clause, workers)
-
-
-def run(
-    case: Case, clause: str, workers: int, *, prune: int | None = None, observe_all: int | None = None
-) -> Iterator[Pass]:
-    """Yield each pass of a whole run, before its epoch ends. Samples that were skipped stop nothing here.
-
-    In epoch number ``observe_all`` the whole data set is observed after the first batch.
-    """
-    pruner = case.pruner(prune=prune)
-    return passes(case, clause, workers, pruner, case.make_loader(pruner, workers), observe_all)
-
-
-def passes(
-    case: Case, clause: str, workers: int, pruner: Pruner, loader: Iterable[Any], observe_all: int | None = None
-) -> Iterator[Pass]:
-    """Yield each pass of the rest of a run, as :func:`run`."""
-    while pruner.next_epoch < pruner.schedule.epochs:
-        epoch, batches = pruner.begin_epoch(), []
-        where = f"epoch {epoch.number} with {workers} workers"
-        for batch in take(case, clause, where, loader, pruner):
-            batches.append(batch)
-            if epoch.number == observe_all and len(batches) == 1:
-                # As one who measures the data set meanwhile, and finds what is kept harder than what is pruned.
-                pruner.observe(epoch.keep.astype(np.float64), np.arange(case.samples))
-        yield Pass(epoch, where, pruner, batches)
-        pruner.skip(pruner.samples)
-        pruner.end_epoch()
+        for each in Run(case, clause, workers, **options).epochs():
+            yield each.whole()
 
 
 def stopped(case: Case, workers: int, stop: tuple[int, int]) -> tuple[Ids, States]:
     """Train up to (epoch, batches); return how often that epoch delivered each sample, and what was saved."""
-    pruner = case.pruner()
-    loader = case.make_loader(pruner, workers)
-    while pruner.next_epoch <= stop[0]:
-        epoch, batches = pruner.begin_epoch(), []
-        where = f"epoch {epoch.number} with {workers} workers, in a run that will be stopped"
-        for batch in take(case, "resume", where, loader, pruner):
-            batches.append(batch)
-            if (epoch.number, len(batches)) == stop:
-                state = loader.state_dict() if hasattr(loader, "state_dict") else None
-                return Pass(epoch, where, pruner, batches).times, (pruner.state_dict(), state)
-        pruner.skip(pruner.samples)
-        pruner.end_epoch()
+    run = Run(case, "resume", workers, detail="in a run that will be stopped")
+    for each in run.epochs(stop[0] + 1):
+        for _ in each.take():
+            if (each.epoch.number, len(each.batches)) == stop:
+                state = run.loader.state_dict() if hasattr(run.loader, "state_dict") else None
+                return each.times, (run.pruner.state_dict(), state)
     raise ValueError(f"Expected more than {stop[1]} batches in epoch {stop[0]}. Got fewer: make them smaller.")
 
 
-def restored(case: Case, workers: int, states: States) -> tuple[Pruner, Any]:
-    """Return a new pruner and a new loader that stand where others were saved, the pruner's epoch begun."""
+def restored(case: Case, workers: int, states: States) -> Run:
+    """Return a new run with a new loader that stand where others were saved, the epoch begun."""
     pruner = case.pruner()
     pruner.load_state_dict(states[0])
-    loader: Any = case.make_loader(pruner, workers)
+    run = Run(case, "resume", workers, pruner=pruner)
     if states[1] is not None:
-        loader.load_state_dict(states[1])
+        run.loader.load_state_dict(states[1])
     pruner.begin_epoch()
-    return pruner, loader
-
-
-def resumed(case: Case, workers: int, stop: tuple[int, int], states: States) -> Iterator[Pass]:
-    """Yield each pass of the rest of a run; the first is what was left of the epoch that was stopped."""
-    try:
-        pruner, loader = restored(case, workers, states)
-    except PrunedataError as error:
-        message = f"Expected a run to go on in the middle of epoch {stop[0]} with {workers} workers. Got: {error}"
-        raise BrokenContract("resume", message) from error
-    yield from passes(case, "resume", workers, pruner, loader)
+    return run
 
 
 def read_pair(case: Case, where: str, pair: Any) -> Batch:

@@ -1,6 +1,6 @@
 """Clauses about training: the user's own batches, weighted losses, the core's counts, and what an adapter records."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from prunedata.errors import SkippedSamples
 from prunedata.policies.rules import LossRanked
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import Case, Loader, Pass, SkippedClause, broken, losses_of, read_pair, run, shorten, take
+from prunedata.testing.case import Case, Loader, Pass, Run, SkippedClause, broken, losses_of, read_pair, shorten
 
 __all__ = [
     "check_attached_once",
@@ -28,9 +28,9 @@ def check_structure(case: Case) -> None:
         raise SkippedClause("structure", "it needs plain")
     for workers in case.workers:
         expected = _structure(next(iter(case.plain(workers))))
-        pruner = case.pruner()
-        pruner.begin_epoch()
-        got = _structure(next(iter(case.make_loader(pruner, workers)))[1])
+        run = Run(case, "structure", workers)
+        run.begin()
+        got = _structure(next(iter(run.loader))[1])
         if got != expected:
             broken("structure", f"batches like {expected} with {workers} workers", got)
 
@@ -41,22 +41,22 @@ def check_weights(case: Case) -> None:
     Recorded are the losses as they are. Needs ``case.weigh``.
     """
     for workers in case.workers:
-        pruner = case.pruner(policy=LossRanked())
-        loader = case.make_loader(pruner, workers)
+        run = Run(case, "weights", workers, pruner=case.pruner(policy=LossRanked()))
         if case.weigh is None:
-            if hasattr(loader, "observe"):
+            if hasattr(run.loader, "observe"):
                 raise ValueError("Expected Case.weigh, as the loader has observe(). Got none.")
             raise SkippedClause("weights", "it needs weigh")
-        while pruner.next_epoch < pruner.schedule.epochs:
-            _check_weighted_epoch(case, case.weigh, loader, pruner, workers)
+        for each in run.epochs():
+            _check_weighted(each, case.weigh)
 
 
 def check_parity(case: Case) -> None:
     """Clause ``parity``: masks and counts are those of the core alone, fed with the same batches."""
     for workers in case.workers:
-        alone = case.pruner()
-        passes = list(_compared(case, alone, workers))
-        expected, got = ([record["observed"] for record in each.history] for each in (alone, passes[-1].pruner))
+        alone, run = case.pruner(), Run(case, "parity", workers)
+        for each in run.epochs():
+            _compare_counts(alone, each.whole())
+        expected, got = ([record["observed"] for record in one.history] for one in (alone, run.pruner))
         if expected != got:
             broken("parity", f"{expected} losses recorded, as many as were observed, with {workers} workers", got)
 
@@ -81,45 +81,40 @@ def check_attached_once(case: Case) -> None:
 
 def _amounts(case: Case, workers: int) -> list[tuple[int, int]]:
     """How many samples are delivered, and how many losses recorded, in each epoch of a run."""
-    passes = list(run(case, "attached once", workers))
-    history = passes[-1].pruner.history
-    return [(int(each.times.sum()), record["observed"]) for record, each in zip(history, passes, strict=True)]
+    run = Run(case, "attached once", workers)
+    delivered = [int(each.whole().times.sum()) for each in run.epochs()]
+    return list(zip(delivered, (record["observed"] for record in run.pruner.history), strict=True))
 
 
-def _check_weighted_epoch(case: Case, weigh: Any, loader: Any, pruner: Pruner, workers: int) -> None:
-    epoch = pruner.begin_epoch()
-    where = f"epoch {epoch.number} with {workers} workers"
-    for pair in loader:
-        ids, numbers = read_pair(case, where, pair)
+def _check_weighted(each: Pass, weigh: Any) -> None:
+    run, epoch, where = each.run, each.epoch, each.where
+    for pair in run.loader:
+        ids, numbers = read_pair(run.case, where, pair)
         losses = losses_of(numbers, epoch.number)
-        pruner.observe(losses, ids)
+        run.pruner.observe(losses, ids)
         weights = np.ones(ids.size) if epoch.weights is None else epoch.weights[ids]
-        expected, got = float(np.mean(weights * losses)), float(weigh(loader, pair[0], losses))
+        expected, got = float(np.mean(weights * losses)), float(weigh(run.loader, pair[0], losses))
         if not np.isclose(expected, got, rtol=1e-4):
             broken("weights", f"a loss of {expected:g} for the samples {shorten(ids)} in {where}", f"{got:g}")
     epoch.apply_weights()  # as was compared above
-    pruner.skip(pruner.samples)
-    pruner.end_epoch()
     seen = np.flatnonzero(epoch.keep)
-    wrong = seen[~np.isclose(pruner.arrays["loss"][seen], losses_of(seen, epoch.number))]
+    wrong = seen[~np.isclose(run.pruner.arrays["loss"][seen], losses_of(seen, epoch.number))]
     if wrong.size:
         broken("weights", f"losses without weights to be recorded in {where}", f"others for {shorten(wrong)}")
 
 
-def _compared(case: Case, alone: Pruner, workers: int) -> Iterator[Pass]:
-    """Feed ``alone`` what each pass delivered, and compare mask and counts."""
-    for each in run(case, "parity", workers):
-        epoch = alone.begin_epoch()
-        if not np.array_equal(epoch.keep, each.epoch.keep):
-            broken("parity", f"the mask of the core alone in {each.where}", "another")
-        for _, numbers in each.batches:
-            alone.observe(losses_of(numbers, epoch.number), numbers)
-        wrong = np.flatnonzero(alone.counts != each.pruner.counts)
-        if wrong.size:
-            broken("parity", f"the core's counts after {each.where}", f"others for the samples {shorten(wrong)}")
-        alone.skip(alone.samples)
-        alone.end_epoch()
-        yield each
+def _compare_counts(alone: Pruner, each: Pass) -> None:
+    """Feed ``alone`` what a pass delivered, and compare mask and counts."""
+    epoch = alone.begin_epoch()
+    if not np.array_equal(epoch.keep, each.epoch.keep):
+        broken("parity", f"the mask of the core alone in {each.where}", "another")
+    for _, numbers in each.batches:
+        alone.observe(losses_of(numbers, epoch.number), numbers)
+    wrong = np.flatnonzero(alone.counts != each.run.pruner.counts)
+    if wrong.size:
+        broken("parity", f"the core's counts after {each.where}", f"others for the samples {shorten(wrong)}")
+    alone.skip(alone.samples)
+    alone.end_epoch()
 
 
 def _structure(batch: Any) -> str:
@@ -143,15 +138,12 @@ def check_records(case: Case) -> None:
     if case.weigh is None or not case.records:
         raise SkippedClause("records", "it needs weigh and records=True")
     for workers in case.workers:
-        alone, pruner = case.pruner(), case.pruner()
-        loader = case.make_loader(pruner, workers)
-        while pruner.next_epoch < pruner.schedule.epochs:
-            epoch = pruner.begin_epoch()
-            alone.begin_epoch()
-            where = f"epoch {epoch.number} with {workers} workers"
-            for _, numbers in take(case, "records", where, loader, pruner, record="weigh"):
+        alone, run = case.pruner(), Run(case, "records", workers, record="weigh")
+        while run.pruner.next_epoch < run.pruner.schedule.epochs:
+            each, epoch = run.begin(), alone.begin_epoch()
+            for _, numbers in each.take():
                 alone.observe(losses_of(numbers, epoch.number), numbers)
-            _compare(alone, pruner, where)
+            _compare(alone, run.pruner, each.where)
 
 
 def _compare(alone: Pruner, pruner: Pruner, where: str) -> None:
@@ -163,7 +155,7 @@ def _compare(alone: Pruner, pruner: Pruner, where: str) -> None:
     except SkippedSamples as error:
         told = str(error).removesuffix(".")
         broken("records", f"all losses of {where} to be recorded when it ends", f"SkippedSamples: {told}")
-    expected, got = (run.history[-1]["observed"] for run in (alone, pruner))
+    expected, got = (one.history[-1]["observed"] for one in (alone, pruner))
     if expected != got:
         broken("records", f"{expected} losses recorded in {where}", got)
     for name in ("visits", "hits"):
@@ -175,18 +167,11 @@ def _compare(alone: Pruner, pruner: Pruner, where: str) -> None:
 
 def check_held_back(case: Case, workers: int, stop: tuple[int, int]) -> None:
     """A part of ``resume``: losses held back are in what is saved, and are gone when another state is loaded."""
-    pruner = case.pruner()
-    loader = case.make_loader(pruner, workers)
-    while True:
-        epoch = pruner.begin_epoch()
-        where = f"epoch {epoch.number} with {workers} workers"
-        batches = take(case, "resume", where, loader, pruner, record="weigh")
-        if epoch.number == stop[0]:
-            break
-        for _ in batches:
-            pass
-        pruner.skip(pruner.samples)
-        pruner.end_epoch()
+    run = Run(case, "resume", workers, record="weigh")
+    for each in run.epochs(stop[0]):
+        each.whole()
+    each, pruner = run.begin(), run.pruner
+    where, batches = each.where, each.take()
     seen = np.concatenate([numbers for _, numbers in islice(batches, stop[1])])
     state, again = pruner.state_dict(), case.pruner()
     again.load_state_dict(state)
@@ -202,7 +187,7 @@ def check_held_back(case: Case, workers: int, stop: tuple[int, int]) -> None:
     pruner.load_state_dict(state)
     pruner.begin_epoch()
     _ = pruner.counts  # has everything handed over
-    expected, got = (run.begin_epoch().remaining for run in (again, pruner))
+    expected, got = (one.begin_epoch().remaining for one in (again, pruner))
     wrong = np.flatnonzero(expected != got)
     if wrong.size:
         broken(
