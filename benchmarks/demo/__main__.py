@@ -20,7 +20,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common import data
-from benchmarks.common.arguments import add_images, positive, program, share
+from benchmarks.common.commands import add_images, positive, program, share
 from benchmarks.common.parquet import DataFolderError
 from benchmarks.demo import accuracy_curves, wrong_labels
 from benchmarks.demo.report import draw, facts, table

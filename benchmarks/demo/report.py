@@ -9,8 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from benchmarks.common.commands import aligned
 from benchmarks.common.drawing import BLUE, DARK_GREY, SHADE, VERMILION, new_figure, save, tidy
-from benchmarks.common.markdown import aligned
 from benchmarks.demo.training import Setting, TrainingRun, paired_percent
 from prunedata import CostModel, Schedule
 from prunedata.plan.cost import count_pruned

@@ -12,7 +12,7 @@ from statistics import mean
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.markdown import gain, markdown
+from benchmarks.common.commands import gain, markdown
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import KINDS, USUAL

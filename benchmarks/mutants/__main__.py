@@ -24,8 +24,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.common.arguments import program
-from benchmarks.common.arguments import share as share_of
+from benchmarks.common.commands import program
+from benchmarks.common.commands import share as share_of
 from benchmarks.common.timing import cpu
 from benchmarks.mutants.changes import ROOT, Mutant, mutants
 from benchmarks.mutants.results import RESULTS, read_equivalent, summary, table

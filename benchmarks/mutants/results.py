@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts, Runs
 from benchmarks.mutants.changes import Mutant
 

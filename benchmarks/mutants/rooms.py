@@ -53,7 +53,6 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["tests/policies/test_selection.py"],
             ["tests/policies", "tests/run/test_holdout.py", *RUNS],
         ),
-        Tested(["prunedata/policies/selection.py"], ["tests/policies/test_selection.py"], ["tests/policies", *RUNS]),
         Tested(
             ["prunedata/policies/protocol.py"],
             ["tests/policies/test_protocol.py"],
@@ -87,8 +86,8 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ],
         ),
         Tested(
-            ["prunedata/store/run_store.py", "prunedata/store/slots.py", "prunedata/store/run_store.py"],
-            ["tests/store/test_run_store.py", "tests/store/test_run_store.py", "tests/store/test_store.py"],
+            ["prunedata/store/run_store.py", "prunedata/store/slots.py"],
+            ["tests/store/test_run_store.py", "tests/store/test_store.py"],
             [
                 "tests/store/test_strangers.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",
                 "tests/store/test_history.py", "tests/store/test_system.py",
@@ -96,7 +95,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
         ),
         Tested(
             ["prunedata/store/durable.py", "prunedata/store/lock.py"],
-            ["tests/store/places"],
+            ["tests/store/test_places.py"],
             ["tests/store/test_one_writer.py", "tests/store/test_store.py"],
         ),
     ],

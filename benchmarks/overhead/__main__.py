@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, machine, table
 from benchmarks.overhead.callers import keys

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader
 
-from benchmarks.common.arguments import positive, program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown, positive, program
 from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import Row, alternate, made_on

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.pages.overlap import mean_of_known
 
 __all__ = ["SHARED", "families", "gain_of", "paired", "table_of_accuracy", "table_of_families", "table_of_gains"]

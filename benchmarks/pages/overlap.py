@@ -26,7 +26,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from benchmarks.common.arguments import add_results, program
+from benchmarks.common.commands import add_results, program
 from benchmarks.common.drawing import new_figure, save
 from benchmarks.common.records import Runs
 from benchmarks.study.arms import ARMS

@@ -6,7 +6,7 @@ A comment in the page names a table and what it is of.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_families, table_of_gains
 from benchmarks.pages.overlap import RESULTS, recorded_pairs
 from benchmarks.pages.ten_networks import RECORDED

@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from benchmarks.common.arguments import add_results, program
+from benchmarks.common.commands import add_results, program
 from benchmarks.common.drawing import new_figure, save
 from benchmarks.pages.curves import draw_curves, draw_samples
 from benchmarks.pages.saving_pictures import draw_accuracy, draw_saving

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from cleanlab.rank import get_label_quality_scores
 
-from benchmarks.common.arguments import program
+from benchmarks.common.commands import program
 from benchmarks.study.choosers import Found, auc, found, precision_at, rates
 from prunedata.cli.text import table
 from prunedata.types import Array, Floats

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Pruner, Schedule, report
 from prunedata.policies import RunningLoss

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 
 __all__ = ["LARGEST", "SMALLEST", "Law", "fit", "markdown_scale"]

@@ -28,8 +28,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common import data
-from benchmarks.common.arguments import add_images, positive, program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import add_images, markdown, positive, program
 from benchmarks.common.parquet import DataFolderError
 from benchmarks.common.shards import Shards, write_shards
 from benchmarks.common.timing import machine

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import all_reduce, get_rank, get_world_size, init_process_group, is_initialized
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_images, add_results, program
+from benchmarks.common.commands import add_images, add_results, program
 from benchmarks.study.arm import Chooser, Ids, PlannedEpoch, Task
 from benchmarks.study.arms import ARMS
 from benchmarks.study.data import StudyData, study_data

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Runs
 from benchmarks.distributed.emulated.measure import caption, middle, runs_of
 from benchmarks.distributed.emulated.study_tables import NONE

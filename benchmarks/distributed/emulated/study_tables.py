@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Cluster, Configuration, Linked
 from benchmarks.distributed.emulated.measure import caption, middle, runs_of, spread

@@ -7,8 +7,7 @@ from itertools import product
 from pathlib import Path
 from statistics import mean
 
-from benchmarks.common.arguments import add_results, positive
-from benchmarks.common.markdown import gain, markdown
+from benchmarks.common.commands import add_results, gain, markdown, positive
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from prunedata import Schedule

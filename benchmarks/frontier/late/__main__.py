@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_results, program
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import add_results, fill, program
 from benchmarks.common.records import Runs
 from benchmarks.frontier.late.first_page import BEGIN as BEGIN_FIRST_PAGE
 from benchmarks.frontier.late.first_page import first_page

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.data.tables import RARE
 from benchmarks.frontier.late.report import LABELS, LIBRARY

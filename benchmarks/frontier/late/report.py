@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from statistics import mean
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.data.tables import RARE
 from benchmarks.frontier.late.rules import RULES

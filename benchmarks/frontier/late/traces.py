@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.frontier.late.rules import MovingAverages
 from prunedata.plan.doubts import are_many_worse, count_doubted, lie_clearer, loss_at_first, two_groups
 

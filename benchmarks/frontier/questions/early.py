@@ -24,8 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_results, program
-from benchmarks.common.markdown import fill, markdown
+from benchmarks.common.commands import add_results, fill, markdown, program
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask

@@ -24,8 +24,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.common.arguments import program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown, program
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.networks import NETWORKS

@@ -7,12 +7,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import fill
 from benchmarks.distributed.measured import page as measured
-from benchmarks.distributed.pruned import markdown_savings
 from benchmarks.distributed.staleness.runs import RESULTS as STALE
 from benchmarks.distributed.staleness.runs import markdown_staleness
-from benchmarks.distributed.tables import markdown_tables
+from benchmarks.distributed.tables import markdown_savings, markdown_tables
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import results as searches
 from benchmarks.frontier import by_weight, corrected, suspects
