@@ -52,7 +52,7 @@ def draw_sheet(path: Path, recipe: Recipe, folder: Path | None, arrays: Mapping[
     recipe : Recipe
         Of the run.
     folder : Path or None
-        Of its data, as :func:`benchmarks.study.data.study_data` takes it.
+        Of its data, as :func:`benchmarks.study.recipe.study_data` takes it.
     arrays : mapping
         What the run wrote of its samples: hits, visits, labels, wrong and, if it counted them, high.
 

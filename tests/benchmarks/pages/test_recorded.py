@@ -19,10 +19,8 @@ from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS, SHORT, TO
 from benchmarks.frontier.__main__ import RESULTS as FRONTIER
 from benchmarks.frontier.late.__main__ import DEEP
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
-from benchmarks.frontier.late.first_page import BEGIN as BEGIN_FIRST_PAGE
-from benchmarks.frontier.late.first_page import first_page
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
-from benchmarks.frontier.late.report import report
+from benchmarks.frontier.late.report import BEGIN_FIRST_PAGE, first_page, report
 from benchmarks.frontier.questions import limits
 from benchmarks.frontier.report import auto, replay, summary, table, turn
 from benchmarks.frontier.subjects import SUBJECTS
@@ -30,7 +28,7 @@ from benchmarks.gpu.__main__ import RESULTS as ON_GPU
 from benchmarks.gpu.tables import BEGIN as BEGIN_PART
 from benchmarks.gpu.tables import parts
 from benchmarks.mutants.__main__ import recorded as mutants
-from benchmarks.mutants.results import table as table_of_mutants
+from benchmarks.mutants.rooms import table as table_of_mutants
 from benchmarks.overhead import callers
 from benchmarks.pages import __main__ as pages
 from benchmarks.pages.page_tables import study
