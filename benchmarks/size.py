@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common.arguments import program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown, program
 
 __all__ = ["LIMITS", "Size", "main", "sizes"]
 

@@ -1,4 +1,7 @@
-"""Check values from callers and files: return them as plain Python values, or raise what was expected and what came."""
+"""Check values from callers and files, and put values into words.
+
+A check returns a plain Python value, or raises what was expected and what came.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,18 @@ import math
 import operator
 import reprlib
 import warnings
-from typing import SupportsFloat, SupportsIndex, cast
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import IO, SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["LARGEST", "integer", "printable", "real", "shown", "warn"]
+__all__ = ["LARGEST", "count_top", "duration", "integer", "lines_of", "percent", "printable", "real", "shown", "warn"]
 
 LARGEST = 2**53  # above it a float, and so JSON, does not have every integer
+LONGEST_LINE = 1 << 20
 
 
 def integer(
@@ -77,3 +83,50 @@ def warn(message: str, category: type[Warning]) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "prunedata":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def count_top(top: int | float, samples: int) -> int:
+    """Return how many of `samples` the `top` is: at least one, and at most all.
+
+    Parameters
+    ----------
+    top : int or float
+        A number from 1, or a fraction strictly between 0 and 1, as the decimal that was written; rounded down.
+    samples : int
+        How many there are, at least 1.
+
+    Raises
+    ------
+    PrunedataError
+        If `top` is neither.
+    """
+    if isinstance(top, float) and 0 < top < 1:
+        return max(1, int(samples * Fraction(str(top))))
+    if isinstance(top, int) and not isinstance(top, bool) and top >= 1:
+        return min(top, samples)
+    raise PrunedataError(f"Expected top to be a number from 1, or a fraction between 0 and 1. Got {top}.")
+
+
+def lines_of(file: IO[str], path: object) -> Iterator[str]:
+    """Yield the lines of a file. Raises :class:`PrunedataError` for one of more than a million characters."""
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise PrunedataError(f"Expected lines of at most {LONGEST_LINE:,} characters in {path}. Got a longer one.")
+        yield line
+
+
+def percent(share: float) -> str:
+    """Return a share from 0 to 1 as a percentage: 12.5 %, 100 %, 0.03 %. The space doesn't break."""
+    value = 100 * share
+    digits = 0 if not value or abs(value) >= 99.95 else 1 if abs(value) >= 0.95 else 2
+    return f"{value:,.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in units of time: 4.27 s, 20 min 51 s, 3 h 24 min, 2 d 5 h."""
+    if abs(seconds) < 60:
+        return f"{seconds:.3g} s"
+    sign, left = "-" if seconds < 0 else "", round(abs(seconds))
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    large, name, small, rest = next(unit for unit in units if left >= unit[0])
+    return f"{sign}{left // large} {name} {left % large // small} {rest}"

@@ -7,7 +7,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-__all__ = ["new_figure", "save", "tidy"]
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "DARK_GREY",
+    "GREEN",
+    "GREY",
+    "INDIGO",
+    "LIGHT_GREY",
+    "OLIVE",
+    "ORANGE",
+    "PINK",
+    "SHADE",
+    "SKY",
+    "SPARE_COLOURS",
+    "SPARE_MARKERS",
+    "VERMILION",
+    "WINE",
+    "new_figure",
+    "save",
+    "tidy",
+]
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -32,3 +52,13 @@ def save(figure: Figure, path: Path, photographs: bool = False) -> Path:
     figure.savefig(full, format="png")
     Image.open(full).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     return path
+
+
+BLACK, DARK_GREY, GREY, LIGHT_GREY = "#000000", "#404040", "#8a8a8a", "#999999"
+BLUE, VERMILION, ORANGE, SKY, GREEN, PINK = "#0072b2", "#d55e00", "#e69f00", "#56b4e9", "#009e73", "#cc79a7"
+WINE, OLIVE, INDIGO = "#882255", "#999933", "#332288"
+SPARE_COLOURS = ("#dd3497", "#117733", "#aa4499", "#661100", "#6699cc")
+SPARE_MARKERS = ("h", "H", "8")
+"""For what has no colour or marker of its own."""
+SHADE = "#e4ecf4"
+"""Behind pruned epochs."""

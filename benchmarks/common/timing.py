@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 import prunedata
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 
 __all__ = ["Row", "alternate", "cpu", "machine", "made_on", "table"]
 

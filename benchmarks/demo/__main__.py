@@ -20,11 +20,10 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common import data
-from benchmarks.common.arguments import add_images, positive, program, share
+from benchmarks.common.commands import add_images, positive, program, share
 from benchmarks.common.parquet import DataFolderError
 from benchmarks.demo import accuracy_curves, wrong_labels
-from benchmarks.demo.loss_curves import draw
-from benchmarks.demo.report import facts, table
+from benchmarks.demo.report import draw, facts, table
 from benchmarks.demo.stream import FRAMEWORKS, compare, stream_table
 from benchmarks.demo.training import Setting, batch_seconds, interleave, pruned_run, regular_run
 from prunedata import CostModel, Schedule

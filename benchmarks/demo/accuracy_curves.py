@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from benchmarks.common.drawing import new_figure, save, tidy
-from benchmarks.common.palette import BLUE, DARK_GREY, ORANGE, VERMILION
+from benchmarks.common.drawing import BLUE, DARK_GREY, ORANGE, VERMILION, new_figure, save, tidy
 
 __all__ = ["draw"]
 

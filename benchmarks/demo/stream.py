@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.common.markdown import aligned
+from benchmarks.common.commands import aligned
 from benchmarks.common.shards import Shards, write_shards
 from benchmarks.demo.training import Setting, interleave, pruned_run
 from prunedata import Pruner

@@ -5,8 +5,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from benchmarks.common.commands import aligned
 from benchmarks.common.data import Data
-from benchmarks.common.markdown import aligned
 from benchmarks.demo.training import Setting, TrainingRun, interleave, pruned_run, regular_run
 from prunedata import Advice, Schedule
 from prunedata.policies import Random

@@ -19,12 +19,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.records import Runs
 from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
-from benchmarks.distributed.pruned import markdown_savings
-from benchmarks.distributed.staleness.command import add_staleness, staleness
-from benchmarks.distributed.tables import markdown_tables, objects
+from benchmarks.distributed.staleness.runs import add_staleness, staleness
+from benchmarks.distributed.tables import markdown_savings, markdown_tables, objects
 
 __all__ = ["main"]
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.arguments import positive, share
+from benchmarks.common.commands import positive, share
 
 if TYPE_CHECKING:
     from benchmarks.common.data import Data

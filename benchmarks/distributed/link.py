@@ -16,7 +16,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from benchmarks.common.arguments import program
+from benchmarks.common.commands import program
 from benchmarks.distributed.cluster import STUDY
 from benchmarks.distributed.hosts import PORT, Hosts, address, hosts, unable
 

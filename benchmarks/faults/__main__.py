@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_results, positive
+from benchmarks.common.commands import add_results, positive
 from benchmarks.faults import results
 from benchmarks.faults.attack import Attack, Outcome, search
 from benchmarks.faults.attacks.checkpoints import Checkpoints

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import cpu
 from benchmarks.faults.attack import Attack, Outcome

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from prunedata import Pruner, Schedule
 from prunedata.policies import RunningLoss
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from prunedata.types import Array
 
 __all__ = [

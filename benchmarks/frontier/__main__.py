@@ -32,8 +32,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_results, program
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import add_results, fill, program
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier import by_weight, corrected
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan

@@ -29,13 +29,13 @@ class HeadArm:
     policy : str
         How samples are chosen, by a name of :func:`benchmarks.frontier.training.policies.policy_of`; "auto" for what
         the library does when given nothing; "counts" for what it did before 0.1.0, of which runs are recorded; "seta"
-        for :class:`benchmarks.frontier.training.sliding.SlidingWindow`; "" for all samples.
+        for :class:`benchmarks.frontier.training.train.SlidingWindow`; "" for all samples.
     dropout : float
         Share of the hidden units that a step leaves out.
     smoothing : float
         Share of each label that is spread over all classes.
     objective : str
-        What a step makes small, by a name of :func:`benchmarks.frontier.training.objectives.objective_of`; "" for
+        What a step makes small, by a name of :func:`benchmarks.frontier.training.policies.objective_of`; "" for
         cross-entropy.
     decay : float
         Times the usual weight decay.
@@ -44,7 +44,7 @@ class HeadArm:
     times : float
         How many samples it leaves out, times those whose labels are wrong.
     rates : str
-        How the learning rate falls, by a name of :data:`benchmarks.frontier.training.rates.RATES`.
+        How the learning rate falls, by a name of :data:`benchmarks.frontier.training.train.RATES`.
     figure : {"trust", "accuracy", ""}
         What is said of the labels held out: how far they are trusted, the mean fourth root of their probability, or
         how many percent are right; "" for nothing.

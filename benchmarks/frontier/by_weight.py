@@ -12,12 +12,12 @@ from statistics import mean
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.markdown import gain, markdown
+from benchmarks.common.commands import gain, markdown
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan
 from benchmarks.frontier.data.material import HeadTask, Material
-from benchmarks.frontier.training.objectives import Counting
+from benchmarks.frontier.training.policies import Counting
 from benchmarks.frontier.training.selection import ByPruner, selection_of
 from benchmarks.frontier.training.train import Settings, train
 

@@ -6,17 +6,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.frontier.arms import Lengths
-from benchmarks.frontier.data.cifar import KINDS as CIFAR_KINDS
-from benchmarks.frontier.data.cifar import cifar10, cifar10_pixels
-from benchmarks.frontier.data.digits import digits
-from benchmarks.frontier.data.fashion import KINDS, fashion
-from benchmarks.frontier.data.features import PatchFeatures
-from benchmarks.frontier.data.language import WIDTH
-from benchmarks.frontier.data.letters import AT_RANDOM, letter_halves, letter_pairs, letters
+from benchmarks.frontier.data.features import PatchFeatures, PretrainedFeatures
+from benchmarks.frontier.data.images import (
+    AT_RANDOM,
+    CIFAR_KINDS,
+    KINDS,
+    cifar10,
+    cifar10_pixels,
+    digits,
+    fashion,
+    letter_halves,
+    letter_pairs,
+    letters,
+    pretrained_cifar10,
+)
 from benchmarks.frontier.data.material import Made, Material, load
-from benchmarks.frontier.data.pretrained import PretrainedFeatures, pretrained_cifar10
 from benchmarks.frontier.data.texts import KINDS as TEXT_KINDS
-from benchmarks.frontier.data.texts import text_embeddings, text_tokens
+from benchmarks.frontier.data.texts import WIDTH, text_embeddings, text_tokens
 from benchmarks.frontier.training.train import Settings
 
 __all__ = ["SUBJECTS", "Subject"]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.arms import KINDS, USUAL
@@ -22,8 +22,7 @@ from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.training.networks import NETWORKS
 from benchmarks.frontier.training.selection import Unpruned
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, watched
-from benchmarks.pages.detection import by_cleanlab, found
-from benchmarks.pages.wrong_labels import rankings
+from benchmarks.pages.wrong_labels import by_cleanlab, found, rankings
 from prunedata.types import Array
 
 __all__ = ["BEGIN", "judge", "new_network", "table", "unseen"]

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.common.arguments import add_images, add_results, program
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import add_images, add_results, fill, program
 from benchmarks.common.records import Runs
 from benchmarks.gpu import costs, deep, exact, networks, tests_there
-from benchmarks.gpu.pieces import Piece, Place, go_through, named
+from benchmarks.gpu.costs import Piece, Place, go_through, named
 from benchmarks.gpu.tables import BEGIN, parts
 
 __all__ = ["PARTS", "RESULTS", "main"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.common.records import Facts
-from benchmarks.gpu.pieces import Piece, Place, named
+from benchmarks.gpu.costs import Piece, Place, named
 from benchmarks.study.data import study_data
 from benchmarks.study.recipe import LabelNoise, Recipe
 from benchmarks.study.train import Options, train

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.common.networks.graphs import captured
 from benchmarks.common.records import Facts
-from benchmarks.gpu.pieces import Piece, Place, named
+from benchmarks.gpu.costs import Piece, Place, named
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.losses import Recorder

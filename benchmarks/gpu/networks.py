@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.records import Facts
-from benchmarks.gpu.pieces import Piece, Place, named
+from benchmarks.gpu.costs import Piece, Place, named
 from benchmarks.study.data import study_data
 from benchmarks.study.recipe import Recipe
 from benchmarks.study.training_step import Images, Trainer

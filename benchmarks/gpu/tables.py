@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from statistics import median
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.records import Facts
 from benchmarks.study.arm import Arm

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.common.records import Facts
-from benchmarks.gpu.pieces import Piece, Place, named
+from benchmarks.gpu.costs import Piece, Place, named
 
 __all__ = ["files", "pieces"]
 

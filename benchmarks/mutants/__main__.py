@@ -24,13 +24,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.common.arguments import program
-from benchmarks.common.arguments import share as share_of
+from benchmarks.common.commands import program
+from benchmarks.common.commands import share as share_of
 from benchmarks.common.timing import cpu
-from benchmarks.mutants.changes import Mutant, mutants
-from benchmarks.mutants.placing import ROOT
-from benchmarks.mutants.results import RESULTS, read_equivalent, summary, table
-from benchmarks.mutants.rooms import ROOMS, Tested
+from benchmarks.mutants.changes import ROOT, Mutant, mutants
+from benchmarks.mutants.rooms import RESULTS, ROOMS, Tested, read_equivalent, summary, table
 from benchmarks.mutants.trial import Trials, warm_up
 
 __all__ = ["main"]

@@ -4,14 +4,19 @@ Where only the body of a function differs, the fork is of a process that has col
 the code of the mutant. Otherwise it is of a process that has not imported the library yet, and imports the mutant.
 """
 
+import contextlib
 import gc
 import hashlib
 import importlib
 import json
 import os
+import resource
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -22,11 +27,59 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from benchmarks.mutants.changes import Mutant
-from benchmarks.mutants.placing import ROOT, can_swap, import_instead, module_of, swap
-from benchmarks.mutants.processes import bound, fork, wait
+from benchmarks.mutants.changes import ROOT, Mutant, can_swap, import_instead, module_of, swap
 
-__all__ = ["Trials", "warm_up"]
+__all__ = ["FAILED", "Trials", "bound", "fork", "wait", "warm_up"]
+
+MEMORY = 8 << 30
+"""Bytes of address space: a mutant may ask for any amount."""
+FAILED = (1, 2, 3, 4)
+"""What pytest returns if tests fail, can't be imported, break pytest itself, or tests/conftest.py can't be imported."""
+
+
+def fork(run: Callable[[], int]) -> int:
+    """Run a function in a child, which ends with what it returns."""
+    child = os.fork()
+    if child:
+        return child
+    status = 70
+    try:
+        os.setpgid(0, 0)
+        status = run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def bound(seconds: float) -> None:
+    """Let this process have so many seconds of the processor, and not all of the memory."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+
+
+def wait(child: int, seconds: float) -> str:
+    """What came of a forked test run: ``"killed"``, ``"survived"``, or ``"timeout"`` after so many seconds."""
+    end = time.monotonic() + seconds
+    found, status = os.waitpid(child, os.WNOHANG)
+    while not found and time.monotonic() < end:
+        time.sleep(0.005)
+        found, status = os.waitpid(child, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # with what its tests have started
+    if not found:
+        os.waitpid(child, 0)
+        return "timeout"
+    if os.WIFSIGNALED(status):
+        return "timeout" if os.WTERMSIG(status) == signal.SIGXCPU else "killed"
+    if os.WEXITSTATUS(status) == 0:
+        return "survived"
+    if os.WEXITSTATUS(status) not in FAILED:
+        raise RuntimeError(f"Expected an exit status of pytest. Got {os.WEXITSTATUS(status)}.")
+    return "killed"
+
 
 WARM = ("numpy", "zarr", "zarr.storage", "fsspec", "hypothesis.extra.numpy", "hypothesis.stateful", "numpy.ma")
 QUICK = 1e-3

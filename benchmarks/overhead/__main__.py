@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.infobatch import InfoBatch
 from benchmarks.common.timing import Row, machine, table
-from benchmarks.overhead.keys import keys
+from benchmarks.overhead.callers import keys
 from benchmarks.overhead.single_calls import end_of_epoch, observe, order, selection
 from benchmarks.overhead.whole_runs import added_to_an_epoch, commit, commit_after, commits, whole_run
 

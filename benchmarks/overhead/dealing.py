@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Dealer, Pruner, Schedule

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.processes.ranks import in_ranks
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Pruner, Schedule

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata.adapters.torch.losses import Later
 

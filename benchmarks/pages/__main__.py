@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.arguments import add_results, program
-from benchmarks.pages.page_tables import TABLES
-from benchmarks.pages.study_page import study
+from benchmarks.common.commands import add_results, program
+from benchmarks.pages.page_tables import TABLES, study
 from benchmarks.study.results import RESULTS
 
 __all__ = ["PAGES", "fill", "main"]

@@ -11,10 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from benchmarks.common.drawing import new_figure, save, tidy
-from benchmarks.common.palette import SHADE
+from benchmarks.common.drawing import SHADE, new_figure, save, tidy
 from benchmarks.study.arms import look_of
-from benchmarks.study.judging import rates
+from benchmarks.study.choosers import rates
 from benchmarks.study.results import kind_of_labels, recipe_of
 
 __all__ = ["Arrays", "choose", "draw_curves", "draw_samples", "spans"]

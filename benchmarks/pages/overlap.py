@@ -26,11 +26,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from benchmarks.common.arguments import add_results, program
+from benchmarks.common.commands import add_results, program
 from benchmarks.common.drawing import new_figure, save
 from benchmarks.common.records import Runs
 from benchmarks.study.arms import ARMS
-from benchmarks.study.judging import rates
+from benchmarks.study.choosers import rates
 from benchmarks.study.results import RunName, kind_of_labels, parse
 from prunedata.cli.text import table
 from prunedata.findings.compare import compare

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_images, program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import add_images, markdown, program
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.timing import made_on
 from benchmarks.pages.overlap import RESULTS

@@ -15,13 +15,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cleanlab.rank import get_label_quality_scores
 
-from benchmarks.common.arguments import program
-from benchmarks.pages.detection import by_cleanlab, by_counts, found
+from benchmarks.common.commands import program
+from benchmarks.study.choosers import Found, auc, found, precision_at, rates
 from prunedata.cli.text import table
-from prunedata.types import Array
+from prunedata.types import Array, Floats
 
-__all__ = ["main", "rankings", "rows"]
+__all__ = ["Found", "auc", "by_cleanlab", "by_counts", "found", "main", "precision_at", "rankings", "rows"]
+
+
+def by_counts(hits: Array, visits: Array, high: Array | None = None) -> Floats:
+    """The rates of a run, which are counts alone."""
+    return rates(hits, visits, high)
+
+
+def by_cleanlab(labels: Array, probabilities: Array) -> Floats:
+    """Cleanlab's label quality turned around, from the network's own probabilities, shape (samples, classes).
+
+    Cleanlab asks for probabilities of networks that have not seen the sample. Those of the network that was trained
+    on it, as here, cost nothing more; so do the counts.
+    """
+    return np.asarray(1 - get_label_quality_scores(labels, probabilities), dtype=np.float64)
+
 
 NOISE = re.compile(r"^(?P<runs>.+)-(?P<labels>(?:random|confusable)[\d.]+)-")
 

@@ -7,11 +7,11 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.common.arguments import positive, program
+from benchmarks.common.commands import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata import Pruner, Schedule, report
 from prunedata.policies import RunningLoss
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 
 __all__ = ["main"]
 

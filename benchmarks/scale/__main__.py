@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.arguments import add_results, positive, program
+from benchmarks.common.commands import add_results, positive, program
 from benchmarks.common.records import Runs
 from benchmarks.common.timing import made_on
 from benchmarks.scale.exchange import measure_exchange

@@ -28,14 +28,12 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common import data
-from benchmarks.common.arguments import add_images, positive, program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import add_images, markdown, positive, program
 from benchmarks.common.parquet import DataFolderError
 from benchmarks.common.shards import Shards, write_shards
 from benchmarks.common.timing import machine
 from benchmarks.streams.many_samples import SHARD, measure
-from benchmarks.streams.passes import BATCH, Passes, over_parquet, over_tars
-from benchmarks.streams.race import TURNS, Entrant, one_core, race
+from benchmarks.streams.passes import BATCH, TURNS, Entrant, Passes, one_core, over_parquet, over_tars, race
 from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
 from prunedata.policies import Random

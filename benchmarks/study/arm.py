@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.common.palette import SPARE_COLOURS, SPARE_MARKERS
+from benchmarks.common.drawing import SPARE_COLOURS, SPARE_MARKERS
 from prunedata import Pruner, Schedule
 
 __all__ = ["Arm", "Chooser", "Group", "Ids", "PlannedEpoch", "Task", "after_a_sixth", "on_plateaus", "share_to_prune"]

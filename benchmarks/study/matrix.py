@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_images, add_results, program
+from benchmarks.common.commands import add_images, add_results, program
 from benchmarks.common.records import Runs
 from benchmarks.study.arm import Group
 from benchmarks.study.arms import ARMS

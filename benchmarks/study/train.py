@@ -20,13 +20,12 @@ from torch import Tensor
 from torch.distributed import all_reduce, get_rank, get_world_size, init_process_group, is_initialized
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_images, add_results, program
+from benchmarks.common.commands import add_images, add_results, program
 from benchmarks.study.arm import Chooser, Ids, PlannedEpoch, Task
 from benchmarks.study.arms import ARMS
 from benchmarks.study.data import StudyData, study_data
-from benchmarks.study.facts import LAST, facts_of, hardware, save_arrays
 from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
-from benchmarks.study.results import RESULTS
+from benchmarks.study.results import LAST, RESULTS, facts_of, hardware, save_arrays
 from benchmarks.study.trace import Trace
 from benchmarks.study.training_step import Images, Parallel, Trainer
 

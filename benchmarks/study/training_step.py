@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.augment import crop_and_flip
-from benchmarks.common.data import ImageSet
+from benchmarks.common.data import ImageSet, crop_and_flip
 from benchmarks.common.networks import build
-from benchmarks.common.networks.graphs import captured
-from benchmarks.common.networks.precision import mixed_precision
+from benchmarks.common.networks.graphs import captured, mixed_precision
 from benchmarks.study.recipe import Recipe
 
 __all__ = ["Images", "Parallel", "Trainer"]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prunedata.cli.labels import read_labels
+from prunedata.cli.arguments import read_labels
 from prunedata.errors import PrunedataError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _apply(args: argparse.Namespace) -> None:
 
 def _keys_of(store: str, samples: int) -> Keys:
     """Return the keys of the run that has these samples."""
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     keys = read_run(store).state.keys
     if keys is None or keys.size != samples:

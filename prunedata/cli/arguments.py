@@ -1,14 +1,26 @@
-"""Arguments that several commands share."""
+"""What commands take: arguments that several share, labels from a file, and objects named on the command line."""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import chain, islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from prunedata.checks import count_top, lines_of, shown
 from prunedata.errors import PrunedataError
-from prunedata.findings.top import count_top
 
-__all__ = ["add_top", "number"]
+__all__ = ["add_top", "named_object", "number", "read_labels"]
 
 
 def number(text: str) -> int | float:
@@ -32,3 +44,139 @@ def _top(text: str) -> int | float:
     except PrunedataError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return top
+
+
+def named_object(named: str) -> Any:
+    """Return the named object of a script or a module; a function without arguments is called.
+
+    A script is run, but isn't ``__main__``. Modules are looked for in the current folder first.
+    """
+    place, _, name = named.rpartition(":")
+    if not place or not name:
+        raise PrunedataError(f"Expected a name such as module:train_set or script.py:train_set. Got {named}.")
+    if place.endswith(".py") and not Path(place).is_file():
+        raise PrunedataError(f"Expected a file of yours that makes {name}. Got {place}, where there is none.")
+    try:
+        found = getattr(_script(place) if place.endswith(".py") else _module(place), name)
+        return found() if inspect.isroutine(found) else found
+    except AttributeError as error:
+        raise PrunedataError(f"Expected {name!r} in {place}. Got {error}.") from error
+    except (Exception, SystemExit) as error:
+        told = str(error).removesuffix(".")
+        raise PrunedataError(
+            f"Expected {place} to run, and to make {name} without training. Got {type(error).__name__}: {told}."
+        ) from error
+
+
+def _module(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return importlib.import_module(name)
+
+
+def _script(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise PrunedataError(f"Expected a script of Python. Got {path}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.modules[spec.name] = module  # worker processes look for the classes of its data there
+    spec.loader.exec_module(module)
+    return module
+
+
+COLUMN = "label"
+"""The default column."""
+LONGEST_NAME = 256
+"""Characters of a label, which takes four bytes a character for each sample."""
+
+
+def read_labels(path: str, samples: int | None, column: str | None = None) -> npt.NDArray[Any]:
+    """Return the labels in a file, shape (samples,), in the order of the samples' ids: integers, or names.
+
+    Parameters
+    ----------
+    path : str
+        An ``.npy`` file; or text, with one label a line, or a table with commas whose first line names its columns.
+    samples : int or None
+        How many there must be; None takes as many as there are.
+    column : str, optional
+        Of a table; ``label`` if not given.
+
+    Raises
+    ------
+    PrunedataError
+        If it holds anything else, or a name of more than 256 characters.
+    """
+    labels = _from_numpy(path) if Path(path).suffix == ".npy" else _from_text(path, samples, column)
+    long = labels.dtype.kind == "U" and labels.dtype.itemsize > 4 * LONGEST_NAME
+    wanted = labels.size if samples is None else samples
+    if labels.shape != (wanted,) or labels.dtype.kind not in "iuU" or long:
+        raise PrunedataError(
+            f"Expected labels of shape ({wanted},), integers or text of up to {LONGEST_NAME} characters, in {path}. "
+            f"Got shape {labels.shape}, {shown(labels.dtype)}."
+        )
+    return np.array(labels)
+
+
+def _from_numpy(path: str) -> npt.NDArray[Any]:
+    try:
+        # Mapped, so that nothing is read or made before shape and dtype are known to be right.
+        with np.errstate(all="ignore"):
+            labels = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # numpy raises what its parsers of headers raise
+        raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got {shown(error)}.") from error
+    if not isinstance(labels, np.ndarray):
+        labels.close()
+        raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got several arrays.")
+    return labels
+
+
+def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArray[Any]:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = (row for row in csv.reader(lines_of(file, path)) if row)
+            first = next(rows, [])
+            head = [name.strip() for name in first]
+            if column is not None or COLUMN in head or len(head) > 1:
+                found = _of_column(path, rows, head, column or COLUMN)
+            else:
+                found = (row[0].strip() for row in chain([first], rows) if row)
+            labels = list(islice(found, samples))
+            more = sum(1 for _ in found)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise PrunedataError(f"Expected labels in {path}, as text with one a line. Got {shown(error)}.") from error
+    if samples is not None and len(labels) + more != samples:
+        raise PrunedataError(
+            f"Expected {samples} labels in {path}, one per sample. Got {len(labels) + more}. "
+            "If the first line has column names, choose one with --label-column."
+        )
+    return _plain(labels, path)
+
+
+def _of_column(path: str, rows: Iterator[list[str]], head: list[str], column: str) -> Iterator[str]:
+    if column not in head:
+        raise PrunedataError(
+            f"Expected a column {column} in the first line of {path}. Got {', '.join(head)[:200] or 'nothing'}: "
+            "name the column with --label-column."
+        )
+    at = head.index(column)
+    for line, row in enumerate(rows, 2):
+        if len(row) <= at:
+            raise PrunedataError(f"Expected a column {column} in every row of {path}. Got none in row {line}.")
+        yield row[at].strip()
+
+
+def _plain(labels: list[str], path: str) -> npt.NDArray[Any]:
+    """Return labels as integers if all of them are."""
+    try:
+        return np.array([int(label) for label in labels], dtype=np.int64)
+    except (ValueError, OverflowError):
+        long = max(labels, key=len)
+        if len(long) > LONGEST_NAME:
+            raise PrunedataError(
+                f"Expected labels of at most {LONGEST_NAME} characters in {path}. Got one of {len(long):,}."
+            ) from None
+        return np.array(labels, dtype=np.str_)

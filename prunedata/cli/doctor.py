@@ -13,14 +13,13 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from prunedata import __version__
-from prunedata.cli.named import named_object
-from prunedata.cli.progress import working
-from prunedata.cli.text import table
+from prunedata.cli.arguments import named_object
+from prunedata.cli.text import table, working
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.run.frameworks import ADAPTERS, adapter_of, samples_in
 
 if TYPE_CHECKING:
-    from prunedata.store.reading import StoredRun
+    from prunedata.store.run_store import StoredRun
 
 __all__ = ["Unsound", "add_doctor"]
 
@@ -116,7 +115,7 @@ def _version(name: str) -> str | None:
 def _store(place: str) -> Iterator[Fact]:
     from prunedata.findings.searched import num_searched, searched_visits, told_unsearched
     from prunedata.plan.savings import savings
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     with working(f"reading {place}"):
         found: StoredRun | DamagedStore

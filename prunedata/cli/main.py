@@ -6,24 +6,23 @@ A command imports what it needs when it runs: help needs no zarr, which takes lo
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from prunedata import __version__
 from prunedata.checks import printable
 from prunedata.cli.apply import add_apply
 from prunedata.cli.arguments import add_top
-from prunedata.cli.completion import add_completion
 from prunedata.cli.doctor import Unsound, add_doctor
 from prunedata.cli.plan import add_plan
-from prunedata.cli.progress import progress, working
 from prunedata.cli.report import add_report
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
-from prunedata.cli.text import marks
+from prunedata.cli.text import marks, progress, working
 from prunedata.cli.top import add_top_command
 from prunedata.cli.watch import add_watch
 from prunedata.errors import PrunedataError
@@ -68,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     add_report(commands)
     add_apply(commands)
     add_doctor(commands)
-    add_completion(commands, program)
+    _add_completion(commands, program)
     return program
 
 
@@ -128,3 +127,21 @@ def _close_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def _add_completion(commands: argparse._SubParsersAction[Any], program: argparse.ArgumentParser) -> None:
+    """Add the command to the program."""
+    shell = commands.add_parser("completion", help="print the script with which a shell completes commands and options")
+    shell.set_defaults(run=lambda args: _completion(args.shell, program))
+    shell.add_argument("shell", choices=SHELLS, help="your shell")
+
+
+def _completion(shell: str, program: argparse.ArgumentParser) -> None:
+    try:
+        shtab = importlib.import_module("shtab")
+    except ImportError:
+        raise PrunedataError("Expected shtab, which writes completions. Got none: pip install shtab.") from None
+    print(shtab.complete(program, shell=shell))

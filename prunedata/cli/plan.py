@@ -8,13 +8,13 @@ import sys
 import warnings
 from typing import Any
 
+from prunedata.checks import duration
 from prunedata.cli.arguments import number
 from prunedata.cli.text import marks, strip, table
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import CostModel, Prediction, count_pruned
 from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
-from prunedata.reporting.wording import duration
 from prunedata.run.options import warn_of_small_prune
 
 __all__ = ["add_plan"]

@@ -8,9 +8,8 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from prunedata.cli.labels import read_labels
-from prunedata.cli.named import named_object
-from prunedata.cli.progress import meter
+from prunedata.cli.arguments import named_object, read_labels
+from prunedata.cli.text import meter
 from prunedata.errors import PrunedataError
 
 __all__ = ["add_report"]
@@ -44,7 +43,7 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
 def _report(args: argparse.Namespace) -> None:
     from prunedata.reporting.kept import KeptPreviews
     from prunedata.reporting.report import report
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")

@@ -1,17 +1,19 @@
-"""The commands that read runs: ``prunedata suspects``, ``compare`` and ``advise``."""
+"""The commands that read runs, ``prunedata suspects``, ``compare`` and ``advise``, and the files that they write."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prunedata.cli.arguments import add_top
-from prunedata.cli.export import add_export, check_export, export, export_joined
-from prunedata.cli.labels import read_labels
-from prunedata.cli.progress import working
-from prunedata.cli.text import table
+import numpy as np
+
+from prunedata.checks import printable
+from prunedata.cli.arguments import add_top, read_labels
+from prunedata.cli.text import table, working
 from prunedata.errors import PrunedataError
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from prunedata.findings.compare import Comparison
     from prunedata.findings.suspects import ClassShare
     from prunedata.store.state import RunState
+    from prunedata.types import Arrays
 
 __all__ = ["add_runs"]
 
@@ -42,7 +45,7 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
         help="labels by id, to show the classes of the suspects: .npy, text with one per line, or a CSV table",
     )
     look.add_argument("--label-column", metavar="NAME", help="column of the table (label)")
-    add_export(look)
+    _add_export(look)
     look.add_argument("--json", action="store_true", help="print one JSON object")
     two = commands.add_parser("compare", help="compare the suspects of two runs on the same data")
     two.set_defaults(run=_compare)
@@ -60,11 +63,11 @@ def _suspects(args: argparse.Namespace) -> None:
     from prunedata.findings.suspects import concentration
     from prunedata.findings.table import rows_of, table_of
     from prunedata.reporting.kept import KeptPreviews
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     if args.label_column is not None and args.labels is None:
         raise PrunedataError("Expected --labels beside --label-column. Got none.")
-    check_export(args)
+    _check_export(args)
     if len(args.stores) > 1:
         _joined_suspects(args)
         return
@@ -80,7 +83,7 @@ def _suspects(args: argparse.Namespace) -> None:
     written = None
     if args.out is not None:
         with working(f"writing {args.out}"):
-            written = export(run, columns, args.out, args.to)
+            written = _export(run, columns, args.out, args.to)
     if args.json:
         about = {"samples": run.samples, "held_out": num_held_out(run), "without": num_without(run)}
         found = {**about, "epochs": len(run.history), "suspects": rows}
@@ -96,9 +99,9 @@ def _suspects(args: argparse.Namespace) -> None:
 
 
 def _joined_suspects(args: argparse.Namespace) -> None:
-    from prunedata.findings.folds import joined_table
+    from prunedata.findings.compare import joined_table
     from prunedata.findings.table import rows_of
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     if args.labels is not None:
         raise PrunedataError("Expected --labels with the store of one run. Got several stores.")
@@ -107,7 +110,7 @@ def _joined_suspects(args: argparse.Namespace) -> None:
         rows = rows_of(columns)
     if args.out is not None:
         with working(f"writing {args.out}"):
-            export_joined(columns, args.out, args.to)
+            _export_joined(columns, args.out, args.to)
     if args.json:
         print(json.dumps({"stores": args.stores, "suspects": rows}))
         return
@@ -162,10 +165,9 @@ def _classes_lines(shares: list[ClassShare]) -> list[str]:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from prunedata.findings.compare import compare
-    from prunedata.findings.folds import shared_rows
+    from prunedata.findings.compare import compare, shared_rows
     from prunedata.findings.searched import searched_visits
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     first, second = (read_run(store).state for store in args.stores)
     if not (first.arrays and second.arrays):
@@ -197,10 +199,10 @@ def _compare_lines(found: Comparison) -> list[str]:
 
 
 def _advise(args: argparse.Namespace) -> None:
-    from prunedata.findings.advice_now import advise_now, outcome
+    from prunedata.findings.inspection import advise_now, outcome
     from prunedata.findings.searched import num_searched
     from prunedata.plan.schedule import Schedule
-    from prunedata.store.reading import read_run
+    from prunedata.store.run_store import read_run
 
     run = read_run(args.store).state
     found, schedule = advise_now(run), Schedule.from_dict(run.schedule)
@@ -229,4 +231,79 @@ def _advice_lines(found: Advice, samples: int, finished: bool, followed: bool) -
         ]
     if found.shorter is not None:
         rows.append(("or train shorter", f"{found.shorter} epochs, without pruning"))
-    return [*table(rows, left=(0, 1)), "", "because", *(f"  {sentence}" for sentence in found.evidence)]
+    return [*table(rows, left=(0, 1)), "", "because", *(f"  {printable(sentence)}" for sentence in found.evidence)]
+
+
+ADAPTERS = "prunedata.adapters"
+"""Formats that the core can't write are modules here of the same name, with write_table(table, path)."""
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    """Add ``--out`` and ``--to`` to a command."""
+    parser.add_argument("-o", "--out", metavar="FILE", help="write the samples into a file")
+    parser.add_argument(
+        "--to",
+        metavar="FORM",
+        help="format: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's "
+        "score; as FILE ends, else ids",
+    )
+
+
+def _check_export(args: argparse.Namespace) -> None:
+    """Raise if the format is unknown or has no file; set the format by the name of the file if none is given."""
+    if args.out is None:
+        if args.to is not None:
+            raise PrunedataError(f"Expected --out FILE beside --to {args.to}. Got none.")
+        return
+    if args.to is None:
+        from prunedata.findings.table import WRITERS
+
+        ending = Path(args.out).suffix.lstrip(".")
+        args.to = ending if ending in WRITERS or ending == "parquet" else "ids"
+    if args.to != "cleanlab":
+        _writer(args.to)
+
+
+def _export(run: RunState, table: Arrays, out: str, to: str) -> int:
+    """Write a table into a file, and return how many samples it has."""
+    if to == "cleanlab":
+        from prunedata.findings.table import issue_table, key_column
+
+        ids = np.arange(run.samples)
+        table = {"id": ids} | issue_table(run) | key_column(run, ids)
+        to = "csv"
+    _writer(to)(table, Path(out))
+    return int(table["id"].size)
+
+
+def _export_joined(table: Arrays, out: str, to: str) -> None:
+    """Write the suspects of several runs into a file: rows by key, as ids differ between runs."""
+    keyed = "key" in table
+    if to == "cleanlab":
+        raise PrunedataError("Expected one run for --to cleanlab. Got several stores.")
+    if to == "ids" and table["run"].any():
+        raise PrunedataError(
+            "Expected --to verdicts, csv, jsonl or parquet, as some rows are not in the first run. Got --to ids."
+        )
+    if to == "verdicts" and keyed:
+        table = {"id": np.full(table["id"].size, ""), "key": table["key"]}
+    _writer(to)(table, Path(out))
+
+
+def _writer(to: str) -> Any:
+    from prunedata.findings.table import WRITERS
+
+    if to in WRITERS:
+        return WRITERS[to]
+    found: Any = None
+    if to.isidentifier():
+        try:
+            found = importlib.import_module(f"{ADAPTERS}.{to}")
+        except ModuleNotFoundError as error:
+            if error.name not in (ADAPTERS, f"{ADAPTERS}.{to}"):
+                raise PrunedataError(str(error)) from error
+        except ImportError as error:  # it names the missing package
+            raise PrunedataError(str(error)) from error
+    if not hasattr(found, "write_table"):
+        raise PrunedataError(f"Expected --to {', '.join(WRITERS)}, cleanlab or parquet. Got {to}.")
+    return found.write_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from prunedata.checks import duration
 from prunedata.cli.text import bar, table
-from prunedata.reporting.wording import duration
 
 __all__ = ["summary"]
 

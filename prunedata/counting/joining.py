@@ -7,8 +7,7 @@ import numpy as np
 
 from prunedata.checks import shown
 from prunedata.counting.counts import Tally
-from prunedata.counting.excess import SUMS
-from prunedata.counting.sample_arrays import OPEN
+from prunedata.counting.sample_arrays import OPEN, SUMS
 from prunedata.errors import PrunedataError
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays

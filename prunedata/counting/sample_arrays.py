@@ -5,15 +5,69 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from prunedata.counting.batches import Batches, rounds
-from prunedata.counting.excess import SUMS, Excess
+from prunedata.counting.counts import CHUNK, each_batch
 from prunedata.counting.guess import Guess, wanted_kinds
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
-from prunedata.policies.rules import High
+from prunedata.policies.rules import MEAN_EXCESS, High
 from prunedata.store.state import GUESS, LABEL, OF_ROWS
-from prunedata.types import Array, Arrays, Counts
+from prunedata.types import Array, Arrays, Counts, Recorded
 
-__all__ = ["OPEN", "SampleArrays"]
+__all__ = ["OPEN", "SUMS", "Excess", "SampleArrays"]
+
+LARGEST = 1e30
+"""Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""
+SUMS = frozenset({MEAN_EXCESS})
+"""Arrays that in an open epoch have sums over the epoch: those of several processes add up."""
+
+
+class Excess:
+    """Updates the mean excess of each sample, the array ``mean_excess``: float32, shape (samples,).
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether losses are added to it; False from the memorization onset on.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = True
+        self._room: Recorded = np.empty(0, dtype=np.float32)
+
+    def arrays(self, samples: int) -> Arrays:
+        """Return the means before the first epoch."""
+        return {MEAN_EXCESS: np.zeros(samples, dtype=np.float32)}
+
+    def begin(self, finished: Arrays) -> Arrays:
+        """Return the sums of an epoch that begins."""
+        return {MEAN_EXCESS: np.zeros_like(finished[MEAN_EXCESS])}
+
+    def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
+        """Add the excess of each loss to the epoch's sums, in place: one visit after the other, in float32."""
+        if not self.is_on:
+            return
+        losses = batches.losses
+        if losses.size > self._room.size or losses.dtype != self._room.dtype:
+            self._room = np.empty_like(losses)  # it is reused: new memory would take as long as the sums
+        room = self._room[: losses.size]
+        each_batch(np.subtract, losses, batches.sizes, batches.means.astype(losses.dtype), room)
+        np.clip(room, -LARGEST, LARGEST, out=room)
+        np.add.at(arrays[MEAN_EXCESS], batches.ids, room.astype(np.float32, copy=False))
+
+    def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
+        """Return the means after an epoch, from those before it and the epoch's sums, which are overwritten.
+
+        ``visits`` are those of the run so far, this epoch included; ``visited`` those of this epoch, shape (samples,).
+        """
+        if not self.is_on:
+            return {}
+        mean, sums = finished[MEAN_EXCESS], arrays[MEAN_EXCESS]
+        for first in range(0, mean.size, CHUNK):  # in chunks and in place: temporaries would double the memory
+            part = slice(first, first + CHUNK)
+            number = np.maximum(visits[part], 1).astype(np.float32)
+            sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number
+        return {MEAN_EXCESS: sums}
+
 
 OPEN = "open-"
 """Prefix of the names of arrays as the open epoch has changed them, in a saved state."""

@@ -1,12 +1,19 @@
-"""The answers of a dealer: a batch to train on, a wait, and the receipt of a report."""
+"""The batches of one epoch, and what a dealer answers: a batch to train on, a wait, the receipt of a report."""
 
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from secrets import token_hex
 
+import numpy as np
+
+from prunedata.errors import PrunedataError
+from prunedata.run.epoch import Epoch, read_only
+from prunedata.run.order import cut_batches
 from prunedata.types import Ids, Weights
 
-__all__ = ["Deal", "Receipt", "Wait", "until_done"]
+__all__ = ["Batch", "Deal", "Deck", "Receipt", "Wait", "until_done", "why_void"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,3 +117,96 @@ def until_done(ask: Callable[[], Deal | Wait | None], poll: float) -> Iterator[D
             time.sleep(poll)
         else:
             yield deal
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch of the epoch, and which worker has had it since when."""
+
+    number: int
+    ids: Ids
+    attempt: int = 0
+    worker: Hashable = None
+    since: float = 0.0
+
+
+class Deck:
+    """The batches of an epoch. Each is to be dealt, or out with a worker, or settled; it is settled once.
+
+    Parameters
+    ----------
+    epoch : Epoch
+        Its kept samples are cut in the epoch's order. In a run that was resumed within the epoch the batches are the
+        same, without the samples that were observed before.
+    batch_size : int
+    skip : collection of int
+        Numbers of batches that are not dealt.
+    """
+
+    def __init__(self, epoch: Epoch, batch_size: int, skip: Collection[int] = ()) -> None:
+        self.epoch = epoch
+        self.out: dict[str, Batch] = {}
+        """The batches that workers have, by ticket."""
+        self.reads: list[bool] = []
+        """Not empty once the weights of a deal were read."""
+        self._fresh = self._cut(epoch, batch_size, skip)
+        self._next = next(self._fresh, None)  # one ahead, to know whether there is one
+        self._returned: list[tuple[int, Batch]] = []
+        self.withdrawn: set[str] = set()
+        """Tickets of deals that were taken back."""
+        # A dealer that is restored has another deck, and with it another token: old tickets name nothing in it.
+        self.token, self.dealt = token_hex(6), 0
+
+    @staticmethod
+    def _cut(epoch: Epoch, batch_size: int, skip: Collection[int]) -> Iterator[Batch]:
+        resumed = epoch.remaining is not epoch.keep
+        for number, cut in enumerate(cut_batches(epoch.order_of(epoch.keep), batch_size)):
+            ids = np.array(cut[epoch.remaining[cut]] if resumed else cut, dtype=np.int64)
+            if ids.size and number not in skip:
+                yield Batch(number, read_only(ids))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a batch is to be dealt."""
+        return self._next is not None or bool(self._returned)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every batch is settled."""
+        return not self.has_more and not self.out
+
+    def deal(self, worker: Hashable, now: float) -> Deal:
+        """Deal the first batch that is to be dealt; one that came back goes before a new one."""
+        if self._returned:
+            _, batch = heappop(self._returned)
+        else:
+            assert self._next is not None
+            batch, self._next = self._next, next(self._fresh, None)
+        batch = replace(batch, attempt=batch.attempt + 1, worker=worker, since=now)
+        ticket = f"{self.token}-{self.dealt}"
+        self.out[ticket] = batch
+        self.dealt += 1
+        weights = read_only(self.epoch.detached().factors(batch.ids)) if self.epoch.is_weighed else None
+        return Deal(ticket, self.epoch.number, batch.number, batch.ids, weights, worker, batch.attempt, self.reads)
+
+    def take_back(self, which: Callable[[Batch], bool]) -> int:
+        """Withdraw deals, so that their batches are dealt again; return how many samples these have."""
+        tickets = [ticket for ticket, batch in self.out.items() if which(batch)]
+        self.withdrawn.update(tickets)
+        batches = [self.out.pop(ticket) for ticket in tickets]
+        for batch in batches:
+            heappush(self._returned, (batch.number, batch))
+        return sum(batch.ids.size for batch in batches)
+
+
+def why_void(deck: Deck | None, ticket: object) -> str:
+    """Return why a report by a ticket that is not out doesn't count. Raises :class:`PrunedataError` for no ticket."""
+    token, _, number = ticket.partition("-") if isinstance(ticket, str) else ("", "", "")
+    ours = deck is not None and deck.token == token
+    if not (number.isascii() and number.isdigit()) or (deck is not None and ours and int(number) >= deck.dealt):
+        raise PrunedataError(f"Expected what deal() returned, or its ticket. Got {ticket!r}.")
+    if not ours:
+        return "it was dealt in an epoch that has ended, before the dealer was restored, or by another dealer"
+    if deck is not None and ticket in deck.withdrawn:
+        return "it was taken back, as its worker was lost or took too long: it is dealt again"
+    return "it was reported before"

@@ -9,8 +9,7 @@ import numpy as np
 
 from prunedata.checks import LARGEST, integer, real, shown
 from prunedata.counting.batches import plain_losses
-from prunedata.dealing.deal import Deal, Receipt, Wait, until_done
-from prunedata.dealing.deck import Batch, Deck, why_void
+from prunedata.dealing.deal import Batch, Deal, Deck, Receipt, Wait, until_done, why_void
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.run.adapter import Adapter
 from prunedata.run.pruner import Pruner

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from prunedata.checks import integer, real, shown
+from prunedata.checks import integer, shown
 from prunedata.errors import PrunedataError
 from prunedata.plan.doubts import (
     APART,
@@ -31,13 +31,13 @@ from prunedata.plan.onset import Figures, find_onset
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, describe
 from prunedata.policies.rules import MEAN_EXCESS, RecentLoss, from_description
+from prunedata.store.schema import ADVICE, check
 from prunedata.types import Array, Arrays
 
 __all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of"]
 
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
-VERDICTS = ("watch", "prune")
 LABELS_UNKNOWN = (
     "The run doesn't know which label each sample has. Right labels of a rare class look wrong, too: if you have one, "
     "pass labels=... to the Pruner or to observe(), and samples are compared with those of the same label."
@@ -100,31 +100,16 @@ class Advice:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Advice":
         """Return the advice from the result of :meth:`to_dict`. Raises :class:`PrunedataError` for any other value."""
-        if not isinstance(plain, dict) or plain.keys() != {one.name for one in fields(cls)}:
-            raise PrunedataError(f"Expected advice as Advice.to_dict() returns it. Got {shown(plain)}.")
-        try:
-            policy, schedule, onset, shorter = (plain[name] for name in ("policy", "schedule", "onset", "shorter"))
-            verdict, evidence = plain["verdict"], plain["evidence"]
-            if not isinstance(verdict, str) or not isinstance(evidence, list | tuple):
-                raise TypeError
-            found = cls(
-                verdict=verdict,  # type: ignore[arg-type]  # checked below
-                policy=None if policy is None else from_description(policy),
-                prune=integer("prune", plain["prune"], 0),
-                schedule=None if schedule is None else Schedule.from_dict(schedule),
-                saving_percent=real("saving_percent", plain["saving_percent"], 0.0),
-                evidence=tuple(evidence),
-                onset=None if onset is None else integer("onset", onset, 0),
-                lost=real("lost", plain["lost"], 0.0),
-                shorter=None if shorter is None else integer("shorter", shorter, 1),
-                doubted=integer("doubted", plain["doubted"], 0),
-            )
-        except (LookupError, TypeError, RecursionError) as error:
-            raise PrunedataError(f"Expected advice as Advice.to_dict() returns it. Got {shown(plain)}.") from error
-        agrees = found.verdict in VERDICTS and (found.verdict != "prune" or None not in (found.policy, found.schedule))
-        if not agrees or not all(isinstance(sentence, str) for sentence in found.evidence):
-            raise PrunedataError(f"Expected advice with one of two verdicts, and evidence. Got {shown(plain)}.")
-        return found
+        check("advice", plain, ADVICE)
+        policy, schedule = plain["policy"], plain["schedule"]
+        if plain["verdict"] == "prune" and None in (policy, schedule):
+            raise PrunedataError(f"Expected a policy and a schedule in advice to prune. Got {shown(plain)}.")
+        made = {
+            "policy": None if policy is None else from_description(policy),
+            "schedule": None if schedule is None else Schedule.from_dict(schedule),
+            "evidence": tuple(plain["evidence"]),
+        }
+        return cls(**plain | made)
 
 
 def advise(

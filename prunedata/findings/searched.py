@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from prunedata.policies.selection import count_holdout, draw_holdout
-from prunedata.store.reading import read_run
-from prunedata.store.run_store import StoreLike
+from prunedata.store.run_store import StoreLike, read_run
 from prunedata.store.state import RunState
 from prunedata.types import Counts, Mask
 

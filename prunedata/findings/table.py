@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import count_top
 from prunedata.errors import PrunedataError
-from prunedata.findings.guesses import labels_and_guesses
 from prunedata.findings.inspection import times_pruned
 from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, scores_of, suspicion
-from prunedata.findings.top import count_top
 from prunedata.findings.verdicts import KEY, Verdict, write_verdicts
 from prunedata.keys import key_text
 from prunedata.policies.rules import MEAN_EXCESS
-from prunedata.store.reading import read_run
-from prunedata.store.run_store import StoreLike
+from prunedata.store.run_store import StoreLike, read_run
 from prunedata.store.state import COUNTING, GUESS, LOST, OF_ROWS, RunState
 from prunedata.types import Array, Arrays, Ids
 
 __all__ = ["WRITERS", "issue_table", "key_column", "rows_of", "suspect_table", "table_of"]
+
 
 ISSUE = "training_dynamics"
 """The name of the issue type in cleanlab's Datalab."""
@@ -62,7 +61,7 @@ def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.Ar
 
 
 def table_of(run: RunState, top: int | float, labels: Array | None = None, names: Sequence[str] = ()) -> Arrays:
-    """Return the same table for a run that was read; ``names`` as for :func:`labels_and_guesses`."""
+    """Return the same table for a run that was read; ``names`` are those of the classes 0, 1, ..."""
     top = count_top(top, run.samples)
     if not run.arrays or not (visits := searched_visits(run)).any():
         raise PrunedataError(f"Expected samples that were observed. Got none in {len(run.history)} epochs.")
@@ -74,7 +73,7 @@ def table_of(run: RunState, top: int | float, labels: Array | None = None, names
     others = {
         name: array for name, array in sorted(run.arrays.items()) if name not in named and not name.startswith(LOST)
     }
-    columns = counted | {"score": suspicious, "pruned": pruned} | others | labels_and_guesses(run, labels, names)
+    columns = counted | {"score": suspicious, "pruned": pruned} | others | _labels_and_guesses(run, labels, names)
     return {"id": ids} | {name: array[ids] for name, array in columns.items()} | key_column(run, ids)
 
 
@@ -140,3 +139,51 @@ WRITERS: dict[str, Callable[[Arrays, Path], None]] = {
     "verdicts": _to_verdicts,
 }
 """Functions that write a table into a file, by format. Formats that need more than numpy are adapters."""
+
+
+def _labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequence[str] = ()) -> Arrays:
+    """Return the columns ``label`` and ``guess``, shape (samples,), if known.
+
+    Parameters
+    ----------
+    run : RunState
+    labels : array of int or str, shape (samples,), optional
+        The labels that it was trained on, by id; by default those of the run.
+    names : sequence of str
+        Of classes 0, 1, ...; without names, numbers stay numbers.
+
+    Returns
+    -------
+    dict of ndarray, shape (samples,)
+        ``guess`` is the network's guess for the class; -1, or "" for names, if it is unknown or the label itself.
+    """
+    given = _readable(run.labels if labels is None else np.asarray(labels))
+    numbers = given is not None and given.dtype.kind in "iu" and 0 <= given.min() <= given.max() < len(names)
+    if names and (given is None or numbers):
+        classes = np.array(_readable(np.array(names, dtype=np.str_)))
+        given = None if given is None else classes[given]
+    elif given is not None and given.dtype.kind == "U":
+        known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
+        classes = np.array(_readable(np.array(known, dtype=np.str_)))
+    elif given is None and names:
+        classes = np.array(_readable(np.array(names, dtype=np.str_)))
+    else:
+        classes = None
+    found = {} if given is None else {"label": given}
+    guess = run.guess
+    if guess is None:
+        return found
+    if classes is None:
+        told = guess.astype(np.int64)
+        return found | {"guess": told if given is None else np.where(told == given, -1, told)}
+    told = np.append(classes, "")[np.where((guess >= 0) & (guess < classes.size), guess, classes.size)]
+    return found | {"guess": told if given is None else np.where(told == given, "", told)}
+
+
+def _readable(labels: Array | None) -> Array | None:
+    """Return labels as valid UTF-8: half a surrogate pair is replaced."""
+    if labels is None or labels.dtype.kind != "U":
+        return labels
+    names, which = np.unique(labels, return_inverse=True)
+    plain = [name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names.tolist()]
+    return np.asarray(np.array(plain, dtype=np.str_)[which])

@@ -4,12 +4,12 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import shown
+from prunedata.checks import lines_of, shown
 from prunedata.errors import PrunedataError
 from prunedata.keys import key_from, places_of
 from prunedata.types import Ids, Keys
@@ -20,7 +20,6 @@ COLUMNS = ("sample", "verdict", "was", "label")
 KEY = "key"
 """An extra column for runs with keys: then a verdict belongs to the row, wherever it lies."""
 VERDICTS = ("wrong", "right")
-LONGEST_LINE = 1 << 20
 LONGEST_ID = 18
 """Digits that an int64 has room for."""
 
@@ -72,7 +71,7 @@ def read_verdicts(
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(_lines(file, path))
+            rows = csv.DictReader(lines_of(file, path))
             names = rows.fieldnames or ()
             if not {"sample", "verdict"} <= set(names):
                 raise PrunedataError(
@@ -98,13 +97,6 @@ def _of_rows(found: tuple[Verdict, ...], keys: Keys) -> Iterator[Verdict]:
         at = next(places) if one.key else one.sample
         if at >= 0:
             yield replace(one, sample=at)
-
-
-def _lines(file: IO[str], path: object) -> Iterator[str]:
-    while line := file.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
-            raise PrunedataError(f"Expected lines of at most {LONGEST_LINE:,} characters in {path}. Got a longer one.")
-        yield line
 
 
 def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, *, keyed: bool) -> Verdict:
@@ -175,7 +167,7 @@ def _ids(path: str | PathLike[str]) -> list[int] | None:
     """Return the ids in a file with one id a line; None for any other file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            words = [line.strip() for line in _lines(file, path)]
+            words = [line.strip() for line in lines_of(file, path)]
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     words = [word for word in words if word]

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from prunedata.checks import percent
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
-from prunedata.findings.advice_now import advise_now, outcome
+from prunedata.findings.inspection import advise_now, outcome
 from prunedata.findings.searched import (
     Stateful,
     num_held_out,
@@ -25,7 +26,6 @@ from prunedata.findings.searched import (
 from prunedata.findings.table import rows_of, table_of
 from prunedata.plan.onset import LARGEST
 from prunedata.plan.savings import savings, would_save
-from prunedata.reporting.wording import percent
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Array, Counts, Floats, Mask
@@ -106,7 +106,7 @@ class RunFacts:
     def suspects(self, top: int, labels: Array | None = None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
         """The most suspect samples, the worst first: ``id``, ``hits``, ``high`` if known, ``visits`` and ``score``.
 
-        And as far as they are known ``label`` and ``guess``, see :func:`prunedata.findings.guesses.labels_and_guesses`.
+        And as far as they are known ``label`` and ``guess``, see :func:`prunedata.findings.table.suspect_table`.
         """
         found = table_of(self.state, min(top, self.samples), labels, names) if self.observed else {}
         shown = ("id", "hits", "high", "visits", "score", "label", "guess")

@@ -12,19 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import integer
+from prunedata.checks import count_top, integer, percent
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare as compared
 from prunedata.findings.searched import Stateful, searched
 from prunedata.findings.suspects import ClassShare, concentration, most_suspect, scores_of
-from prunedata.findings.top import count_top
 from prunedata.reporting.curves import curve
 from prunedata.reporting.facts import RunFacts, facts_of
 from prunedata.reporting.kept import KeptPreviews
-from prunedata.reporting.page import render
+from prunedata.reporting.page import render, suspects_to_judge
 from prunedata.reporting.previews import Previews
-from prunedata.reporting.review import suspects_to_judge
-from prunedata.reporting.wording import percent
 from prunedata.store.run_store import StoreLike
 from prunedata.types import Array
 

@@ -9,7 +9,6 @@ from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.guess import Guess
 from prunedata.counting.sample_arrays import SampleArrays
 from prunedata.counting.waiting import WaitingLosses
-from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known, Watcher
 from prunedata.store.state import COUNTING, RunState
 from prunedata.types import Arrays
@@ -71,9 +70,8 @@ class Ledger:
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` if a run of these records could not continue from a state."""
         waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
-        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting)
-        if state.open and state.arrays["tally"].dtype != np.dtype("<u4"):
-            raise PrunedataError(f"Expected a tally of uint32. Got {state.arrays['tally'].dtype}.")
+        tally = {"tally": np.dtype("<u4")} if state.open else {}
+        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting | tally)
 
     def restore(self, state: RunState) -> None:
         """Continue from a checked state."""

@@ -17,21 +17,23 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy.typing as npt
 
 from prunedata.checks import shown
-from prunedata.errors import DamagedStore, PrunedataError, RunExists, StoreError
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
 from prunedata.store.durable import DurableStore, read_bytes, write_bytes
-from prunedata.store.location import StoreLike, open_location, refuse_leftovers
+from prunedata.store.location import StoreLike, explain_errors, open_location, refuse_leftovers
 from prunedata.store.lock import WriteLock
 from prunedata.store.pointer import MOST, Records, decode_pointer, encode_pointer
+from prunedata.store.schema import check_state
 from prunedata.store.slots import Slots
-from prunedata.store.system_errors import explain_errors
+from prunedata.store.state import RunState
 from prunedata.types import Arrays
 
-__all__ = ["Arrays", "RunStore", "State", "StoreLike"]
+__all__ = ["Arrays", "RunStore", "State", "StoreLike", "StoredRun", "read_run"]
 
 State = dict[str, Any]
 Check = Callable[[State, dict[str, Any]], object]
@@ -211,3 +213,26 @@ class RunStore:
         pointer, raw = encode_pointer(generation, self._writer, arrays, state, self._records)
         write_bytes(self._store, "zarr.json", raw)
         self._raw, self._pointer = raw, pointer
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """The state of a run as its store has it, and the number of its commits."""
+
+    state: RunState
+    generation: int
+
+
+def read_run(location: StoreLike) -> StoredRun:
+    """Read the run in the store at `location`. It may be in use, and its content is checked, as it may be forged.
+
+    Raises
+    ------
+    PrunedataError
+        If there is no run, or it is damaged.
+    """
+    store = RunStore(location, mode="r")
+    found = store.read(check_state)
+    if found is None:
+        raise ForeignStore(f"Expected a run at {location}. Got nothing.")
+    return StoredRun(RunState.from_json(*found), store.generation)

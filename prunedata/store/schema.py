@@ -16,7 +16,7 @@ from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["COUNTING", "LOST", "OF_ROWS", "check", "check_state", "dtype_of"]
+__all__ = ["ADVICE", "COUNTING", "LOST", "OF_ROWS", "check", "check_state", "dtype_of"]
 
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
@@ -95,9 +95,9 @@ def _whole(low: int = 0, high: int = LARGEST) -> Check:
     return whole
 
 
-def _number(most: float, *, infinite: bool = False) -> Check:
+def _number(most: float, *, infinite: bool = False, negative: bool = True) -> Check:
     def number(name: str, value: Any) -> None:
-        sound = isinstance(value, int | float) and not isinstance(value, bool)
+        sound = isinstance(value, int | float) and not isinstance(value, bool) and (negative or value >= 0)
         if not sound or not (abs(value) <= most or (infinite and isinstance(value, float))):
             raise PrunedataError(f"Expected {name} to be a number of at most {most:g}. Got {shown(value)}.")
 
@@ -160,7 +160,8 @@ def _class(name: str, value: Any) -> None:
 
 
 FLAG, TEXT, COUNT = _of_kind(bool), _of_kind(str), _whole()
-FIGURE, SECONDS = _number(LARGEST_FIGURE), _number(LONGEST_TIME)
+FIGURE, AMOUNT = _number(LARGEST_FIGURE), _number(LARGEST_FIGURE, negative=False)
+SECONDS = _number(LONGEST_TIME)
 POLICY = {"name": TEXT, "tolerance?": _tolerance, "*": _plain}
 RUN = {
     "samples": _whole(1), "prune": COUNT, "schedule": _schedule, "policy": POLICY,
@@ -182,8 +183,8 @@ RECORD = {
 }  # fmt: skip
 ADVICE = {
     "verdict": _one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
-    "schedule": _maybe(_schedule), "saving_percent": FIGURE, "evidence": [TEXT], "onset": _maybe(COUNT),
-    "lost": FIGURE, "shorter": _maybe(_whole(1)), "doubted": COUNT,
+    "schedule": _maybe(_schedule), "saving_percent": AMOUNT, "evidence": [TEXT], "onset": _maybe(COUNT),
+    "lost": AMOUNT, "shorter": _maybe(_whole(1)), "doubted": COUNT,
 }  # fmt: skip
 
 

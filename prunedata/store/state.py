@@ -243,16 +243,12 @@ class RunState:
     # -- checks
 
     def check_arrays(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
-        """Raise :class:`PrunedataError` unless the state has the arrays of every run, and those named in ``dtypes``."""
-        counting = COUNTING + (("tally",) if self.open else ())
-        optional = {name: kind for name, kind in OF_ROWS.items() if name in self.arrays}
-        for name, kind in {**dict.fromkeys(counting), **dtypes, **optional}.items():
+        """Raise :class:`PrunedataError` unless the state has the arrays named in ``dtypes``, all of (samples,)."""
+        for name, kind in dtypes.items():
             array = self.arrays.get(name)
-            right = array is not None and (array.dtype.kind == "u" if kind is None else array.dtype == kind)
-            if array is None or array.shape != (self.samples,) or not right:
+            if array is None or array.shape != (self.samples,) or array.dtype != kind:
                 got = "none" if array is None else f"shape {array.shape}, dtype {array.dtype}"
-                kinds = "unsigned" if kind is None else str(kind)
-                raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kinds}. Got {got}.")
+                raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kind}. Got {got}.")
 
 
 def labels_seen(kept: Array) -> npt.NDArray[np.int32]:

@@ -1,8 +1,8 @@
-"""An adapter as the clauses see it, and what a clause raises."""
+"""An adapter as the clauses see it, what a clause raises, and a run over the adapter's loader, pass by pass."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 from unittest import SkipTest
 
 import numpy as np
@@ -11,9 +11,14 @@ import numpy.typing as npt
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy
 from prunedata.policies.rules import DroppingCount
+from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.types import Ids
 
-__all__ = ["BrokenContract", "Case", "Loader", "SkippedClause", "broken", "losses_of", "shorten"]
+__all__ = [
+    "Batch", "BrokenContract", "Case", "Loader", "Pass", "Run", "SkippedClause", "States", "broken", "losses_of",
+    "read_pair", "restored", "shorten", "stopped", "whole_run",
+]  # fmt: skip
 
 Loader = Iterable[tuple[Any, Any]]
 # Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
@@ -116,3 +121,167 @@ def shorten(numbers: Any) -> str:
     """The first few numbers, for a message."""
     shown = ", ".join(str(number) for number in numbers[:5])
     return f"{shown}, ..." if len(numbers) > 5 else shown or "none"
+
+
+Batch = tuple[Ids, Ids]  # the ids that came with a batch, and the numbers of the samples in it
+States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
+Record = Literal["observe", "weigh", "not"]  # who is given the losses
+
+
+class Run:
+    """A run over an adapter's loader, as a clause trains it.
+
+    Parameters
+    ----------
+    case : Case
+    clause : str
+        Which is broken if the loader raises.
+    workers : int
+    make : callable, optional
+        Makes the loader, in the place of ``case.make_loader``.
+    pruner : Pruner, optional
+        In the place of a new one.
+    record : {"observe", "weigh", "not"}
+        Who is given the losses: the pruner, the case's ``weigh``, or nobody.
+    detail : str
+        What messages add to an epoch.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        clause: str,
+        workers: int,
+        *,
+        make: Callable[[Pruner, int], Loader] | None = None,
+        pruner: Pruner | None = None,
+        record: Record = "observe",
+        detail: str = "",
+    ) -> None:
+        self.case, self.clause, self.workers, self.record, self.detail = case, clause, workers, record, detail
+        self.pruner = case.pruner() if pruner is None else pruner
+        self.loader: Any = (make or case.make_loader)(self.pruner, workers)
+
+    def begin(self) -> "Pass":
+        """Begin the next epoch, or go on with the open one."""
+        epoch = self.pruner.begin_epoch()
+        where = f"epoch {epoch.number} with {self.workers} workers" + (f", {self.detail}" if self.detail else "")
+        return Pass(self, epoch, where, [])
+
+    def epochs(self, to: int | None = None) -> Iterator["Pass"]:
+        """Yield each pass of the rest of the run, or of the epochs before `to`, and then end its epoch.
+
+        Samples that were skipped stop nothing here.
+        """
+        while self.pruner.next_epoch < (self.pruner.schedule.epochs if to is None else to):
+            yield self.begin()
+            self.pruner.skip(self.pruner.samples)
+            self.pruner.end_epoch()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over the loader.
+
+    Attributes
+    ----------
+    run : Run
+    epoch : Epoch
+        The epoch that is open.
+    where : str
+        Which pass it is, for messages.
+    batches : list of (ids, numbers)
+        Of each batch so far the ids that came with it, and the numbers of the samples in it: int64, shape (n,).
+    """
+
+    run: Run
+    epoch: Epoch
+    where: str
+    batches: list[Batch]
+
+    def take(self) -> Generator[Batch]:
+        """Iterate the loader; record each batch and yield the ids that came with it and the numbers in it.
+
+        The losses are those of the samples in the batch, under the ids that came with it, as in training.
+        """
+        case, loader = self.run.case, self.run.loader
+        try:
+            for pair in loader:
+                ids, numbers = read_pair(case, self.where, pair)
+                losses = losses_of(numbers, self.epoch.number)
+                if self.run.record == "observe":
+                    self.run.pruner.observe(losses, ids)
+                elif self.run.record == "weigh" and case.weigh is not None:
+                    case.weigh(loader, pair[0], losses)
+                self.batches.append((ids, numbers))
+                yield ids, numbers
+        except (BrokenContract, GeneratorExit):
+            raise
+        except Exception as error:
+            message = f"Expected to iterate {self.where}. Got {type(error).__name__}: {error}"
+            raise BrokenContract(self.run.clause, message) from error
+
+    def whole(self) -> "Pass":
+        """Take all batches; return the pass."""
+        for _ in self.take():
+            pass
+        return self
+
+    @property
+    def times(self) -> Ids:
+        """How often each sample was delivered, shape (samples,)."""
+        numbers = [np.empty(0, np.int64), *(numbers for _, numbers in self.batches)]
+        return np.bincount(np.concatenate(numbers), minlength=self.epoch.keep.size)
+
+
+def whole_run(case: Case, clause: str, **options: Any) -> Iterator[Pass]:
+    """Yield each pass of a whole run, its batches taken, for each number of workers."""
+    for workers in case.workers:
+        for each in Run(case, clause, workers, **options).epochs():
+            yield each.whole()
+
+
+def stopped(case: Case, workers: int, stop: tuple[int, int]) -> tuple[Ids, States]:
+    """Train up to (epoch, batches); return how often that epoch delivered each sample, and what was saved."""
+    run = Run(case, "resume", workers, detail="in a run that will be stopped")
+    for each in run.epochs(stop[0] + 1):
+        for _ in each.take():
+            if (each.epoch.number, len(each.batches)) == stop:
+                state = run.loader.state_dict() if hasattr(run.loader, "state_dict") else None
+                return each.times, (run.pruner.state_dict(), state)
+    raise ValueError(f"Expected more than {stop[1]} batches in epoch {stop[0]}. Got fewer: make them smaller.")
+
+
+def restored(case: Case, workers: int, states: States) -> Run:
+    """Return a new run with a new loader that stand where others were saved, the epoch begun."""
+    pruner = case.pruner()
+    pruner.load_state_dict(states[0])
+    run = Run(case, "resume", workers, pruner=pruner)
+    if states[1] is not None:
+        run.loader.load_state_dict(states[1])
+    pruner.begin_epoch()
+    return run
+
+
+def read_pair(case: Case, where: str, pair: Any) -> Batch:
+    """The ids that a loader gave with a batch, and the numbers of the samples in it, both int64 of shape (n,)."""
+    try:
+        if isinstance(pair, Mapping | str):  # a dict of two would unpack into its keys
+            raise TypeError
+        ids, batch = pair
+    except (TypeError, ValueError):
+        raise BrokenContract("ids", f"Expected pairs (ids, batch) in {where}. Got a {type(pair).__name__}.") from None
+    if case.read is np.asarray and isinstance(batch, Mapping):
+        message = f"Expected the numbers of the samples in {where}. Got a dict. Give read=: a batch is a dict."
+        raise BrokenContract("ids", message)
+    given, held = np.asarray(ids), np.asarray(case.read(batch))
+    for name, values in (("ids", given), ("numbers in the batch", held)):
+        if values.ndim != 1 or values.shape != held.shape or not np.issubdtype(values.dtype, np.integer):
+            raise BrokenContract(
+                "ids",
+                f"Expected {name} to be {held.size} integers in one dimension, in {where}. "
+                f"Got {values.dtype} of shape {values.shape}.",
+            )
+    if held.size and not 0 <= held.min() <= held.max() < case.samples:
+        raise ValueError(f"Expected numbers from 0 to {case.samples - 1} in each batch. Got {held}: see Case.read.")
+    return given.astype(np.int64), held.astype(np.int64)

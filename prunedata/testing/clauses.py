@@ -5,7 +5,6 @@ from typing import Any
 
 from prunedata.run.pruner import Pruner
 from prunedata.testing.case import Case, Loader, SkippedClause
-from prunedata.testing.recording import check_records
 from prunedata.testing.reports import check_left_out, check_reports, check_truncation
 from prunedata.testing.samples import (
     check_empty_worker,
@@ -16,7 +15,7 @@ from prunedata.testing.samples import (
     check_once,
     check_resume,
 )
-from prunedata.testing.training import check_attached_once, check_parity, check_structure, check_weights
+from prunedata.testing.training import check_attached_once, check_parity, check_records, check_structure, check_weights
 
 __all__ = ["CLAUSES", "check_adapter"]
 

@@ -2,19 +2,20 @@
 
 import copy
 import json
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from prunedata.errors import PrunedataError
+from prunedata.errors import PrunedataError, RandomPruningWarning
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Known, Policy, Watcher, Weigher, describe
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.policies.selection import keep_mask
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.testing.wrap import wraps_around
 from prunedata.types import Array, Arrays, Ids, Losses
 
 __all__ = ["BrokenPolicy", "check_policy"]
@@ -60,6 +61,13 @@ def check_policy(policy: Policy, *, samples: int = 40, seed: int = 0) -> None:
     none, arrays = np.zeros(samples, np.uint8), {MEAN_EXCESS: np.zeros(samples, np.float32)} | _arrays(policy, samples)
     _check_choice(policy, Known(none, none.copy(), none.copy(), arrays, samples // 3))
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RandomPruningWarning)  # losses at random may leave it nothing to rank by
+        _check_trials(policy, samples, seed, described)
+
+
+def _check_trials(policy: Policy, samples: int, seed: int, described: dict[str, Any]) -> None:
+    """Compare a run with others that were looked at, or resumed."""
     expected = list(_epochs(_Trial(policy, samples, seed)))
     if expected[-1].described != described:
         _broken("fields", f"the fields to stay as they are in a run, {described}", expected[-1].described)
@@ -118,7 +126,7 @@ def _check_choice(policy: Policy, known: Known) -> None:
     before = {name: array.copy() for name, array in given.items()}
     scores = _numbers("scores", lambda: policy.scores(known), known)
     _check_unchanged("scores", given, before)
-    if wraps_around(policy, known, scores):
+    if _wraps_around(policy, known, scores):
         got = "another: unsigned integers wrap around below zero, so make them floats first"
         _broken("scores", "the same order from scores() when the counts are signed", got)
     if not isinstance(policy, Weigher):
@@ -240,3 +248,22 @@ def _ask(promise: str, ask: Callable[[], Any]) -> Any:
 
 def _broken(promise: str, expected: str, got: object) -> NoReturn:
     raise BrokenPolicy(promise, f"Expected {expected}. Got {got}.")
+
+
+MARGIN = 1e-3  # of the span of all scores: a division, for one, may be rounded otherwise for other dtypes
+
+
+def _wraps_around(policy: Policy, known: Known, scores: Array) -> bool:
+    """Whether scores come in another order when the same counts are signed, one size wider.
+
+    A policy need not work with signed counts. Where it doesn't, nothing can be told.
+    """
+    counts = {name: getattr(known, name) for name in ("counts", "hits", "visits")}
+    signed = {name: array.astype(np.promote_types(array.dtype, np.int8)) for name, array in counts.items()}
+    try:
+        others = np.array(policy.scores(replace(known, **signed)), np.float64)
+        order = np.argsort(others, kind="stable")
+        up, down = np.diff(others[order]), -np.diff(scores[order].astype(np.float64))
+        return bool(((up > MARGIN * np.ptp(others)) & (down > MARGIN * np.ptp(scores.astype(np.float64)))).any())
+    except Exception:
+        return False

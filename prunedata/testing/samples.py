@@ -1,16 +1,24 @@
 """Clauses about the samples that a loader delivers: the right ones, once each, and what it does without end."""
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import Any
-
 import numpy as np
 
 from prunedata.errors import PrunedataError
-from prunedata.run.pruner import Pruner
-from prunedata.testing.case import BrokenContract, Case, SkippedClause, broken, losses_of, shorten
-from prunedata.testing.passes import Pass, States, read_pair, restored, resumed, run, stopped, whole_run
-from prunedata.testing.recording import check_held_back
+from prunedata.testing.case import (
+    BrokenContract,
+    Case,
+    Pass,
+    Run,
+    SkippedClause,
+    States,
+    broken,
+    losses_of,
+    read_pair,
+    restored,
+    shorten,
+    stopped,
+    whole_run,
+)
+from prunedata.testing.training import check_held_back
 from prunedata.types import Ids
 
 __all__ = [
@@ -44,9 +52,13 @@ def check_frozen(case: Case) -> None:
     """Clause ``frozen``: what is observed while a pass goes on changes nothing about it."""
     for workers in case.workers:
         for number in (0, 2):
-            passes = run(case, "frozen", workers, observe_all=number)
-            each = next(islice(passes, number, None))
-            _each_once("frozen", each, each.times, "where all were observed once more after the first batch")
+            for each in Run(case, "frozen", workers).epochs(number + 1):
+                for _ in each.take():
+                    if each.epoch.number == number and len(each.batches) == 1:
+                        # As one who measures the data set meanwhile, and finds what is kept harder than what is pruned.
+                        each.run.pruner.observe(each.epoch.keep.astype(np.float64), np.arange(case.samples))
+                if each.epoch.number == number:
+                    _each_once("frozen", each, each.times, "where all were observed once more after the first batch")
 
 
 def check_resume(case: Case) -> None:
@@ -58,21 +70,28 @@ def check_resume(case: Case) -> None:
     for workers in case.workers:
         for stop in ((0, 2), (2, 1)):
             delivered, states = stopped(case, workers, stop)
-            if case.resumes:
-                for each in resumed(case, workers, stop, states):
-                    times = each.times + delivered if each.epoch.number == stop[0] else each.times
-                    _each_once("resume", each, times, f"in a run resumed after {stop[1]} batches of epoch {stop[0]}")
-                if case.records:
-                    check_held_back(case, workers, stop)
-            else:
+            if not case.resumes:
                 _check_refused(case, workers, stop, states)
+                continue
+            try:
+                run = restored(case, workers, states)
+            except PrunedataError as error:
+                message = (
+                    f"Expected a run to go on in the middle of epoch {stop[0]} with {workers} workers. Got: {error}"
+                )
+                raise BrokenContract("resume", message) from error
+            for each in run.epochs():
+                times = each.whole().times + (delivered if each.epoch.number == stop[0] else 0)
+                _each_once("resume", each, times, f"in a run resumed after {stop[1]} batches of epoch {stop[0]}")
+            if case.records:
+                check_held_back(case, workers, stop)
 
 
 def check_empty_worker(case: Case) -> None:
     """Clause ``empty``: a worker whose samples are all pruned gives none, and the others give theirs."""
     for workers in case.workers:
-        for each in run(case, "empty", workers, prune=case.samples - 1):
-            _each_once("empty", each, each.times, "of which one sample is kept")
+        for each in Run(case, "empty", workers, pruner=case.pruner(prune=case.samples - 1)).epochs():
+            _each_once("empty", each, each.whole().times, "of which one sample is kept")
 
 
 def check_endless(case: Case) -> None:
@@ -83,13 +102,12 @@ def check_endless(case: Case) -> None:
     if case.endless is None:
         raise SkippedClause("endless", "it needs endless")
     for workers in case.workers:
-        pruner = case.pruner()
-        loader = case.endless(pruner, workers)
-        epoch = pruner.begin_epoch()
-        where = f"epoch {epoch.number} with {workers} workers, over a source without end"
+        run = Run(case, "endless", workers, make=case.endless, detail="over a source without end")
+        each = run.begin()
+        where = each.where
         try:
-            delivered = _deliver(case, where, loader, pruner, limit=case.samples * max(1, workers))
-            pruner.end_epoch()
+            delivered = _deliver(each, limit=case.samples * max(1, workers))
+            run.pruner.end_epoch()
         except BrokenContract:
             raise
         except Exception as error:  # a framework may wrap our error in its own
@@ -99,15 +117,15 @@ def check_endless(case: Case) -> None:
         broken("endless", f"a PrunedataError in {where}", f"an epoch that ended, with {delivered} samples delivered")
 
 
-def _deliver(case: Case, where: str, loader: Iterable[Any], pruner: Pruner, limit: int) -> int:
-    """How many samples a loader delivers before it ends; more than ``limit`` break the clause."""
+def _deliver(each: Pass, limit: int) -> int:
+    """How many samples a pass delivers before it ends; more than ``limit`` break the clause."""
     delivered = 0
-    for pair in loader:
-        ids, numbers = read_pair(case, where, pair)
-        pruner.observe(losses_of(numbers, pruner.next_epoch), ids)
+    for pair in each.run.loader:
+        ids, numbers = read_pair(each.run.case, each.where, pair)
+        each.run.pruner.observe(losses_of(numbers, each.epoch.number), ids)
         delivered += numbers.size
         if delivered > limit:
-            broken("endless", f"a PrunedataError in {where}, after {limit} samples at most", "more samples")
+            broken("endless", f"a PrunedataError in {each.where}, after {limit} samples at most", "more samples")
     return delivered
 
 
@@ -126,8 +144,7 @@ def _each_once(clause: str, each: Pass, times: Ids, detail: str = "") -> None:
 
 def _check_refused(case: Case, workers: int, stop: tuple[int, int], states: States) -> None:
     try:
-        _pruner, loader = restored(case, workers, states)
-        next(iter(loader))
+        next(iter(restored(case, workers, states).loader))
     except PrunedataError:
         return
     where = f"with {workers} workers after {stop[1]} batches of epoch {stop[0]}"

@@ -2,11 +2,12 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
-from prunedata import Adapter
+from prunedata import Adapter, Pruner, Schedule
 from prunedata.adapters import iterable
-from prunedata.testing import CLAUSES, BrokenContract, Case
+from prunedata.testing import CLAUSES, BrokenContract, Case, losses_of
 from tests.adapters.helpers.loaders import BATCH, FRAMEWORKS, SAMPLES, framework_of, parse
 
 
@@ -95,3 +96,117 @@ def test_the_kit_finds_ids_that_real_workers_count():
     CLAUSES["ids"](Case(make, SAMPLES, (0,)))
     with pytest.raises(BrokenContract, match="Clause 'ids'"):
         CLAUSES["ids"](Case(make, SAMPLES, (2,)))
+
+
+PAIRS = [
+    pytest.param(
+        name, workers, marks=[pytest.mark.slow] * bool(workers)
+    )  # workers keep the contract, in every framework
+    for name, framework in FRAMEWORKS.items()
+    for workers in framework.workers
+]
+
+
+def start():
+    return Pruner(SAMPLES, Schedule(7, window=4, start=1, block=3, pruned_per_block=2), prune=0.4, seed=11)
+
+
+def by_hand(name, workers, pruner, folder):
+    """Train by a loop that observes each epoch at once, so that batches of other ids have the same mean."""
+    framework = framework_of(name, folder)
+    loader = framework.make(pruner, workers, BATCH)
+    for epoch in pruner.epochs():
+        batches = list(loader)
+        ids = np.concatenate([np.asarray(ids) for ids, _ in batches])
+        numbers = np.concatenate([framework.read(batch) for _, batch in batches])
+        pruner.observe(losses_of(numbers, epoch.number), ids)
+        yield epoch, numbers
+
+
+def by_torch(pruner):
+    """The loop of the README: the ids are off, and the loader observes."""
+    torch = pytest.importorskip("torch")
+    from prunedata.adapters.torch import wrap
+    from tests.adapters.helpers.torch import Items
+
+    loader = wrap(torch.utils.data.DataLoader(Items(SAMPLES), batch_size=SAMPLES, shuffle=True), pruner)
+    for epoch in pruner.epochs():
+        ((_, numbers),) = loader
+        loader.observe(torch.from_numpy(losses_of(numbers, epoch.number)))
+        yield epoch, numbers.numpy()
+
+
+def by_keras(pruner):
+    """``fit`` has the loop: the model's loss says what is observed, and the run's visits what was delivered."""
+    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
+    from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
+
+    class Model(PruneMixin, keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.epoch, self.dense = keras.Variable(0.0, trainable=False), keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def loss_of(self, number, guess):
+            return keras.ops.mod(number * 7919 + self.epoch * 104729, 101) + 0 * keras.ops.squeeze(guess, -1)
+
+    class Watch(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.visits, self.passes = pruner.visits, []
+
+        def on_epoch_begin(self, number, logs=None):
+            self.model.epoch.assign(number)
+            self.opened = pruner.current
+
+        def on_epoch_end(self, number, logs=None):
+            new, self.visits = pruner.visits - self.visits, pruner.visits
+            self.passes.append((self.opened, np.repeat(np.arange(SAMPLES), new)))
+
+    dataset = wrap(tf.data.Dataset.range(SAMPLES), pruner)
+    dataset = dataset.map(lambda number, sample: (number, (tf.ones(1), sample))).shuffle(SAMPLES).batch(SAMPLES)
+    model, watch = Model(), Watch()
+    model.compile("sgd", loss=model.loss_of)
+    model.fit(dataset, epochs=pruner.schedule.epochs, callbacks=[PruneCallback(pruner), watch], verbose=0)
+    return watch.passes
+
+
+OTHER_LOOPS = {"torch, ids off": by_torch, "Keras fit": by_keras}
+
+
+def story(passes, pruner):
+    """All that a run decides: the ids delivered, the masks, and what is counted."""
+    told = [(sorted(numbers.tolist()), np.flatnonzero(epoch.keep).tolist()) for epoch, numbers in passes]
+    records = [(each["pruned"], each["kept"], each["observed"], each["mean_loss"]) for each in pruner.history]
+    return told, records, pruner.counts.tolist(), pruner.hits.tolist(), pruner.visits.tolist()
+
+
+def by_the_core():
+    pruner = start()
+
+    def passes():
+        for epoch in pruner.epochs():
+            kept = np.flatnonzero(epoch.keep)
+            pruner.observe(losses_of(kept, epoch.number), kept)
+            yield epoch, kept
+
+    return story(passes(), pruner)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
+@pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
+@pytest.mark.parametrize(("name", "workers"), [*PAIRS, *((name, 0) for name in OTHER_LOOPS)])
+def test_one_run_whatever_the_framework(name, workers, tmp_path):
+    pruner = start()
+    passes = OTHER_LOOPS[name](pruner) if name in OTHER_LOOPS else by_hand(name, workers, pruner, tmp_path)
+    assert story(passes, pruner) == by_the_core()
+
+
+def test_the_run_that_all_are_compared_with_prunes_and_changes():
+    told, records, counts, _, _ = by_the_core()
+    assert all(ids == kept for ids, kept in told)
+    assert [kept for _, kept, _, _ in records] == [61, 37, 37, 61, 61, 37, 37]
+    assert len({tuple(kept) for _, kept in told}) == 5
+    assert 0 < max(counts) <= 4

@@ -17,7 +17,7 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters.iterable import Stream, wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from tests.adapters.helpers.torch import flat, losses_of
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 SAMPLES = 103
 MORE = pytest.mark.slow

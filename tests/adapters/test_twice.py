@@ -14,7 +14,7 @@ from prunedata.adapters import torch as adapter
 from prunedata.errors import LossError
 from tests.adapters.helpers.shards import CHANGING, SIZES, dataset, write_shards
 from tests.adapters.helpers.torch import losses_of
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 SAMPLES = sum(SIZES)
 

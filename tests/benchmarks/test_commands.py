@@ -67,7 +67,7 @@ def test_a_room_says_what_its_commands_write(tmp_path):
 
 
 INIT = '"""Scratch.\n\n    python -m benchmarks.scratch     prints a table\n"""\n'
-MAIN = "from benchmarks.common.markdown import markdown\nprint(markdown(['a'], [['b']]))\n"
+MAIN = "from benchmarks.common.commands import markdown\nprint(markdown(['a'], [['b']]))\n"
 
 
 def test_a_new_benchmark_is_a_new_folder_and_nothing_else(tmp_path):

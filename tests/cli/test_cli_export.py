@@ -16,7 +16,7 @@ from prunedata.policies import Random, RunningLoss
 from prunedata.policies.selection import draw_holdout
 from prunedata.reporting.facts import facts_of
 from prunedata.store.run_store import RunStore
-from tests.reporting.runs import KINDS, SAMPLES, WRONG
+from tests.reporting.reading import KINDS, SAMPLES, WRONG
 from tests.run.test_holdout import losses, start
 
 # prunedata suspects --to: the files that tools read which clean data.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner
-from prunedata.cli.labels import read_labels
+from prunedata.cli.arguments import read_labels
 from prunedata.errors import PrunedataError
 from prunedata.findings.verdicts import Verdict, judged_wrong, write_verdicts
 from prunedata.keys import hash_keys, key_text

@@ -10,8 +10,7 @@ import pytest
 
 from prunedata.findings.table import suspect_table
 from prunedata.reporting import report
-from tests.reporting.reading import read
-from tests.reporting.runs import KINDS, SAMPLES
+from tests.reporting.reading import KINDS, SAMPLES, read
 
 DATA = """
 import numpy as np

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from prunedata import Pruner, Schedule, report
+from prunedata import Pruner, Schedule
 from prunedata.errors import PrunedataError
 from tests.store.stored_runs import contents
 
@@ -223,18 +223,6 @@ def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path):
     lines = out.splitlines()
     assert lines[2].split(maxsplit=1) == ["advice", "prune"]
     assert lines[3].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
-
-
-def test_a_run_that_is_advised_as_before_is_told_nothing_of_it(say, tmp_path):
-    place = tmp_path / "run.zarr"
-    pruner = Pruner(500, Schedule.steady(36), prune="20%", policy="auto", store=place)
-    for epoch in pruner.epochs():
-        for ids in epoch.batches(50):
-            pruner.observe(np.where(ids < 100, 5.0, 0.1), ids)
-        pruner.validated(50 + epoch.number - 4 * max(0, epoch.number - TURN))
-    assert pruner.advice.verdict == "prune"
-    assert "advised" not in say(f"advise {place}")[1]
-    assert "The run itself was advised" not in report(place).html
 
 
 def test_a_run_that_has_just_begun(say, tmp_path):

@@ -1,11 +1,14 @@
-"""Programs of the repository, run as a user runs them: in a process of their own."""
+"""Programs of the repository, run in a process of their own as a user runs them; and marks that many tests share."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["ROOT", "run_module", "run_python"]
+import pytest
+from hypothesis import settings
+
+__all__ = ["FEWER", "ROOT", "WORKERS", "run_module", "run_python"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,3 +36,12 @@ def _run(arguments: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
         text=True,
         timeout=240,
     )
+
+
+WORKERS = pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+"""Without workers, and slow with two of them: for rules that a loader with workers keeps as one without.
+
+Where workers do something of their own, as with streams, seeds and positions, quick tests have them too.
+"""
+FEWER = settings(max_examples=max(1, settings.default.max_examples // 3))
+"""A third of the examples: for properties of runs and files, each example of which takes long."""

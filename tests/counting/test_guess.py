@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.counting.guess import MOST_CLASSES, two_likeliest
 from prunedata.errors import LossError, PrunedataError
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 SAMPLES, EPOCHS = 24, 5
 NOTHING_PRUNED = Schedule(EPOCHS, EPOCHS, 1, 1, 0)

@@ -8,8 +8,15 @@ from scipy.stats import rankdata, spearmanr
 
 from prunedata import Pruner
 from prunedata.errors import PrunedataError
-from prunedata.findings.compare import average_ranks, compare, membership, overlap, rank_correlation
-from prunedata.findings.folds import joined_table, shared_rows
+from prunedata.findings.compare import (
+    average_ranks,
+    compare,
+    joined_table,
+    membership,
+    overlap,
+    rank_correlation,
+    shared_rows,
+)
 from prunedata.findings.searched import state_of
 from prunedata.keys import hash_keys, key_text
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prunedata.errors import PrunedataError
 from prunedata.plan.onset import TRUST, Figures, check_figure, figure_of, find_onset, trust_in
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 # The onset of a validation figure: found by a plain rule, in constant time, and never by chance alone.
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from prunedata.errors import PrunedataError
-from prunedata.policies import keep_mask, kth, selection
-from prunedata.policies.kth import kth_highest
+from prunedata.policies import keep_mask, selection
+from prunedata.policies.selection import kth_highest
 from tests.common.strategies import SEEDS, plain_hash, plain_keep
 
 # keep_mask against a plain sort, and its hash against the published one.
@@ -246,7 +246,7 @@ def some_scores(draw):
 def test_it_is_that_of_a_sort(scores, copied, part, data):
     k = data.draw(st.integers(1, scores.size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kth, "PART", part)
+        patch.setattr(selection, "PART", part)
         found = kth_highest(scores, k, copy_up_to=copied)
     assert found == np.sort(scores)[scores.size - k]
 

@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.reporting.reading import launched
-from tests.reporting.runs import KINDS
+from tests.reporting.reading import KINDS, launched
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,7 @@
 import pytest
 
 import prunedata
-from tests.reporting.reading import in_a_browser
-from tests.reporting.runs import Sheet
+from tests.reporting.reading import Sheet, in_a_browser
 
 pytestmark = in_a_browser
 

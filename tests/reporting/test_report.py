@@ -18,9 +18,8 @@ from prunedata.findings.table import suspect_table
 from prunedata.policies import Random
 from prunedata.reporting import report as reporting
 from prunedata.reporting.facts import facts_of
-from prunedata.store.reading import read_run
-from tests.reporting.reading import check, read
-from tests.reporting.runs import HOSTILE, KINDS, SAMPLES, Saved, Sheet, train
+from prunedata.store.run_store import read_run
+from tests.reporting.reading import HOSTILE, KINDS, SAMPLES, Saved, Sheet, check, read, train
 from tests.store.stored_runs import contents
 
 UNSEEN = {

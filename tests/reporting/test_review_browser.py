@@ -11,8 +11,7 @@ import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
 from prunedata.keys import hash_keys, key_text
-from tests.reporting.reading import in_a_browser
-from tests.reporting.runs import HOSTILE, SAMPLES, WRONG, Sheet
+from tests.reporting.reading import HOSTILE, SAMPLES, WRONG, Sheet, in_a_browser
 
 pytestmark = in_a_browser
 

@@ -7,7 +7,7 @@ from prunedata import Adapter, Delivery, Pruner, Schedule
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.policies import LossRanked
 from prunedata.run.group import Group
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 
 SCHEDULE = Schedule(4, window=4, start=1, block=1, pruned_per_block=1)
 IDS = np.arange(20)

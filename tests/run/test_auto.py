@@ -14,7 +14,7 @@ from prunedata.errors import ForeignStore, NotInEpoch, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.plan.onset import find_onset
 from prunedata.policies import RecentLoss
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 SAMPLES = 400
 SCHEDULE = Schedule(24, 24, 20, 5, 4)

@@ -11,7 +11,7 @@ from prunedata import Adapter, Pruner, Schedule
 from prunedata.errors import PrunedataError, SkippedSamples, UnweighedWarning
 from prunedata.policies import Random
 from prunedata.policies.selection import draw_holdout
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 SAMPLES, EPOCHS = 200, 20

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from prunedata import Pruner, Schedule
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.frameworks import labels_in
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.common.strategies import SEEDS
 
 SAMPLES = 60

@@ -14,7 +14,7 @@ from prunedata import Pruner, Schedule
 from prunedata.errors import FinishedWarning, ForeignStore, NeverPrunesWarning, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.policies import DroppingCount, LossRanked, RunningLoss
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 from tests.common.strategies import policies, schedules
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here

@@ -15,8 +15,7 @@ from prunedata import Pruner, Schedule
 from prunedata.errors import SkippedSamples
 from prunedata.findings.inspection import inspect
 from prunedata.policies import EasyPruning, LossRanked, Random
-from tests.common.marks import FEWER
-from tests.common.programs import run_python
+from tests.common.programs import FEWER, run_python
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
 
 # A loop over epochs that is left by break or an error loses no epoch that was seen whole.

@@ -2,6 +2,8 @@
 
 import json
 import warnings
+import zlib
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -88,3 +90,34 @@ def assert_refused(place, error=PrunedataError, **changes):
             inspect(place)
     assert contents(place) == before
     return caught.value
+
+
+REMOVED, EXTRA = object(), object()
+"""In the place of a value: take it away, or put another beside it."""
+
+
+def changed(document, path, value):
+    """A copy of a document with the value at a path changed, removed, or with something beside it."""
+    if not path:
+        return document if value is REMOVED or value is EXTRA else value
+    copy = deepcopy(document)
+    field = copy
+    for key in path[:-1]:
+        field = field[key]
+    if value is REMOVED:
+        del field[path[-1]]
+    elif value is not EXTRA:
+        field[path[-1]] = value
+    elif isinstance(field, dict):
+        field["besides"] = 1
+    else:
+        field.append(1)
+    return copy
+
+
+def sign(place, found):
+    """Write a pointer as a stranger would, its digest right."""
+    found = {key: value for key, value in found.items() if key != "digest"}
+    found["digest"] = zlib.crc32(json.dumps(found).encode())
+    node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": found}}
+    (place / "zarr.json").write_text(json.dumps(node))

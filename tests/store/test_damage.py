@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.store import slots
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 from tests.store.stored_runs import (
     ARRAYS,
     SAMPLES,

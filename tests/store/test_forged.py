@@ -1,9 +1,12 @@
 """Stores and checkpoints that were changed in any place: they open as what they say, or the library says why not."""
 
+import json
 import shutil
+import tracemalloc
 import warnings
 import zlib
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +17,17 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, PrunedataError, StoreError
-from prunedata.findings.advice_now import advise_now
+from prunedata.findings.advice import Advice, advise
 from prunedata.findings.compare import compare
-from prunedata.findings.inspection import inspect
+from prunedata.findings.inspection import advise_now, inspect
 from prunedata.findings.table import suspect_table
 from prunedata.reporting.report import report
-from prunedata.store.reading import read_run
-from tests.common.marks import FEWER
-from tests.store.stored_runs import contents, pointer, slot
-from tests.store.test_strangers import sign
+from prunedata.store.run_store import read_run
+from tests.common.programs import FEWER
+from tests.store.stored_runs import EXTRA, REMOVED, changed, contents, pointer, sign, slot
 
 SAMPLES = 60
 SCHEDULE = Schedule.steady(16)
-REMOVED, EXTRA = object(), object()
 NAN = float("nan")
 
 
@@ -42,9 +43,12 @@ class Tensor:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
 
 
+DEEP = json.loads("[" * 300 + "]" * 300)
+ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 PLAIN = [
     None, True, 0, 1, 2, -1, 7, 0.5, -0.5, 10**15, 2**63, 10**400, -(10**400), 1e18, 1e300, 1e308, NAN, float("inf"),
-    -float("inf"), "", "x", "x" * 300, "\x1b[2J", [], {}, [[]], [1, 2], {"": 0}, {"name": "Random"}, REMOVED, EXTRA,
+    -float("inf"), "", "x", "x" * 100_000, ESCAPE, DEEP, [], {}, [[]], [1, 2], {"": 0}, {"name": "Random"}, REMOVED,
+    EXTRA,
 ]  # fmt: skip
 STRANGE = [*PLAIN, b"", np.arange(2), np.float64(NAN), np.int64(3), Tensor(), (1, 2), {1, 2}, {3: 4}, Schedule]
 
@@ -88,24 +92,6 @@ def places(value, path=()):
         yield from places(inner, (*path, key))
 
 
-def changed(document, path, value):
-    if not path:
-        return document if value in (REMOVED, EXTRA) else value
-    copy = deepcopy(document)
-    field = copy
-    for key in path[:-1]:
-        field = field[key]
-    if value is REMOVED:
-        del field[path[-1]]
-    elif value is not EXTRA:
-        field[path[-1]] = value
-    elif isinstance(field, dict):
-        field["besides"] = 1
-    else:
-        field.append(1)
-    return copy
-
-
 def plainly(act, *kinds):
     """Whether it goes well; if not, by an error of the library that can be told."""
     try:
@@ -127,15 +113,25 @@ def look_at(place):
     report(place, compare=place)
 
 
-def read_and_resume(place, capsys):
+def read(place, capsys):
+    """It is read or refused as the library does; no command has a traceback, or prints escapes; nothing is changed."""
     before = contents(place)
-    plainly(lambda: look_at(place), PrunedataError)
-    for command in ("inspect {}", "suspects {}", "advise {}", "compare {0} {0}", "doctor {}"):
+    plainly(lambda: read_run(place), StoreError)
+    plainly(lambda: inspect(place), StoreError)
+    plainly(lambda: start(store=place, resume=True), PrunedataError)
+    before = contents(place)  # a run that goes on says so, if it was described in other words
+    for command in ("inspect {}", "inspect {} --json", "suspects {}", "advise {}", "compare {0} {0}", "doctor {}"):
         assert main(command.format(place).split()) in (0, 1, 2)
         out, err = capsys.readouterr()
-        assert "Traceback" not in err
+        assert err.count("\n") <= 1
         assert "\x1b" not in out + err
+        assert "\x07" not in out + err
     assert contents(place) == before
+
+
+def read_and_resume(place, capsys):
+    read(place, capsys)
+    plainly(lambda: look_at(place), PrunedataError)
     if plainly(lambda: read_run(place), StoreError):
         said, found = read_run(place).state.to_json(), pointer(place)
         for number, sketch in found["sketch"].items():
@@ -149,6 +145,15 @@ def end(run):
     go_on(run, 1)
     run.commit()
     assert read_run(run._engine.store.location).state.epoch == run.next_epoch
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_each_place_of_a_store_with_two_kinds_of_values(pattern, tmp_path, capsys, part):
+    place, found = Path(shutil.copytree(pattern, tmp_path / "run.zarr")), pointer(pattern)
+    for at, path in enumerate(list(places(found))[1 + part :: 4]):
+        for value in (PLAIN[7 * at % len(PLAIN)], PLAIN[(7 * at + 13) % len(PLAIN)]):
+            sign(place, changed(found, path, value))
+            read(place, capsys)
 
 
 @given(data=st.data())
@@ -191,18 +196,26 @@ def test_a_store_whose_arrays_hold_anything(pattern, tmp_path, capsys, data):
     read_and_resume(place, capsys)
 
 
-@given(data=st.data())
-@settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_checkpoint_that_says_anything_anywhere(saved, data):
-    run = start()
-    run.load_state_dict(saved)
+@pytest.mark.parametrize("part", range(4))
+def test_each_place_of_a_checkpoint_with_each_kind_of_value(saved, part):
+    """Nothing is taken over from one that is refused, and one that is taken goes on."""
+
+    def resumed(state):
+        run = start()
+        run.load_state_dict(state)
+        return run
+
+    run = resumed(saved)
     before = run.state_dict()
-    path = data.draw(st.sampled_from(list(places(saved))))
-    state = changed(saved, path, data.draw(st.sampled_from(STRANGE)))
-    if plainly(lambda: run.load_state_dict(state), PrunedataError):
-        plainly(lambda: go_on(run, 1), PrunedataError)
-    else:
-        assert run.state_dict() == before
+    for at, path in enumerate(list(places(saved))[part::4]):
+        for value in STRANGE:
+            state = changed(saved, path, value)
+            if not plainly(partial(run.load_state_dict, state), PrunedataError):
+                assert run.state_dict() == before
+                continue
+            if at % 4 == 0:
+                plainly(partial(go_on, run, 1), PrunedataError)
+            run = resumed(saved)
 
 
 @pytest.mark.parametrize(
@@ -237,3 +250,88 @@ def test_no_name_means_more_than_itself(pattern, tmp_path, name):
     sign(place, found)
     with pytest.raises(DamagedStore):
         inspect(place)
+
+
+def test_the_bytes_of_an_array_are_not_made_from_a_number(saved):
+    """As Python's bytes(n) would."""
+    run = start()
+    tracemalloc.start()
+    with pytest.raises(PrunedataError, match="hits: data to be bytes"):
+        run.load_state_dict(changed(saved, ("arrays", "hits", "data"), 200_000_000))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 20
+
+
+def test_a_schedule_in_force_is_of_as_many_epochs_as_was_given(saved):
+    state = changed(saved, ("state", "schedule", "epochs"), 1 << 50)
+    with pytest.raises(PrunedataError, match=r"run's 16 epochs"):
+        start().load_state_dict(state)
+
+
+def test_arrays_may_come_in_any_kind_of_bytes(saved):
+    """As other formats of checkpoints give them back."""
+    for kind in (bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)):
+        state = deepcopy(saved)
+        for array in state["arrays"].values():
+            array["data"] = kind(array["data"])
+        run = start()
+        run.load_state_dict(state)
+        assert run.state_dict()["arrays"] == saved["arrays"]
+
+
+ADVICE = advise(
+    [
+        {"number": at, "kept": 100, "observed": 100, "mean_loss": 2.0, "validation": figure}
+        for at, figure in enumerate([20.0, 40, 60, 70, 74, 75, 70, 62, 55])
+    ],
+    Schedule(60, 60, 20, 5, 4),
+    np.linspace(-1, 1, 100),
+).to_dict()
+
+
+@pytest.mark.parametrize("field", ADVICE)
+def test_advice_with_each_kind_of_value(field):
+    assert Advice.from_dict(json.loads(json.dumps(ADVICE))).verdict == "prune"
+    refused = 0
+    for value in STRANGE:
+        try:
+            found = Advice.from_dict(changed(ADVICE, (field,), value))
+        except PrunedataError as error:
+            refused += 1
+            assert len(str(error)) < 3000  # noqa: PT017
+            assert str(error).isprintable()  # noqa: PT017
+        else:
+            assert Advice.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert refused >= 6
+
+
+def test_a_run_of_ten_million_epochs_is_made_without_a_look_at_each(tmp_path, monkeypatch):
+    looks = []
+
+    def prunes(self, epoch, _prunes=Schedule.prunes):
+        looks.append(epoch)
+        return _prunes(self, epoch)
+
+    monkeypatch.setattr(Schedule, "prunes", prunes)
+    run = Pruner(100, Schedule(10_000_000, 60, 20, 5, 4, 2), prune=20, store=tmp_path / "run.zarr")
+    run.begin_epoch()
+    run.observe(np.arange(100.0), np.arange(100))
+    run.end_epoch()
+    again = Pruner(100, Schedule(10_000_000, 60, 20, 5, 4, 2), prune=20, store=tmp_path / "run.zarr", resume=True)
+    assert again.next_epoch == 1
+    assert len(looks) < 10
+
+
+@pytest.mark.parametrize("size", [1e31, -1e200])
+def test_losses_of_any_size_are_no_reason_to_refuse_a_run(size):
+    def make():
+        return Pruner(8, Schedule(epochs=4, window=4, start=1, block=1, pruned_per_block=1), prune=2)
+
+    run = make()
+    run.begin_epoch()
+    run.observe(np.linspace(0.5, 1, 4) * size, np.arange(4))
+    again = make()
+    again.load_state_dict(run.state_dict())
+    assert again.state_dict()["state"]["meter"]["loss_sum"] == run.state_dict()["state"]["meter"]["loss_sum"]
+    assert again.counts.tolist() == run.counts.tolist()

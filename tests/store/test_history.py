@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
 from prunedata import Schedule
-from prunedata.errors import StoreError
 from prunedata.store import pointer as pointers
 from prunedata.store.durable import DurableStore
 from prunedata.store.run_store import RunStore
@@ -135,13 +134,3 @@ def test_zarr_finds_nothing_strange_in_it(tmp_path):
     found = zarr.open_group(tmp_path, mode="r")
     assert found.attrs["prunedata"]["state"] == state(records(30))
     assert {name: array[:].tolist() for name, array in found.arrays()} == {"counts-1": [0, 1, 2]}
-
-
-def test_one_that_is_too_long_to_be_read_is_not_written(store, monkeypatch):
-    monkeypatch.setattr(pointers, "MOST", 3000)
-    run = RunStore(store)
-    run.create(state([]))
-    with pytest.raises(StoreError):
-        run.write(state(records(1000)), {})
-    run.write(state(records(3)), {})
-    assert read(store) == state(records(3))

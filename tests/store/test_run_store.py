@@ -1,18 +1,24 @@
 """A store as its run uses it: which commit is read, who may write the next, and what is said where that is refused."""
 
 import gc
+import json
 import re
+import zlib
 
 import numpy as np
 import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from zarr.storage import MemoryStore
 
 import prunedata.store.run_store
 from prunedata.errors import DamagedStore, DeniedStore, ForeignStore, StoreError
-from prunedata.store.durable import write_bytes
+from prunedata.store import slots
+from prunedata.store.durable import DurableStore, list_names, read_bytes, write_bytes
 from prunedata.store.pointer import Records, encode_pointer
-from prunedata.store.reading import read_run
-from prunedata.store.run_store import RunStore
+from prunedata.store.run_store import RunStore, read_run
 from prunedata.store.slots import Slots
 from tests.store.stored_runs import observe, start
 
@@ -191,3 +197,180 @@ def test_a_linked_folder_of_an_array_is_read_and_not_gone_on_with(tmp_path):
     assert RunStore(tmp_path / "run", mode="r").read()[1]["counts"].tolist() == [0, 1, 2]
     with pytest.raises(StoreError, match="Got counts-1, which is a link"):
         RunStore(tmp_path / "run").read()
+
+
+NUMBERS = np.array([1, 2, 258], np.dtype(">u2"))
+KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+HOW_STORED = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Chunks of two numbers."""
+    monkeypatch.setattr(slots, "CHUNK", 2)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def store(request, tmp_path):
+    return MemoryStore() if request.param == "memory" else DurableStore(tmp_path)
+
+
+def write(store, values, generation=4):
+    return Slots(store, "here").write(generation, {"loss": values})["loss"]
+
+
+def read(store, about, generation=4):
+    return Slots(store, "here").read("loss", generation, about)
+
+
+def metadata(store, place="loss-0"):
+    return json.loads(read_bytes(store, f"{place}/zarr.json", 1 << 16))
+
+
+def refused(store, about, generation=4):
+    with pytest.raises(DamagedStore):
+        read(store, about, generation)
+
+
+@given(
+    st.sampled_from(KINDS).flatmap(lambda kind: hnp.arrays(kind, st.integers(0, 9))),
+    st.sampled_from("<>"),
+    st.integers(0, 5),
+    st.integers(1, 4),
+)
+def test_what_is_written_is_read_in_the_machines_byte_order(values, order, generation, chunk):
+    little = values.astype(values.dtype.newbyteorder("<"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "CHUNK", chunk)
+        store = MemoryStore()
+        about = write(store, values.astype(values.dtype.newbyteorder(order)), generation)
+        assert about == {"shape": [values.size], "dtype": little.dtype.str, "crc32": zlib.crc32(little.tobytes())}
+        assert f"loss-{generation % 2}" in list_names(store)
+        found = read(store, about, generation)
+        assert (found.dtype, found.tobytes()) == (values.dtype, values.tobytes())
+        refused(store, about, generation + 1)
+        refused(store, about | {"crc32": about["crc32"] ^ 1}, generation)
+
+
+def test_part_of_a_larger_array_is_written_as_it_reads():
+    store = MemoryStore()
+    about = write(store, np.arange(12, dtype=np.int32).reshape(4, 3)[:, 1])
+    assert read(store, about).tolist() == [1, 4, 7, 10]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_missing_chunk_would_read_as_is_written_like_all_else(kind, store):
+    values = np.full(5, np.nan if kind[0] == "f" else np.iinfo(kind).max, kind)
+    assert read(store, write(store, values)).tobytes() == values.tobytes()
+
+
+def test_all_chunks_are_files_of_one_size(short, store):
+    write(store, NUMBERS)
+    assert [len(read_bytes(store, f"loss-0/c/{n}", 9) or b"") for n in range(3)] == [4, 4, 0]
+
+
+def test_a_chunk_holds_as_many_numbers_as_there_are_up_to_a_limit():
+    assert slots.CHUNK == 1 << 24  # it belongs to the format
+    for samples, size in ((0, 1), (1, 1), (5, 5)):
+        store = MemoryStore()
+        write(store, np.zeros(samples))
+        assert metadata(store)["chunk_grid"]["configuration"]["chunk_shape"] == [size]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zarr_reads_what_it_wrote_for_us(kind, tmp_path, short):
+    values = np.arange(5).astype(kind)
+    write(DurableStore(tmp_path), values)
+    found = zarr.open_array(tmp_path, path="loss-0", mode="r")
+    assert (found.dtype, found[:].tolist(), found.compressors) == (values.dtype, values.tolist(), ())
+
+
+def test_metadata_are_made_anew_where_they_must(tmp_path):
+    store = DurableStore(tmp_path)
+    one, small = Slots(store, "here"), np.zeros(3, np.uint8)
+    for values, generation in (
+        (small, 2),
+        (small, 3),
+        (np.zeros(4, np.uint8), 4),
+        (np.zeros(4, np.int8), 6),
+        (small, 8),
+    ):
+        about = one.write(generation, {"loss": values})["loss"]
+        assert read(store, about, generation).tolist() == values.tolist()
+    for gone in ("zarr.json", "c/0"):
+        (tmp_path / "loss-0" / gone).unlink()
+        about = one.write(10, {"loss": small})["loss"]
+        assert read(store, about, 10).tolist() == small.tolist()
+
+
+@pytest.mark.parametrize("folder", ["loss-0", "loss-1", "loss-0/c", "loss-1/c"])
+def test_nothing_is_written_through_a_link(tmp_path, folder):
+    store, elsewhere = DurableStore(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "run" / folder).parent.mkdir(parents=True)
+    (tmp_path / "run" / folder).symlink_to(elsewhere)
+    generation = int(folder[5])
+    Slots(store, "here").check_own_folders(["hits"])
+    for call in (
+        lambda: Slots(store, "here").check_own_folders(["hits", "loss"]),
+        lambda: write(store, NUMBERS, generation),
+    ):
+        with pytest.raises(StoreError):
+            call()
+    write(store, NUMBERS, generation + 1)
+    assert not list(elsewhere.iterdir())
+
+
+def test_one_that_fails_is_waited_for_with_all_others(tmp_path, monkeypatch):
+    """None goes on to write while the next commit does."""
+    store, done = DurableStore(tmp_path), []
+
+    async def put(self, key, value, _set=DurableStore.set):
+        if key == "bad-0/c/0":
+            raise OSError(5, "Input/output error")
+        await _set(self, key, value)
+        done.append(key)
+
+    monkeypatch.setattr(DurableStore, "set", put)
+    with pytest.raises(OSError, match="Input/output"):
+        Slots(store, "here").write(4, dict.fromkeys(("bad", "one", "two", "three"), NUMBERS))
+    assert {f"{name}-0/c/0" for name in ("one", "two", "three")} <= set(done)
+
+
+class TestDamage:
+    """What is not as it was written is told."""
+
+    def test_a_file_that_is_cut_short_too_long_or_missing(self, short, store):
+        about = write(store, NUMBERS)
+        for raw in (b"\2\1\0", bytes(5)):
+            write_bytes(store, "loss-0/c/1", raw)
+            refused(store, about)
+        zarr.core.sync.sync(store.delete("loss-0/c/1"))
+        refused(store, about)
+
+    @pytest.mark.parametrize("samples", [10**9, 10**12, 1 << 53])
+    def test_memory_for_an_array_is_not_taken_before_a_chunk_of_it_is_there(self, store, samples):
+        about = write(store, NUMBERS)
+        found = metadata(store)
+        found["shape"] = [samples]
+        found["chunk_grid"]["configuration"]["chunk_shape"] = [slots.CHUNK]
+        write_bytes(store, "loss-0/zarr.json", json.dumps(found).encode())
+        refused(store, about | {"shape": [samples]})
+
+    def test_metadata_that_are_no_json_or_too_long(self, store):
+        about = write(store, NUMBERS)
+        raw = read_bytes(store, "loss-0/zarr.json", 1 << 16)
+        write_bytes(store, "loss-0/zarr.json", raw.ljust(1 << 16))
+        assert read(store, about).tolist() == NUMBERS.tolist()
+        for other in (raw.ljust((1 << 16) + 1), b"{", b"[" * 60_000, b"[]", b"3", b"null", b"{}", b"\xff"):
+            write_bytes(store, "loss-0/zarr.json", other)
+            refused(store, about)
+
+    @pytest.mark.parametrize("key", HOW_STORED)
+    @pytest.mark.parametrize("gone", [True, False])
+    def test_any_of_the_metadata_that_say_how_it_is_stored(self, store, key, gone):
+        about = write(store, NUMBERS)
+        found = metadata(store)
+        found = {name: value for name, value in found.items() if name != key} | ({} if gone else {key: "another"})
+        write_bytes(store, "loss-0/zarr.json", json.dumps(found).encode())
+        refused(store, about)

@@ -21,7 +21,7 @@ from prunedata.errors import ForeignStore, PrunedataError, RunExists, StoreError
 from prunedata.policies import Random
 from prunedata.store.durable import DurableStore
 from prunedata.store.run_store import RunStore
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 from tests.store.stored_runs import outcome
 
 SAMPLES = 60

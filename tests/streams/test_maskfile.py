@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.errors import DamagedStore, NotInEpoch, PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable, publish
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 EVERY_OTHER = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 

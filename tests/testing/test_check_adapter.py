@@ -9,24 +9,22 @@ import numpy as np
 import pytest
 
 from prunedata.testing import CLAUSES, BrokenContract, Case, SkippedClause, check_adapter, losses_of
-from tests.testing.right_adapters import (
+from tests.testing.adapters import (
     SIZE,
+    WRONG,
     DropsLast,
     Endless,
     HandsOverAtTheEnd,
     HoldsBack,
-    NeverForgets,
-    NeverHandsOver,
-    OneBatchOfAll,
-    RecordsNothing,
-    Right,
-)
-from tests.testing.wrong_adapters import (
-    WRONG,
     KeepsIds,
     Lives,
+    NeverForgets,
+    NeverHandsOver,
     ObservesTwice,
+    OneBatchOfAll,
+    RecordsNothing,
     RefusesResume,
+    Right,
     Silent,
     StaleMask,
     StartsOver,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.watch.watched import plain, python_of, rows_told, run_both, watched
 
 pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.watch.watched import plain, rows_told, run_both, watched
 
 # Scripts with a Trainer of Lightning's, unchanged: same weights, each loss with its row.

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.watch.watched import plain, python_of, rows_told, watched
 
 pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports

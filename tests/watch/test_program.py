@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, watched
 
 # A watched program runs as Python runs it: arguments, folders, status, signals, tracebacks, children.

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from prunedata.reporting.kept import KeptPreviews
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from tests.watch.watched import rows_told, run_both, watched
 
 # Trainers of tokens, unchanged: labels of tokens, a language model, TRL's SFTTrainer. Each loss is the one by hand.

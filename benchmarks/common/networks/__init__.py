@@ -9,10 +9,7 @@ from functools import partial
 
 from torch import nn
 
-from benchmarks.common.networks.lenet import LeNet
-from benchmarks.common.networks.resnet import ResNet
-from benchmarks.common.networks.vgg import VGG
-from benchmarks.common.networks.wide_resnet import WideResNet
+from benchmarks.common.networks.convolutional import VGG, LeNet, ResNet, WideResNet
 
 __all__ = ["NETWORKS", "VGG", "LeNet", "ResNet", "WideResNet", "build"]
 

@@ -1,11 +1,11 @@
-"""A function that launches many kernels, captured as one CUDA graph that the host launches at once."""
+"""How networks compute on a device: in bfloat16 where it does, and a step captured as one CUDA graph."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-__all__ = ["captured"]
+__all__ = ["captured", "mixed_precision", "precision_of"]
 
 WARM_UP = 3
 """Calls before the capture: libraries choose their algorithms, and the optimizer makes its state."""
@@ -47,3 +47,20 @@ def captured(function: Callable[[], Tensor], generator: torch.Generator) -> Call
         return result
 
     return launch
+
+
+def precision_of(device: str) -> torch.dtype:
+    """Return what networks compute in on ``"cpu"`` or ``"cuda"``.
+
+    A processor with AVX2 alone took 13 times as long in bfloat16 as in float32; one with AVX-512, half as long.
+    """
+    imitated = device == "cpu" and "AVX512" not in torch.backends.cpu.get_cpu_capability()
+    return torch.float32 if imitated else torch.bfloat16
+
+
+def mixed_precision(device: str) -> torch.autocast:
+    """Return a context in which layers compute in what :func:`precision_of` says.
+
+    It keeps no cast weights: a step that is captured as a graph has to cast those that it finds.
+    """
+    return torch.autocast(device, torch.bfloat16, enabled=precision_of(device) == torch.bfloat16, cache_enabled=False)

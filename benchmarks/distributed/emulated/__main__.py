@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.arguments import program
+from benchmarks.common.commands import program
 from benchmarks.common.records import Runs
 from benchmarks.distributed.hosts import unable
 

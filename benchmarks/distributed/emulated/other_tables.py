@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Runs
-from benchmarks.distributed.emulated.found import caption, middle, runs_of
+from benchmarks.distributed.emulated.measure import caption, middle, runs_of
 from benchmarks.distributed.emulated.study_tables import NONE
 from benchmarks.distributed.measured.measured_tables import ALONE, TABLE_3, setup_of
 from benchmarks.distributed.measured.results import Facts, mean_staleness
-from benchmarks.distributed.training.curve import reached
+from benchmarks.distributed.training.task import reached
 
 __all__ = ["TARGET", "loss", "pruned", "straggler", "ways"]
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Cluster, Configuration, Linked
-from benchmarks.distributed.emulated.found import caption, middle, runs_of, spread
+from benchmarks.distributed.emulated.measure import caption, middle, runs_of, spread
 from benchmarks.distributed.emulated.runs import NOMINAL, SOFTWARE
 from benchmarks.distributed.measured.measured_tables import ALONE, setup_of
 from benchmarks.distributed.measured.results import Facts, mean_staleness

@@ -9,11 +9,10 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.common.drawing import new_figure, save, tidy
-from benchmarks.common.palette import BLUE, GREEN, GREY, ORANGE, VERMILION
+from benchmarks.common.drawing import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure, save, tidy
 from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Configuration
-from benchmarks.distributed.emulated.found import runs_of
+from benchmarks.distributed.emulated.measure import runs_of
 from benchmarks.distributed.measured.measured_tables import ALONE, REPLICAS, setup_of
 from benchmarks.distributed.measured.results import RESULTS, Facts, read
 from benchmarks.distributed.tables import ROWS

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.distributed.cluster import Configuration
 from benchmarks.distributed.measured.results import Facts, mean_staleness
 from benchmarks.distributed.tables import ALONE, ROWS
-from benchmarks.distributed.training.parts import PARTS
+from benchmarks.distributed.training.task import PARTS
 
 __all__ = [
     "ALONE",

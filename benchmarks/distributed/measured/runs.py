@@ -1,23 +1,118 @@
 """The commands that train and record: ``throughput`` and ``converge``."""
 
 import os
+import random
+import signal
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from benchmarks.common.data import Data
 from benchmarks.common.processes.on_ray import on_ray
+from benchmarks.common.processes.ranks import RankFailed
 from benchmarks.common.records import Runs
-from benchmarks.distributed.measured.kills import kills
 from benchmarks.distributed.measured.results import Facts, add, mean_staleness
-from benchmarks.distributed.training.curve import reached
 from benchmarks.distributed.training.in_step import launched
 from benchmarks.distributed.training.modes import train
-from benchmarks.distributed.training.task import Training
+from benchmarks.distributed.training.replica import Checkpoint
+from benchmarks.distributed.training.task import Training, reached
+from prunedata.errors import DealerDied
 
-__all__ = ["converge", "is_first", "kill", "run", "with_nodes"]
+__all__ = ["Killing", "converge", "is_first", "kill", "kills", "run", "with_nodes"]
+
+BEFORE = "done before the kill"
+
+
+@dataclass
+class Killing:
+    """What came of all cases.
+
+    Attributes
+    ----------
+    killed : dict of str to int
+        How often which process was.
+    ends : dict of str to int
+        How often a run ended how: with an error of which type, without a worker, or before the kill.
+    slowest : float
+        Seconds from a kill to its error, at most.
+    wrong : list of str
+        What must not come: a run that went on otherwise than one without a kill, an error that names nobody, or one
+        that came later than the time that was given.
+    """
+
+    killed: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+
+def kills(training: Training, data: Data, cases: int) -> Facts:
+    """Kill a process of each of so many runs, and return what came of it. ``async`` and ``mixed`` need Ray to run."""
+    chance, found = random.Random(training.seed), Killing()
+    with TemporaryDirectory() as folder:
+        whole = train(training, data, Path(folder) / "whole")
+        span = whole["seconds"]
+        for case in range(cases):
+            file = Path(folder) / str(case)
+            name, ended, seconds = _one(training, data, file, chance, span)
+            found.slowest = max(found.slowest, seconds)
+            span *= 0.8 if ended == BEFORE else 1  # a first run may be slower than those after it
+            found.killed[name] += 1
+            found.ends[ended] += 1
+            told = _check(training, data, file, whole, Path(folder) / "whole")
+            if told or ended.startswith("unclear") or seconds > training.within:
+                found.wrong.append(f"case {case}, {name}: {ended}; {told}")
+            print(f"{case}: {name}, {ended} {told}", file=sys.stderr, flush=True)
+    kept = ("hardware", "versions", "samples", "data")
+    return {**asdict(training), **{one: whole[one] for one in kept}, "cases": cases, **vars(found)}
+
+
+def _one(training: Training, data: Data, file: Path, chance: random.Random, seconds: float) -> tuple[str, str, float]:
+    """Train, and kill meanwhile. Return whom, how the run ended, and the seconds from the kill to an error."""
+    chosen: list[str] = []
+    timers: list[threading.Timer] = []
+    after, killed = 0.0, [float("inf")]
+
+    def started(processes: dict[str, int]) -> None:
+        name = chance.choice(sorted(processes))
+        chosen.append(name)
+        timers.append(threading.Timer(chance.uniform(0, seconds), _kill, (processes[name], killed)))
+        timers[0].start()
+
+    try:
+        facts = train(training, data, file, started)
+        ended = f"without {len(facts['workers_lost'])} of its workers" if facts.get("workers_lost") else BEFORE
+    except (RankFailed, DealerDied, ConnectionError) as error:
+        after = max(0.0, time.monotonic() - killed[-1])
+        known = chosen[0].replace("server", "parameter server")
+        ended = type(error).__name__ if known in str(error) else f"unclear {type(error).__name__}: {error}"
+    finally:
+        timers[0].cancel()
+    return chosen[0], ended, after
+
+
+def _kill(process: int, when: list[float]) -> None:
+    when.append(time.monotonic())
+    with suppress(ProcessLookupError):  # it was done before
+        os.kill(process, signal.SIGKILL)
+
+
+def _check(training: Training, data: Data, file: Path, whole: Facts, expected: Path) -> str:
+    """Go on with a run, and say what is wrong with it, if anything is."""
+    again = train(training, data, file)
+    if again["visits"] != whole["visits"]:
+        return f"visits {again['visits']}"
+    if training.mode != "sync":
+        return ""
+    same: Callable[[Any], bytes] = lambda held: held.weights.tobytes() + held.average.tobytes()  # noqa: E731
+    return "" if same(Checkpoint.load(file)) == same(Checkpoint.load(expected)) else "other weights"
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from benchmarks.common.networks import build
 from benchmarks.common.parquet import SIZE
 from benchmarks.common.records import Facts
 from benchmarks.distributed.staleness.runs import ARMS, StaleRun
-from benchmarks.study.judging import auc
+from benchmarks.study.choosers import auc
 from prunedata import Deal, Dealer, Pruner
 from prunedata.policies import RunningLoss
 from prunedata.types import Mask

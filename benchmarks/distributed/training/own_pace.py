@@ -3,28 +3,156 @@
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from benchmarks.common.data import Data
-from benchmarks.distributed.training.checkpoint import Checkpoint
-from benchmarks.distributed.training.curve import Told, facts_of
 from benchmarks.distributed.training.in_step import Started
-from benchmarks.distributed.training.local import LocalReplica
-from benchmarks.distributed.training.node import NodeReplica
-from benchmarks.distributed.training.placement import Places, placed
-from benchmarks.distributed.training.replica import Replica, Vector
-from benchmarks.distributed.training.serving.averaging import AveragingServer
-from benchmarks.distributed.training.serving.quorum import QuorumServer
-from benchmarks.distributed.training.serving.servers import Servers, WeightServer
-from benchmarks.distributed.training.task import Training
+from benchmarks.distributed.training.node import POLL, NodeReplica, Pulled
+from benchmarks.distributed.training.replica import Batch, Checkpoint, Replica, RMSProp, Vector
+from benchmarks.distributed.training.servers import AveragingServer, QuorumServer, Servers, WeightServer
+from benchmarks.distributed.training.task import Told, Training, facts_of
+from benchmarks.distributed.training.team import TeamBatch
+from prunedata import Deal, Wait
 from prunedata.adapters.ray import RayDealer, serve
 
-__all__ = ["NodesLost", "train_at_own_pace"]
+__all__ = ["LocalReplica", "NodesLost", "Places", "placed", "train_at_own_pace"]
+
+
+@dataclass
+class Round:
+    """Steps that a worker made since it last had everyone's weights: what was dealt, and the losses."""
+
+    pulled: Pulled
+    made: list[tuple[Deal, Vector]] = field(default_factory=list)
+
+
+class LocalReplica(NodeReplica):
+    """What runs in a replica's process. The optimiser's average stays with the worker from round to round.
+
+    A batch is reported when the servers have averaged what came of it, so a checkpoint has both or neither.
+    """
+
+    def _lead(self, beside: ThreadPoolExecutor, name: int, dealer: RayDealer, servers: Servers) -> None:
+        parts = self._replica.parts
+        optimiser = RMSProp(self._replica.weights(), self._task.learning_rate)
+        current, pulled, resting = None, None, False
+        ahead = beside.submit(self._next, dealer, name)
+        while True:
+            with parts("wait"):
+                item = ahead.result()
+            if item is None or isinstance(item, Wait):
+                self._average(current, optimiser, name, dealer, servers, rests=not resting)
+                current, pulled, resting = None, None, True
+                if item is None:
+                    return
+                with parts("wait"):
+                    time.sleep(POLL)
+            ahead = beside.submit(self._next, dealer, name)
+            if isinstance(item, Wait):
+                continue
+            if current is None:
+                pulled = pulled or self._begin(name, servers, resting)
+                current, resting = Round(pulled), False
+                optimiser.weights = pulled[0]
+            self._own_step(*item, optimiser, current)
+            if len(current.made) == self._task.local_steps:
+                pulled = self._average(current, optimiser, name, dealer, servers)
+                current = None
+
+    def _begin(self, name: int, servers: Servers, resting: bool) -> Pulled:
+        with self._replica.parts("exchange"):
+            if resting:
+                servers.rest(name, False)
+            return servers.pull()
+
+    def _own_step(self, deal: Deal, whole: TeamBatch, batch: Batch, optimiser: RMSProp, current: Round) -> None:
+        gradient, losses = self._together(whole, batch, optimiser.weights)
+        with self._replica.parts("update"):
+            optimiser.step(gradient)
+        current.made.append((deal, losses))
+        self._told.curve.append((time.time(), float(losses.mean()), len(losses)))
+
+    def _average(
+        self,
+        current: Round | None,
+        optimiser: RMSProp,
+        name: int,
+        dealer: RayDealer,
+        servers: Servers,
+        rests: bool = False,
+    ) -> Pulled | None:
+        """Send what a round changed, wait until it is averaged, and report its losses; return the new weights."""
+        pulled = None
+        with self._replica.parts("exchange"):
+            if current is not None:
+                weights, versions = current.pulled
+                size = sum(len(losses) for _, losses in current.made)
+                servers.push(optimiser.weights - weights, versions, size, name).wait()
+            if rests:  # before it waits, so that nobody waits for it
+                servers.rest(name, True)
+            if current is not None:
+                pulled = servers.pull(versions)
+        with self._replica.parts("pruning"):
+            for deal, losses in current.made if current else ():
+                dealer.observe(deal, losses, version=versions[0], newest=versions[0])
+        if current is not None:
+            self._told.rounds.append((versions[0], [(deal.epoch, deal.number) for deal, _ in current.made]))
+        return pulled
+
+
+CPU = 0.01
+"""What a node asks for: little, so that several nodes fit on one machine where there are no more."""
+
+
+class Places:
+    """The options of each actor, which say on which node it runs."""
+
+    def __init__(self, task: Training, group: Any) -> None:
+        self._task, self._group = task, group
+
+    def worker(self, number: int) -> dict[str, Any]:
+        """Of a replica of a worker."""
+        return self._on(number)
+
+    def server(self, number: int) -> dict[str, Any]:
+        """Of a server: on the node of a worker, or on its own."""
+        workers = self._task.nodes
+        return self._on(number % workers if self._task.placement == "shared" else workers + number)
+
+    def _on(self, node: int) -> dict[str, Any]:
+        return {
+            "num_cpus": 0,
+            "max_restarts": 0,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                placement_group=self._group, placement_group_bundle_index=node
+            ),
+        }
+
+
+@contextmanager
+def placed(task: Training) -> Iterator[Places]:
+    """Reserve the nodes of a task, and give them back."""
+    nodes = task.nodes + (task.servers if task.placement == "dedicated" else 0)
+    known: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    machines = sum(bool(node["Alive"]) for node in known)
+    group = placement_group([{"CPU": CPU}] * nodes, strategy="STRICT_SPREAD" if machines >= nodes else "SPREAD")
+    try:
+        ray.get(group.ready(), timeout=task.within)
+        yield Places(task, group)
+    except GetTimeoutError as error:
+        raise TimeoutError(f"Expected {nodes} nodes with {CPU} CPUs each within {task.within:g} seconds.") from error
+    finally:
+        remove_placement_group(group)
+
 
 SOON = 5.0
 """Seconds in which Ray tells of a process that died, after its peers were cut off."""

@@ -1,6 +1,9 @@
 """A replica of the model: it makes batches, and gradients of them."""
 
+import os
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from benchmarks.common.augment import crop_and_flip
-from benchmarks.common.data import Data
-from benchmarks.distributed.training.parts import Parts
-from benchmarks.distributed.training.task import Training
+from benchmarks.common.data import Data, crop_and_flip
+from benchmarks.distributed.training.task import Parts, Training
 
-__all__ = ["Batch", "Replica", "Vector"]
+__all__ = ["Batch", "Checkpoint", "RMSProp", "Replica", "Vector"]
 
 Vector = npt.NDArray[np.float32]
 Batch = tuple[Tensor, Tensor]
@@ -138,3 +139,77 @@ def _ballast(task: Training, size: int) -> Vector:
         raise ValueError(f"Expected at least the {size:,} weights of {task.network}. Got {task.parameters:,}.")
     drawn: Vector = np.random.default_rng(task.seed).standard_normal(task.parameters - size, np.float32)
     return drawn * np.float32(1e-3)
+
+
+@dataclass
+class RMSProp:
+    """The optimiser of one vector of weights, shape (n,), float32; the defaults are the study's.
+
+    A step is ``average = decay * average + (1 - decay) * g**2`` and ``weights -= learning_rate * g / sqrt(average +
+    epsilon)``, where ``g`` is the gradient with ``weight_decay * weights`` added.
+    """
+
+    weights: Vector
+    learning_rate: float = 0.1
+    decay: float = 0.9
+    epsilon: float = 1.0
+    weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        self.weights = np.array(self.weights, dtype=np.float32)
+        self.average = np.ones_like(self.weights)
+
+    def step(self, gradient: Vector) -> None:
+        """Apply one gradient."""
+        if gradient.shape != self.weights.shape:
+            raise ValueError(f"Expected a gradient of shape {self.weights.shape}. Got {gradient.shape}.")
+        whole = gradient + np.float32(self.weight_decay) * self.weights
+        self.average += np.float32(1 - self.decay) * (whole * whole - self.average)
+        self.weights = self.weights - np.float32(self.learning_rate) * whole / np.sqrt(
+            self.average + np.float32(self.epsilon)
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    weights, average : ndarray of float32, shape (n,)
+        The weights, and the optimiser's average of squared gradients.
+    run : dict
+        Of the pruner, or of the dealer.
+    buffers : list of Tensor
+        Batch norm's.
+    """
+
+    weights: Vector
+    average: Vector
+    run: dict[str, Any]
+    buffers: list[Any]
+
+    def save(self, file: Path) -> None:
+        """Write it whole: whoever is killed meanwhile leaves the one before."""
+        part = file.with_suffix(".part")
+        with part.open("wb") as out:
+            torch.save(
+                {
+                    "weights": torch.from_numpy(self.weights),
+                    "average": torch.from_numpy(self.average),
+                    "run": self.run,
+                    "buffers": self.buffers,
+                },
+                out,
+            )
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(file)
+
+    @classmethod
+    def load(cls, file: Path) -> "Checkpoint | None":
+        """Read what :meth:`save` wrote; None if there is nothing yet."""
+        if not file.exists():
+            return None
+        held = torch.load(file, weights_only=True)
+        return cls(held["weights"].numpy(), held["average"].numpy(), held["run"], held["buffers"])

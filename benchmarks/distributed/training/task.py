@@ -1,19 +1,24 @@
 """What is trained, how, and by how many: all that the processes of a run have to know alike."""
 
-from dataclasses import dataclass
-from typing import Literal
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from benchmarks.common.data import Data, ImageSet
 from benchmarks.common.networks import build
+from benchmarks.common.timing import made_on
 from prunedata import Pruner, Schedule
-from prunedata.cli.named import named_object
+from prunedata.cli.arguments import named_object
 from prunedata.policies import Policy
 from prunedata.policies.rules import BUILT_IN
 
-__all__ = ["MODES", "PLACEMENTS", "Training", "fewer"]
+__all__ = ["MODES", "PARTS", "PLACEMENTS", "Parts", "Told", "Training", "facts_of", "fewer", "reached"]
 
 MODES = ("sync", "async", "mixed", "local")
 PLACEMENTS = ("shared", "dedicated")
@@ -183,3 +188,93 @@ def fewer(data: Data, train: int | None, test: int | None) -> Data:
 
 def _first(images: ImageSet, samples: int | None) -> ImageSet:
     return ImageSet(images.images[:samples].clone(), images.labels[:samples].clone(), images.mean, images.std)
+
+
+PARTS = {
+    "wait": "waits for a batch",
+    "forward": "forward",
+    "backward": "backward",
+    "device": "sleeps for what an emulated device still takes",
+    "average": "averages gradients with its replicas",
+    "exchange": "exchanges with servers",
+    "update": "updates weights",
+    "pruning": "reports losses, ends epochs",
+    "data": "makes batches, beside",
+    "dealing": "asks for batches, beside",
+}
+"""What the parts are. The last two run in a thread of their own, while the step before is computed."""
+
+
+class Parts:
+    """Seconds by part. Each part is timed by one thread only."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Add what is done within to a part."""
+        since = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] += perf_counter() - since
+
+
+SMOOTH = 10
+"""Updates whose losses are averaged, to say when a loss was reached."""
+
+
+@dataclass
+class Told:
+    """What a worker tells when it is done.
+
+    Attributes
+    ----------
+    curve : list of (float, float, int)
+        When each update was made, in seconds of ``time.time``; the mean loss of its samples; and how many they were.
+    parts : dict of str to float
+        Seconds, by part.
+    buffers : list of Tensor
+        Batch norm's.
+    rounds : list of (int, list of (int, int))
+        Of ``local``: the version of the weights that each round began with, and the epochs and numbers of its batches.
+    """
+
+    curve: list[tuple[float, float, int]] = field(default_factory=list)
+    parts: dict[str, float] = field(default_factory=dict)
+    buffers: list[Any] = field(default_factory=list)
+    rounds: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
+
+
+def facts_of(task: Training, data: Data, visits: list[int], told: Iterable[Told], **more: Any) -> dict[str, Any]:
+    """What is recorded of a run: plain values. Seconds begin with the first batch, and end with the last update."""
+    workers = list(told)
+    curve = sorted(point for one in workers for point in one.curve)
+    begun = more.pop("started")
+    # A run that was done already makes no update.
+    seconds, updates = curve[-1][0] - begun if curve else 0.0, max(1, len(curve))
+    images = sum(size for _, _, size in curve)
+    return {
+        **asdict(task),
+        "data": data.name,
+        "samples": len(data.train),
+        "visits": visits,
+        "seconds": seconds,
+        "images_per_second": images / seconds if curve else 0.0,
+        "updates": len(curve),
+        "parts": {part: sum(one.parts[part] for one in workers) / updates for part in PARTS},
+        "curve": [[round(when - begun, 4), round(loss, 5)] for when, loss, _ in curve],
+        **more,
+        "load": round(os.getloadavg()[0], 2),  # of this machine, when it was done
+        **made_on("torch", "numpy"),
+    }
+
+
+def reached(curve: list[list[float]], loss: float) -> float | None:
+    """Seconds until the mean loss of ten updates in a row was as low; None if it never was."""
+    for last in range(SMOOTH, len(curve) + 1):
+        some = curve[last - SMOOTH : last]
+        if sum(one for _, one in some) / SMOOTH <= loss:
+            return some[-1][0]
+    return None

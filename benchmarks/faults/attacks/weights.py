@@ -86,7 +86,7 @@ class Weights(Attack):
 
     def judge(self, setup: Weighed) -> Attempt:
         """Train as a setup says, with and without poison, and look at the gradients of every step."""
-        from benchmarks.faults.weighed.plain import farthest, plain  # noqa: PLC0415
+        from benchmarks.faults.weighed.setup import farthest, plain  # noqa: PLC0415
         from prunedata.errors import PrunedataError  # noqa: PLC0415
 
         try:
@@ -201,7 +201,7 @@ def on_rank(
 
 def _mean(trained: list[dict[str, Any]]) -> list[Any]:
     """Of each step, the mean over the ranks of their gradients; one that has no more steps adds nothing."""
-    from benchmarks.faults.weighed.plain import aligned  # noqa: PLC0415
+    from benchmarks.faults.weighed.setup import aligned  # noqa: PLC0415
 
     return [
         sum(one["gradients"][at] for one, at in zip(trained, places, strict=True) if at is not None) / len(trained)

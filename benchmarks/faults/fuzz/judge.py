@@ -2,10 +2,9 @@
 
 import copy
 
-from benchmarks.faults.fuzz.plain import Expected, expected
-from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, check
+from benchmarks.faults.fuzz.plain_epochs import Expected, PlainEpochs, check, expected
+from benchmarks.faults.fuzz.play import Entry, Step
 from benchmarks.faults.fuzz.setup import OWN, STREAMS, Loaded, Setup
-from benchmarks.faults.fuzz.steps import Entry, Step
 
 __all__ = ["Judge"]
 

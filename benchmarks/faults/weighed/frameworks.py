@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.faults.fuzz.sources import Items
 from benchmarks.faults.weighed.loops import Loop, Stopped
-from benchmarks.faults.weighed.plain import MOMENTUM, RATE
-from benchmarks.faults.weighed.setup import CLASSES, FEATURES, data_of
+from benchmarks.faults.weighed.setup import CLASSES, FEATURES, MOMENTUM, RATE, data_of
 
 __all__ = ["GrainLoop", "InKeras", "InLightning", "InTrainer", "TensorLoop", "TrainerByWeight"]
 

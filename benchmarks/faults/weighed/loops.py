@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
 from benchmarks.faults.fuzz.sources import Items
-from benchmarks.faults.weighed.plain import MOMENTUM, RATE
-from benchmarks.faults.weighed.setup import CLASSES, FEATURES, Weighed, data_of, held_back
+from benchmarks.faults.weighed.setup import CLASSES, FEATURES, MOMENTUM, RATE, Weighed, data_of, held_back
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import watch, wrap
 from prunedata.dealing.deal import Deal

@@ -18,16 +18,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_results, program
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import add_results, fill, program
 from benchmarks.common.records import Runs
-from benchmarks.frontier.late.first_page import BEGIN as BEGIN_FIRST_PAGE
-from benchmarks.frontier.late.first_page import first_page
 from benchmarks.frontier.late.measure import ARMS, measure
-from benchmarks.frontier.late.report import BEGIN, report
+from benchmarks.frontier.late.report import BEGIN, BEGIN_FIRST_PAGE, BEGIN_TRACES, first_page, report, traces
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
-from benchmarks.frontier.late.traces import BEGIN as BEGIN_TRACES
-from benchmarks.frontier.late.traces import traces
 from benchmarks.gpu.__main__ import RESULTS as DEEP
 from prunedata.errors import NeverPrunesWarning
 

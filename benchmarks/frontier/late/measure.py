@@ -17,7 +17,7 @@ from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.late.rules import RULES, Averages, MovingAverages, Rule, above_median, upper_group
 from benchmarks.frontier.late.subjects import SUBJECTS, task_of
 from benchmarks.frontier.training.networks import NETWORKS
-from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.policies import RATES
 from benchmarks.frontier.training.selection import Batches, ByPruner, Ids
 from benchmarks.frontier.training.train import Settings, fit, right, scores_of, trust
 from prunedata import Pruner, Schedule

@@ -1,17 +1,23 @@
-"""The study's tables, of its recorded runs."""
+"""The tables of the late study: of its runs, of single samples, and the one of the first page."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from statistics import mean
 
-from benchmarks.common.markdown import markdown
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.data.tables import RARE
-from benchmarks.frontier.late.rules import RULES
+from benchmarks.frontier.late.rules import RULES, MovingAverages
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
+from prunedata.plan.doubts import are_many_worse, count_doubted, lie_clearer, loss_at_first, two_groups
 
-__all__ = ["BEGIN", "report"]
+__all__ = ["BEGIN", "BEGIN_FIRST_PAGE", "BEGIN_TRACES", "first_page", "report", "traces"]
 
 BEGIN = "<!-- python -m benchmarks.frontier.late table -->"
 LIBRARY = "onset-blind"
@@ -186,3 +192,116 @@ def _counts(arms: dict[str, list[Facts]]) -> list[str]:
 def _found(pairs: list[list[int]], samples: int) -> str:
     out, wrong = (sum(pair[at] for pair in pairs) for at in (0, 1))
     return f"{100 * out / len(pairs) / samples:.1f}" + (f" ({100 * wrong / out:.0f})" if wrong else "") if pairs else ""
+
+
+BEGIN_TRACES = "<!-- python -m benchmarks.frontier.late traces -->"
+AFTER = (12, 20, 26, 30)
+"""Epochs after which they are looked at."""
+TRACES = ("worse", "clean")
+
+
+def traces(folder: Path) -> str:
+    """Return a table of the files ``trace-resnet18-KIND.npz`` of a folder as Markdown.
+
+    Arrays ``losses``, float16 of shape (epochs, samples), and ``wrong``, bool of shape (samples,).
+    """
+    rows = []
+    for kind in TRACES:
+        with np.load(folder / f"trace-resnet18-{kind}.npz") as file:
+            losses, wrong = file["losses"].astype(np.float32), file["wrong"]
+        averages, ids = MovingAverages(wrong.size), np.arange(wrong.size)
+        for epoch, of_epoch in enumerate(losses, 1):
+            averages.add(ids, of_epoch, epoch - 1)
+            if epoch in AFTER:
+                now, untaught = averages.now, loss_at_first(averages.means)
+                number = count_doubted(two_groups(now), untaught=untaught, many=are_many_worse(now, untaught))
+                rows.append([f"`{kind}`", str(epoch), *_row(now, losses[:epoch].mean(0), wrong, number)])
+    heads = (
+        "labels",
+        "after epoch",
+        "wrong",
+        "AUC, recent",
+        "mean of all epochs",
+        "suspects",
+        "doubted",
+        "of these wrong",
+    )
+    return markdown(heads, rows) + "\n"
+
+
+def _row(averages: NDArray[np.float64], means: NDArray[np.float32], wrong: NDArray[np.bool_], number: int) -> list[str]:
+    cells = [f"{100 * wrong.mean():.1f} %", "", "", "", f"{100 * number / wrong.size:.1f} %", ""]
+    if wrong.any():
+        recent, of_all = (f"{roc_auc_score(wrong, by):.3f}" for by in (averages, means))
+        cells[1:4] = recent, of_all, recent if lie_clearer(averages, means) else of_all
+        cells[5] = f"{100 * wrong[np.argsort(-averages)[:number]].mean():.0f} %" if number else ""
+    return cells
+
+
+BEGIN_FIRST_PAGE = "<!-- python -m benchmarks.frontier.late first-page -->"
+HEADS = (
+    "data", "wrong labels", "all samples, to the end", "all samples, best epoch picked afterwards",
+    '`"auto"`, labels unknown', '`"auto"`, labels known', "correct labels only (oracle)",
+)  # fmt: skip
+DEEP = {
+    "clean": "none",
+    "aggre": "9 %, by people",
+    "worse": "40 %, by people",
+    "random40": "40 %, at random",
+}
+SMALL = {"clean": "none", "random20": "20 %, at random", "random40": "40 %, at random"}
+COMPARED = ("regular", LIBRARY, LABELS)
+RATE = 0.1
+"""The learning rate at which the arms of the deep network are compared."""
+
+
+def first_page(deep: Iterable[Facts], late: Iterable[Facts]) -> str:
+    """Return the table as Markdown, from the runs on a GPU and from those of this study."""
+    lines = [*_deep(list(deep)), *_small(late)]
+    return markdown(HEADS, [[*head, *(f"{one:.1f}" if one is not None else "" for one in row)] for head, row in lines])
+
+
+def _deep(runs: list[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
+    """ResNet-18: of each arm the mean of the last epochs; the best epoch is that of runs of any length."""
+    for kind, labels in DEEP.items():
+        arms: dict[str, list[Facts]] = defaultdict(list)
+        for run in runs:
+            recipe = run.get("recipe", {})
+            if (run.get("noise"), recipe.get("rates"), recipe.get("learning_rate")) == (kind, "cosine", RATE):
+                arms["regular" if run["policy"] == "watched" else run["policy"]].append(run)
+        if not (arms["regular"] and arms["auto"]):
+            continue
+        longest = max(arms["regular"], key=lambda run: run["epochs"])
+        best = max(100 * point.get("accuracy", 0) for run in arms["regular"] for point in run["curves"])
+        known = next(iter(arms["known-wrong"]), longest)  # of clean labels nothing is wrong
+        ends = [run["accuracy_final"] for run in (longest, arms["auto"][0], known)]
+        yield ("photos of CIFAR-10, ResNet-18", labels), (ends[0], best, ends[1], None, ends[2])
+
+
+def _small(runs: Iterable[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
+    """The mean over the data sets on which every kind of labels was run in every way."""
+    of: dict[str, dict[str, dict[str, list[Facts]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for run in runs:
+        of[run["subject"]][run["kind"]][run["arm"]].append(run)
+    kinds = [*SMALL, *(f"{kind}-thinned" for kind in SMALL)]
+    shared = [kinds_of for kinds_of in of.values() if all(_seeds(kinds_of[kind]) for kind in kinds)]
+    for kind in kinds if shared else ():
+        labels, thinned = SMALL[kind.removesuffix("-thinned")], kind.endswith("-thinned")
+        arms = [{arm: _runs(kinds_of[kind], arm) for arm in (*COMPARED, "oracle")} for kinds_of in shared]
+        ends = [mean(mean(run["curve"][-1] for run in one[arm]) for one in arms) for arm in arms[0]]
+        best = mean(mean(max(run["curve"]) for run in one["regular"]) for one in arms)
+        name = f"{len(shared)} small data sets" + thinned * ", a third of the classes rare"
+        yield (name, labels), (ends[0], best, *ends[1:])
+        if thinned:
+            rare = [mean(mean(mean(run["classes"][::RARE]) for run in one[arm]) for one in arms) for arm in arms[0]]
+            yield ("the rare classes of these", labels), (rare[0], None, *rare[1:])
+
+
+def _seeds(arms: Mapping[str, list[Facts]]) -> set[int]:
+    """The seeds with which all arms ran."""
+    return set.intersection(*({run["seed"] for run in arms[arm]} for arm in COMPARED))
+
+
+def _runs(arms: Mapping[str, list[Facts]], arm: str) -> list[Facts]:
+    """The runs of an arm with these seeds; where no label is wrong, the oracle is regular training."""
+    return [run for run in arms[arm] or arms["regular"] if run["seed"] in _seeds(arms)]

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.frontier.data.digits import digits
-from benchmarks.frontier.data.fashion import fashion
+from benchmarks.frontier.data.images import digits, fashion
 from benchmarks.frontier.data.material import HeadTask, Made, Part
 from benchmarks.frontier.data.tables import table_of, thinned, with_errors, with_uniform_errors
 from benchmarks.frontier.training.train import Settings
@@ -41,7 +40,7 @@ class LateSubject:
     chosen : bool
         Whether the rule was chosen on it. The others confirm it.
     rates : str
-        How the learning rate falls, by a name of :data:`benchmarks.frontier.training.rates.RATES`.
+        How the learning rate falls, by a name of :data:`benchmarks.frontier.training.train.RATES`.
     """
 
     title: str

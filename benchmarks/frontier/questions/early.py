@@ -24,8 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from benchmarks.common.arguments import add_results, program
-from benchmarks.common.markdown import fill, markdown
+from benchmarks.common.commands import add_results, fill, markdown, program
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask
@@ -33,7 +32,7 @@ from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.suspects import new_network, unseen
 from benchmarks.frontier.training.selection import Batches, Ids, Unpruned
 from benchmarks.frontier.training.train import Settings, fit, scores_of
-from benchmarks.pages.detection import auc, by_cleanlab, precision_at
+from benchmarks.pages.wrong_labels import auc, by_cleanlab, precision_at
 
 __all__ = ["LENGTHS", "RANKED", "Watching", "main", "measure", "of_trace", "table", "texts"]
 

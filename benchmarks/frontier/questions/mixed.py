@@ -24,12 +24,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.common.arguments import program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown, program
 from benchmarks.frontier.data.material import HeadTask
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.frontier.training.networks import NETWORKS
-from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.policies import RATES
 from benchmarks.frontier.training.train import Settings, right
 
 __all__ = ["WAYS", "main", "measure"]

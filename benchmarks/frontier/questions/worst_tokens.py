@@ -17,8 +17,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.arguments import program
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown, program
 
 __all__ = ["answers", "main", "measure"]
 

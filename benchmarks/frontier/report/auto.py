@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS, KINDS, USUAL
 

@@ -11,8 +11,7 @@ from matplotlib.ticker import NullLocator
 from benchmarks.common.drawing import new_figure, save, tidy
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import KINDS, Lengths
-from benchmarks.frontier.curves import Curve, curves
-from benchmarks.frontier.distances import best_of, tuned
+from benchmarks.frontier.curves import Curve, best_of, curves, tuned
 from benchmarks.frontier.report.table import title
 
 __all__ = ["draw"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS
 from prunedata.plan.onset import MEAN_OF, Figures, find_onset

@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS, KINDS, USUAL
-from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
-from benchmarks.frontier.distances import best_of, best_rival, equal_epochs, text_of, tops_apart, tuned
+from benchmarks.frontier.curves import (
+    EARLY_STOP,
+    Curve,
+    best_of,
+    best_rival,
+    curves,
+    equal_epochs,
+    text_of,
+    tops_apart,
+    tuned,
+)
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "summary"]

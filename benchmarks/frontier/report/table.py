@@ -5,11 +5,20 @@ Written between the markers of a page, as it is printed.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS, KINDS, Lengths
-from benchmarks.frontier.curves import EARLY_STOP, Curve, curves
-from benchmarks.frontier.distances import best_rival, equal_visits, own_known, own_regular, text_of, tops_apart
+from benchmarks.frontier.curves import (
+    EARLY_STOP,
+    Curve,
+    best_rival,
+    curves,
+    equal_visits,
+    own_known,
+    own_regular,
+    text_of,
+    tops_apart,
+)
 from benchmarks.frontier.subjects import SUBJECTS
 
 __all__ = ["BEGIN", "TITLES", "all_tables", "share_of_known", "tables", "title"]

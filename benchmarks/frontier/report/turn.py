@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.common.markdown import markdown
+from benchmarks.common.commands import markdown
 from benchmarks.common.records import Facts
 from benchmarks.frontier.arms import ARMS, KINDS, USUAL
 from benchmarks.frontier.subjects import SUBJECTS

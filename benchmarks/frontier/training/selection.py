@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from benchmarks.frontier.arms import ARMS, Plan
 from benchmarks.frontier.data.material import HeadTask
-from benchmarks.frontier.training.policies import policy_of
-from benchmarks.frontier.training.sliding import SlidingWindow
+from benchmarks.frontier.training.policies import SlidingWindow, policy_of
 from prunedata import Pruner, Schedule
 from prunedata.run.order import cut_batches, epoch_order
 from prunedata.types import LeaveOut

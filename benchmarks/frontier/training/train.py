@@ -11,9 +11,15 @@ from torch.nn import functional as F
 from benchmarks.frontier.arms import ARMS, SHARES, Plan
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.training.networks import NETWORKS
-from benchmarks.frontier.training.objectives import Counting, CrossEntropy, Objective, objective_of
-from benchmarks.frontier.training.policies import SIGNALS, Signal
-from benchmarks.frontier.training.rates import RATES
+from benchmarks.frontier.training.policies import (
+    RATES,
+    SIGNALS,
+    Counting,
+    CrossEntropy,
+    Objective,
+    Signal,
+    objective_of,
+)
 from benchmarks.frontier.training.selection import ByPruner, Selection, selection_of
 from prunedata import Pruner, Schedule
 from prunedata.plan.onset import TRUST, trust_in

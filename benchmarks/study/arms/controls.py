@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common.palette import DARK_GREY, GREY, LIGHT_GREY, ORANGE, VERMILION
+from benchmarks.common.drawing import DARK_GREY, GREY, LIGHT_GREY, ORANGE, VERMILION
 from benchmarks.study.arm import Arm, Task, after_a_sixth
 from benchmarks.study.choosers import AllSamples, Pruned, prune_by
 from prunedata.policies import Known, Random

@@ -1,6 +1,6 @@
 """What decides by itself how many samples to leave out, and from when on; and what only watches."""
 
-from benchmarks.common.palette import BLACK, INDIGO
+from benchmarks.common.drawing import BLACK, INDIGO
 from benchmarks.study.arm import Arm
 from benchmarks.study.choosers import Pruned
 

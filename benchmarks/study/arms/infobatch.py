@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.common.drawing import PINK
 from benchmarks.common.infobatch import InfoBatch
-from benchmarks.common.palette import PINK
 from benchmarks.study.arm import Arm, Ids, PlannedEpoch, Task
 from benchmarks.study.choosers import cut
 

@@ -1,6 +1,6 @@
 """The library's policies: the paper's rule, averaged excess, InfoBatch's rule, and the easiest left out."""
 
-from benchmarks.common.palette import BLUE, GREEN, OLIVE, SKY, WINE
+from benchmarks.common.drawing import BLUE, GREEN, OLIVE, SKY, WINE
 from benchmarks.study.arm import Arm, after_a_sixth
 from benchmarks.study.choosers import prune_by
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RunningLoss

@@ -11,7 +11,7 @@ from prunedata.cli.text import table
 from prunedata.findings.table import rows_of
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.previews import Preview
-from prunedata.store.reading import read_run
+from prunedata.store.run_store import read_run
 from prunedata.store.state import RunState
 
 __all__ = ["lines_of", "suspects_in"]

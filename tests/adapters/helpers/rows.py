@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner
 from prunedata.errors import OtherData
 from prunedata.policies import BoundedLoss
-from tests.common.marks import FEWER
+from tests.common.programs import FEWER
 
 __all__ = ["check_rows_are_followed"]
 

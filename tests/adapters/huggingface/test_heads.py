@@ -13,7 +13,7 @@ from prunedata.adapters.huggingface.heads import FAR, ignored_labels
 from prunedata.adapters.huggingface.losses import logits_of, losses_and_counts
 from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import Random
-from tests.adapters.huggingface.stock import ENCODER, LENGTH, SIZES, WORDS
+from tests.adapters.huggingface.test_stock import ENCODER, LENGTH, SIZES, WORDS
 from tests.adapters.huggingface.trainers import SAMPLES, Net, PrunedTrainer, Rows, build, pruner_of
 
 # Stock heads whose loss is no cross entropy of classes: each sample's loss is what the head's own is the mean of.

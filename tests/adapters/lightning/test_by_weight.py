@@ -13,9 +13,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.lightning import observe, wrap
-from tests.adapters.helpers.by_weight import found, plain, run_of
-from tests.adapters.helpers.ranks import WORLD, group, start
-from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, sampler_of
+from tests.adapters.helpers.loops import found, plain, run_of
+from tests.adapters.helpers.ranks import GLOBAL, WORLD, group, losses_of, model_of, sampler_of, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items
 from tests.adapters.lightning.helpers import QUIET, trainer_of
 from tests.adapters.torch.poison import KINDS, Learner

@@ -14,7 +14,7 @@ from prunedata.adapters.torch.run import TorchRun
 from prunedata.policies import LossRanked
 from tests.adapters.helpers.alone import EPOCHS, check_batches_of_one
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, flat, loader_of, pruner_of, trainer_of, validation
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 pytestmark = QUIET
 

@@ -11,7 +11,7 @@ from prunedata.adapters.lightning import wrap
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError
 from tests.adapters.lightning.helpers import BATCH, QUIET, Net, data, loader_of, pruner_of, trainer_of, validation
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 pytestmark = QUIET
 LENGTHS = [10, 6, 8]

@@ -12,7 +12,7 @@ from prunedata import Pruner, Schedule
 from prunedata.adapters.lightning import DataPruning, observe, wrap
 from prunedata.errors import PrunedataError
 from tests.adapters.lightning.helpers import QUIET, Net, data, flat, loader_of, pruner_of, trainer_of, validation
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 # Checkpoints of Lightning's, saved at each moment that it can: a run that goes on is as the whole run.
 

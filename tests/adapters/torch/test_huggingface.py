@@ -17,7 +17,7 @@ from prunedata.errors import LossError, OtherData
 from prunedata.keys import hash_keys
 from prunedata.testing import losses_of
 from tests.adapters.helpers.rows import check_rows_are_followed
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 datasets = pytest.importorskip("datasets")
 

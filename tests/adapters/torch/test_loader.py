@@ -25,7 +25,7 @@ from tests.adapters.helpers.torch import (
     second,
     train,
 )
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 Pair = namedtuple("Pair", "features index")
 

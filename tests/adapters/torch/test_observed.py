@@ -13,7 +13,7 @@ from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, Items, loader_of, losses_of, make_pruner
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 
 def loop(loader, pruner, *, stop=None, first=0, observing=True):

@@ -14,8 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
-from tests.adapters.helpers.ranks import WORLD, group, launched, start
-from tests.adapters.helpers.ranks_training import sampler_of
+from tests.adapters.helpers.ranks import WORLD, group, launched, sampler_of, start
 from tests.adapters.helpers.torch import SAMPLES, Items
 from tests.adapters.torch.poison import KINDS, MODES, Learner, Prepared, run_of, sorting, train
 

@@ -15,7 +15,7 @@ from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, Items, losses_of, make_pruner
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 BOTH = pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])

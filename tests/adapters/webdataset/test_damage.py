@@ -14,7 +14,7 @@ from prunedata.adapters.webdataset import ShardIndex, wrap
 from prunedata.errors import SkippedSamples
 from tests.adapters.helpers.shards import dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 
 def quiet(error):

@@ -14,7 +14,7 @@ from prunedata.errors import NotInEpoch, OtherData, PrunedataError, SkippedSampl
 from tests.adapters.helpers.rows import check_rows_are_followed
 from tests.adapters.helpers.shards import SAMPLES, SIZES, dataset, one_epoch, start, write_shards, write_tar
 from tests.adapters.helpers.torch import losses_of
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 wds = pytest.importorskip("webdataset")
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from benchmarks.common.augment import crop_and_flip
-from benchmarks.common.data import digits, folder, with_wrong_labels
+from benchmarks.common.data import crop_and_flip, digits, folder, with_wrong_labels
 from benchmarks.common.parquet import DataFolderError, read_folder
 from tests.benchmarks.images import encoded, pictures, write
 

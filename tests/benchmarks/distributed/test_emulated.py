@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.common.arguments import program
+from benchmarks.common.commands import program
 from benchmarks.common.data import digits
 from benchmarks.common.records import Runs
 from benchmarks.distributed import hosts, link

@@ -13,11 +13,9 @@ pytest.importorskip("ray")
 
 from benchmarks.common.data import digits
 from benchmarks.common.processes.on_ray import on_ray
-from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.modes import train
-from benchmarks.distributed.training.replica import Replica
-from benchmarks.distributed.training.rmsprop import RMSProp
-from benchmarks.distributed.training.serving.averaging import AveragingServer
+from benchmarks.distributed.training.replica import Checkpoint, Replica, RMSProp
+from benchmarks.distributed.training.servers import AveragingServer
 from benchmarks.distributed.training.task import Training, fewer
 from prunedata import Dealer, Wait
 

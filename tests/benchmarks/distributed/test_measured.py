@@ -11,9 +11,7 @@ from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.measured import figures, results
 from benchmarks.distributed.measured.runs import with_nodes
-from benchmarks.distributed.training.curve import reached
-from benchmarks.distributed.training.parts import PARTS
-from benchmarks.distributed.training.task import Training
+from benchmarks.distributed.training.task import PARTS, Training, reached
 
 # Recorded runs and their tables; the page shows what was recorded.
 

@@ -13,9 +13,9 @@ import ray
 
 from benchmarks.common.data import digits
 from benchmarks.common.processes.on_ray import on_ray
-from benchmarks.distributed.training.checkpoint import Checkpoint
 from benchmarks.distributed.training.modes import train
-from benchmarks.distributed.training.serving.servers import ServerDied, ServerOutOfMemory, Servers
+from benchmarks.distributed.training.replica import Checkpoint
+from benchmarks.distributed.training.servers import ServerDied, ServerOutOfMemory, Servers
 from benchmarks.distributed.training.task import Training, fewer
 from prunedata import Dealer
 from prunedata.errors import DealerDied

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from benchmarks.common.records import Runs
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.cluster import STUDY, Configuration, Linked
-from benchmarks.distributed.pruned import PruningCost, saving
 from benchmarks.distributed.staleness import runs
 from benchmarks.distributed.staleness import train as training
 from benchmarks.distributed.staleness.runs import ARMS, SUBJECTS, StaleRun, runs_to_make
 from benchmarks.distributed.staleness.train import task_of, train_stale
-from benchmarks.study.judging import auc
+from benchmarks.distributed.tables import PruningCost, saving
+from benchmarks.study.choosers import auc
 from prunedata import Schedule
 from tests.common.programs import run_module
 

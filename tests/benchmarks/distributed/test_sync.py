@@ -21,9 +21,8 @@ from benchmarks.common.processes.ranks import RankFailed, in_ranks
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.modes import train
-from benchmarks.distributed.training.rmsprop import RMSProp
-from benchmarks.distributed.training.serving.quorum import QuorumServer
-from benchmarks.distributed.training.serving.servers import WeightServer
+from benchmarks.distributed.training.replica import RMSProp
+from benchmarks.distributed.training.servers import QuorumServer, WeightServer
 from benchmarks.distributed.training.task import Training, fewer
 from tests.common.programs import run_module
 

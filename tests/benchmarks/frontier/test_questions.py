@@ -7,16 +7,15 @@ import pytest
 import torch
 from matplotlib.image import imread
 
-from benchmarks.common.markdown import END, fill
+from benchmarks.common.commands import END, fill
 from benchmarks.common.records import Runs
 from benchmarks.frontier import __main__ as program
 from benchmarks.frontier.arms import ARMS, Lengths, Plan
 from benchmarks.frontier.by_weight import Counting
 from benchmarks.frontier.by_weight import measure as measure_by_weight
 from benchmarks.frontier.corrected import LOOKED_AT, WAYS, corrected, run
-from benchmarks.frontier.curves import Curve, curves
+from benchmarks.frontier.curves import Apart, Curve, best_rival, curves, equal_visits, tops_apart
 from benchmarks.frontier.data.material import Material, Part
-from benchmarks.frontier.distances import Apart, best_rival, equal_visits, tops_apart
 from benchmarks.frontier.questions.mixed import measure as measure_mixed
 from benchmarks.frontier.questions.worst_tokens import RULED, WORDS, answers
 from benchmarks.frontier.questions.worst_tokens import measure as measure_tokens

@@ -14,7 +14,7 @@ from benchmarks.common.records import Runs
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import deep, exact
 from benchmarks.gpu.__main__ import PARTS, RESULTS, main
-from benchmarks.gpu.pieces import Piece, Place, go_through
+from benchmarks.gpu.costs import Piece, Place, go_through
 from benchmarks.gpu.tables import parts
 from benchmarks.gpu.tests_there import files
 from prunedata.adapters.torch.losses import DeviceBuffer

@@ -4,8 +4,7 @@ import pytest
 
 from benchmarks.mutants.__main__ import recorded
 from benchmarks.mutants.changes import mutants
-from benchmarks.mutants.results import read_equivalent
-from benchmarks.mutants.rooms import ROOMS
+from benchmarks.mutants.rooms import ROOMS, read_equivalent
 from tests.common.programs import ROOT, run_python
 
 GOAL = 0.95
@@ -48,7 +47,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from benchmarks.mutants.changes import Mutant
-from benchmarks.mutants.placing import ROOT
+from benchmarks.mutants.changes import ROOT
 from benchmarks.mutants.trial import Trials, warm_up
 
 warm_up()

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 from benchmarks.pages import overlap
-from benchmarks.study.judging import rates
+from benchmarks.study.choosers import rates
 from prunedata.findings.compare import compare
 
 SAMPLES = 400

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 from benchmarks.common.records import Runs
-from benchmarks.pages import contact_sheet, pictures
+from benchmarks.pages import pictures
 from benchmarks.pages.curves import choose, spans
 from benchmarks.pages.saving_pictures import draw_saving, savings
 from benchmarks.study.recipe import LabelNoise, Recipe
@@ -102,6 +102,6 @@ def test_spans_hold_just_the_numbers(numbers):
 def test_a_sheet_refuses_the_data_of_another_run(runs, tmp_path):
     arrays = pictures.read_arrays(runs[1] / f"{runs[2][0]}.npz")
     with pytest.raises(ValueError, match="Expected the data that the run was trained on"):
-        contact_sheet.draw_sheet(tmp_path / "s.png", replace(SMALL, noise=LabelNoise()), None, arrays, 5)
-    assert contact_sheet.class_names("cifar10", 10)[3] == "cat"
-    assert contact_sheet.class_names("digits", 10)[3] == "3"
+        pictures.draw_sheet(tmp_path / "s.png", replace(SMALL, noise=LabelNoise()), None, arrays, 5)
+    assert pictures.class_names("cifar10", 10)[3] == "cat"
+    assert pictures.class_names("digits", 10)[3] == "3"

@@ -7,12 +7,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
-from benchmarks.common.markdown import fill
+from benchmarks.common.commands import fill
 from benchmarks.distributed.measured import page as measured
-from benchmarks.distributed.pruned import markdown_savings
-from benchmarks.distributed.staleness.command import RESULTS as STALE
-from benchmarks.distributed.staleness.table import markdown_staleness
-from benchmarks.distributed.tables import markdown_tables
+from benchmarks.distributed.staleness.runs import RESULTS as STALE
+from benchmarks.distributed.staleness.runs import markdown_staleness
+from benchmarks.distributed.tables import markdown_savings, markdown_tables
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import results as searches
 from benchmarks.frontier import by_weight, corrected, suspects
@@ -20,10 +19,8 @@ from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS, SHORT, TO
 from benchmarks.frontier.__main__ import RESULTS as FRONTIER
 from benchmarks.frontier.late.__main__ import DEEP
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
-from benchmarks.frontier.late.first_page import BEGIN as BEGIN_FIRST_PAGE
-from benchmarks.frontier.late.first_page import first_page
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
-from benchmarks.frontier.late.report import report
+from benchmarks.frontier.late.report import BEGIN_FIRST_PAGE, first_page, report
 from benchmarks.frontier.questions import limits
 from benchmarks.frontier.report import auto, replay, summary, table, turn
 from benchmarks.frontier.subjects import SUBJECTS
@@ -31,10 +28,10 @@ from benchmarks.gpu.__main__ import RESULTS as ON_GPU
 from benchmarks.gpu.tables import BEGIN as BEGIN_PART
 from benchmarks.gpu.tables import parts
 from benchmarks.mutants.__main__ import recorded as mutants
-from benchmarks.mutants.results import table as table_of_mutants
+from benchmarks.mutants.rooms import table as table_of_mutants
 from benchmarks.overhead import callers
 from benchmarks.pages import __main__ as pages
-from benchmarks.pages.study_page import study
+from benchmarks.pages.page_tables import study
 from benchmarks.scale.__main__ import RESULTS as SCALE
 from benchmarks.scale.table import markdown_scale
 from benchmarks.study.results import RESULTS as STUDY

@@ -13,10 +13,9 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.common.data import with_wrong_labels
 from benchmarks.pages import __main__ as pages
 from benchmarks.pages.accuracy import table_of_accuracy
-from benchmarks.pages.detection import auc, by_cleanlab, by_counts, found, precision_at
 from benchmarks.pages.ten_networks import RUN, measure, row
 from benchmarks.pages.time_saved import table_of_time
-from benchmarks.pages.wrong_labels import main, rankings
+from benchmarks.pages.wrong_labels import auc, by_cleanlab, by_counts, found, main, precision_at, rankings
 from prunedata import Pruner, Schedule
 
 # The study's tables: pairing, spread, times, and wrong labels found.

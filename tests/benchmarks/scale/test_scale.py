@@ -11,7 +11,7 @@ import pytest
 from benchmarks.common.records import Runs
 from benchmarks.scale.__main__ import main
 from benchmarks.scale.exchange import measure_exchange
-from benchmarks.scale.law import fit
+from benchmarks.scale.table import fit
 from prunedata import Pruner, Schedule
 from prunedata.policies import DroppingCount, RunningLoss
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from benchmarks.common.data import digits
 from benchmarks.common.shards import write_shards
-from benchmarks.streams.race import TURNS, Entrant, one_core, race
+from benchmarks.streams.passes import TURNS, Entrant, one_core, race
 from tests.common.programs import run_module
 
 pytest.importorskip("webdataset")

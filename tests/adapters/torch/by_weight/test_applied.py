@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader
 from prunedata.adapters.torch import watch, wrap
 from prunedata.errors import UnweighedWarning
 from prunedata.policies import LossRanked
-from tests.adapters.helpers.by_weight import run_of
-from tests.adapters.helpers.ranks_training import losses_of, model_of
+from tests.adapters.helpers.loops import run_of
+from tests.adapters.helpers.ranks import losses_of, model_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
 
 RUNS = {

@@ -8,8 +8,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError
-from tests.adapters.helpers.by_weight import POLICIES, ours, plain, run_of
-from tests.adapters.helpers.ranks_training import losses_of, model_of
+from tests.adapters.helpers.loops import POLICIES, ours, plain, run_of
+from tests.adapters.helpers.ranks import losses_of, model_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
 
 

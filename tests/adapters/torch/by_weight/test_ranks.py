@@ -13,9 +13,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import watch, wrap
 from prunedata.errors import PrunedataError
-from tests.adapters.helpers.by_weight import found, ours, plain, run_of
-from tests.adapters.helpers.ranks import group, launched, start
-from tests.adapters.helpers.ranks_training import GLOBAL, losses_of, model_of, ready, sampler_of
+from tests.adapters.helpers.loops import found, ours, plain, run_of
+from tests.adapters.helpers.ranks import GLOBAL, group, launched, losses_of, model_of, ready, sampler_of, start
 from tests.adapters.helpers.torch import SAMPLES, Items
 
 UNEVEN = (None, "weights", "drop", "pad")

@@ -7,8 +7,8 @@ from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch import watch, wrap
 from prunedata.errors import LossError, PrunedataError
-from tests.adapters.helpers.by_weight import plain, run_of
-from tests.adapters.helpers.ranks_training import losses_of, model_of, weights_of
+from tests.adapters.helpers.loops import plain, run_of
+from tests.adapters.helpers.ranks import losses_of, model_of, weights_of
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
 
 

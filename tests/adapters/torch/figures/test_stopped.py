@@ -10,8 +10,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.errors import NeverPrunesWarning, NotInEpoch
-from tests.adapters.helpers.ranks import group, start
-from tests.adapters.helpers.ranks_training import losses_of, model_of, ready, sampler_of, weights_of
+from tests.adapters.helpers.ranks import group, losses_of, model_of, ready, sampler_of, start, weights_of
 from tests.adapters.helpers.torch import SAMPLES, Items
 
 # policy="auto" behind a DataLoader: its length and what it delivers follow the onset from the next epoch on.

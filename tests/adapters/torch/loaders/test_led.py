@@ -20,7 +20,7 @@ from tests.adapters.helpers.torch import (
     make_pruner,
     train,
 )
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 # What trainers do with a loader that owns no loop: iterators that are never used, lengths before the run, copies.
 

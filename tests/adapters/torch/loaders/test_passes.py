@@ -14,7 +14,7 @@ from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.policies import Random
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, loader_of, losses_of, make_pruner
-from tests.common.marks import WORKERS
+from tests.common.programs import WORKERS
 
 # Who passes over pruned data more than once in an epoch: for a figure, or by mistake.
 

@@ -15,15 +15,16 @@ from prunedata.adapters.webdataset import ShardIndex
 from prunedata.adapters.webdataset import wrap as prune_shards
 from prunedata.errors import PrunedataError
 from prunedata.policies import Random, RunningLoss
-from tests.adapters.helpers.ranks import group, start
-from tests.adapters.helpers.ranks_training import (
+from tests.adapters.helpers.ranks import (
     GLOBAL,
     POLICIES,
     Trained,
+    group,
     losses_of,
     model_of,
     ready,
     sampler_of,
+    start,
     weights_of,
 )
 from tests.adapters.helpers.shards import write_shards

@@ -11,8 +11,7 @@ import torch
 
 from prunedata.adapters.torch import name_lost_ranks
 from prunedata.errors import PrunedataError
-from tests.adapters.helpers.ranks import clean_processes, group
-from tests.adapters.helpers.ranks_training import Trained
+from tests.adapters.helpers.ranks import Trained, clean_processes, group
 
 WORLD, VICTIM = 3, 1
 SAVED, KILLED = 12, 14

@@ -1,5 +1,6 @@
 """Parameter servers: each has a part of the weights in a Ray actor, updates it, and counts staleness."""
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +11,9 @@ import numpy as np
 import ray
 from ray.exceptions import OutOfMemoryError, RayActorError
 
-from benchmarks.distributed.training.rmsprop import RMSProp, Vector
+from benchmarks.distributed.training.replica import RMSProp, Vector
 
-__all__ = ["Pushed", "ServerDied", "ServerOutOfMemory", "Servers", "WeightServer"]
-
+__all__ = ["AveragingServer", "Pushed", "QuorumServer", "ServerDied", "ServerOutOfMemory", "Servers", "WeightServer"]
 
 AGAIN = "run the same command again; with --checkpoint it goes on from the last epoch that ended."
 
@@ -173,3 +173,117 @@ def _answers(asked: list[Any]) -> list[Any]:
                 f"{AGAIN}"
             ) from error
     return found
+
+
+class QuorumServer(WeightServer):
+    """What runs in the process of a server that waits (Chen et al. 2016, Revisiting Distributed Synchronous SGD).
+
+    An update is the mean of the first gradients that the newest weights made: of as many workers as have a batch, less
+    ``backup``. Gradients of older weights are dropped.
+    """
+
+    def __init__(
+        self, weights: Vector, average: Vector | None, learning_rate: float, workers: int, backup: int
+    ) -> None:
+        super().__init__(weights, average, learning_rate)
+        self._workers, self._backup = workers, backup
+        self._idle: set[int] = set()
+        self._waiting: list[tuple[Vector, int]] = []
+        self._updated = asyncio.Condition()
+        self._dropped = 0
+
+    async def pull(self, after: int = -1) -> tuple[Vector, int]:  # type: ignore[override]
+        """The weights and their version, when it is later than ``after``."""
+        async with self._updated:
+            await self._updated.wait_for(lambda: self._version > after)
+            return self._optimiser.weights, self._version
+
+    async def push(self, gradient: Vector, version: int, size: int = 1) -> int:  # type: ignore[override]
+        """Take the gradient of ``size`` samples; drop it if the weights have moved on. Return their version."""
+        async with self._updated:
+            newest = self._version
+            if version == newest:
+                self._waiting.append((gradient, size))
+                self._update_if_enough()
+            else:
+                self._dropped += 1
+            return newest
+
+    async def rest(self, worker: int, rests: bool) -> None:
+        """Don't wait for a worker: it has no batch, or died."""
+        async with self._updated:
+            (self._idle.add if rests else self._idle.discard)(worker)
+            self._update_if_enough()
+
+    async def dropped(self) -> int:
+        """How many gradients came too late."""
+        return self._dropped
+
+    def _update_if_enough(self) -> None:
+        needed = max(1, self._workers - len(self._idle) - self._backup)
+        if len(self._waiting) >= needed:
+            sizes = np.array([size for _, size in self._waiting], np.float32)
+            mean: Any = np.average([gradient for gradient, _ in self._waiting], axis=0, weights=sizes)
+            self._waiting.clear()
+            self._apply(mean.astype(np.float32), self._version)
+            self._updated.notify_all()
+
+
+class Adding:
+    """An optimiser that adds what it is given: workers have optimisers of their own."""
+
+    def __init__(self, weights: Vector) -> None:
+        self.weights = np.array(weights, dtype=np.float32)
+        self.average = np.zeros_like(self.weights)
+
+    def step(self, difference: Vector) -> None:
+        """Add a difference."""
+        self.weights = self.weights + difference
+
+
+class AveragingServer(WeightServer):
+    """What runs in the process of a server of ``local``.
+
+    It updates when each worker that has a batch has sent its difference, so none is ever dropped. The mean is over
+    samples: a worker that made fewer steps, at the end of an epoch, counts less.
+    """
+
+    def __init__(self, weights: Vector, average: Vector | None, learning_rate: float, workers: int) -> None:
+        super().__init__(weights, average, learning_rate)
+        self._optimiser: Any = Adding(weights)
+        self._active = set(range(workers))
+        self._waiting: dict[int, tuple[Vector, int]] = {}
+        self._updated = asyncio.Condition()
+
+    async def pull(self, after: int = -1) -> tuple[Vector, int]:  # type: ignore[override]
+        """The weights and their version, when it is later than ``after``."""
+        async with self._updated:
+            await self._updated.wait_for(lambda: self._version > after)
+            return self._optimiser.weights, self._version
+
+    async def push(self, difference: Vector, version: int, size: int, worker: int) -> int:  # type: ignore[override]
+        """Take a worker's difference, of ``size`` samples, from the weights of the newest version; return that."""
+        async with self._updated:
+            assert version == self._version, "a worker that has a batch is waited for"
+            self._waiting[worker] = difference, size
+            self._update_if_all_came()
+            return version
+
+    async def rest(self, worker: int, rests: bool) -> None:
+        """Don't wait for a worker: it has no batch, or died. Or wait for it again."""
+        async with self._updated:
+            (self._active.discard if rests else self._active.add)(worker)
+            self._update_if_all_came()
+
+    async def dropped(self) -> int:
+        """How many came too late: none ever."""
+        return 0
+
+    def _update_if_all_came(self) -> None:
+        if self._waiting and self._active <= self._waiting.keys():
+            came = [self._waiting[worker] for worker in sorted(self._waiting)]
+            sizes = np.array([size for _, size in came], np.float32)
+            mean: Any = np.average([difference for difference, _ in came], axis=0, weights=sizes)
+            self._waiting.clear()
+            self._apply(mean.astype(np.float32), self._version)
+            self._updated.notify_all()
