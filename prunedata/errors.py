@@ -102,4 +102,4 @@ class RandomPruningWarning(UserWarning):
 
 
 class UnweighedWarning(UserWarning):
-    """Samples with the weight 0 were delivered, and the loop did not apply the weights of the epoch's losses."""
+    """The loop did not apply the weights of the epoch's losses, or multiplied losses by weights of their classes."""

@@ -143,7 +143,7 @@ class PrunedLoader:
         else:
             self._pending.clear()
         if labels is not None:
-            self._pruner.see_labels(ids, labels)
+            self._pruner.see_labels(ids, labels, losses, logits)
         passes, order = self._observed, self._order
         if passes[1] or (order.delivers_all_kept and self._run.trained_order is not order):
             self._run.train_on(order, passes[1])

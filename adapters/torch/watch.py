@@ -121,7 +121,7 @@ class WatchedBatches:
         if weights is not None:
             check_weights(weights, losses)
         if labels is not None:
-            self._pruner.see_labels(ids, labels)
+            self._pruner.see_labels(ids, labels, losses, logits)
         new = epoch.remaining[ids]
         with self._pruner.charge:
             if not fits(ids, losses):

@@ -14,17 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.counting.batches import NO_NUMBER, Batches, rounds
+from prunedata.counting.batches import NO_NUMBER, Batches, plain_losses, rounds
 from prunedata.errors import LossError
 from prunedata.store.state import GUESS, LABEL, NARROW, span_of
 from prunedata.types import Array, Arrays, Counts, Floats, Guesses, Ids, Mask
 
-__all__ = ["MOST_CLASSES", "Guess", "classes_in", "plain_labels", "two_likeliest", "wanted_kinds"]
+__all__ = ["MOST_CLASSES", "Guess", "are_multiples", "classes_in", "plain_labels", "two_likeliest", "wanted_kinds"]
 
 MOST_CLASSES = PAIR = 1 << 15
 """A visit's guess is one int32: the most likely class times this, plus the second most likely one."""
 IGNORED = -100
 """The label of a sample that has none, as PyTorch's losses have it."""
+SMALLEST_ENTROPY, ALIKE = 0.1, 0.02
+"""Cross entropies below the first are too small to tell by which number they were multiplied. Ratios are equal up to
+this share of them, as losses and logits may come in float16."""
 STRONGEST = 15
 """Largest strength of a guess."""
 
@@ -42,15 +45,8 @@ def two_likeliest(logits: Any) -> tuple[Guesses, int]:
     LossError
         If they are of another shape or dtype.
     """
-    if hasattr(logits, "detach"):  # a Tensor, from a loop that has no adapter
-        logits = logits.detach().cpu()
-        logits = logits.float().numpy() if logits.is_floating_point() else logits.numpy()
-    array = np.asarray(logits)
-    if array.dtype.name == "bfloat16":
-        array = array.astype(np.float32)
-    classes = classes_in(array.shape, is_floating=array.dtype.kind == "f", dtype=array.dtype)
-    if array.ndim == 1:
-        array = np.stack([np.zeros_like(array), array], axis=1)
+    array = _plain_logits(logits)
+    classes = array.shape[1]
     if not len(array):
         return np.empty(0, np.int32), classes
     first = array.argmax(1)
@@ -59,6 +55,50 @@ def two_likeliest(logits: Any) -> tuple[Guesses, int]:
     guesses = (first * PAIR + rest.argmax(1)).astype(np.int32)
     guesses[np.isnan(array).any(1)] = NO_NUMBER
     return guesses, classes
+
+
+def _plain_logits(logits: Any) -> npt.NDArray[np.floating[Any]]:
+    """Return logits of shape (n, classes), or raise :class:`LossError`."""
+    if hasattr(logits, "detach"):  # a Tensor, from a loop that has no adapter
+        logits = logits.detach().cpu()
+        logits = logits.float().numpy() if logits.is_floating_point() else logits.numpy()
+    array = np.asarray(logits)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    classes_in(array.shape, is_floating=array.dtype.kind == "f", dtype=array.dtype)
+    return np.stack([np.zeros_like(array), array], axis=1) if array.ndim == 1 else array
+
+
+def are_multiples(losses: Any, logits: Any, labels: npt.NDArray[np.int64]) -> bool | None:
+    """Return whether losses are cross entropies times a number of each label's own, as PyTorch's ``weight=`` has it.
+
+    Parameters
+    ----------
+    losses : array or tensor of float, shape (n,)
+    logits : array or tensor of float, shape (n, classes), or (n,) for two classes
+    labels : ndarray of int64, shape (n,)
+        -100 for none.
+
+    Returns
+    -------
+    bool or None
+        None if the batch cannot tell, as it has too few samples of a label.
+    """
+    scores, found = _plain_logits(logits).astype(np.float64), plain_losses(losses).astype(np.float64)
+    known = (labels >= 0) & (labels < scores.shape[1]) if labels.shape == found.shape == scores.shape[:1] else None
+    if known is None or not known.any():
+        return None
+    scores, found, labels = scores[known], found[known], labels[known]
+    entropies = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(labels.size), labels]
+    large = entropies > SMALLEST_ENTROPY  # the ratio of small ones is that of their rounding
+    ratios = {label: found[large & (labels == label)] / entropies[large & (labels == label)] for label in set(labels)}
+    several = [ratio for ratio in ratios.values() if ratio.size > 1]
+    if len(several) < 2 or not np.isfinite(np.concatenate(several)).all():
+        return None
+    if any(np.ptp(ratio) > ALIKE * abs(ratio.mean()) for ratio in several):
+        return False
+    means = np.array([ratio.mean() for ratio in several])
+    return bool(np.ptp(means) > 2 * ALIKE * np.abs(means).max())
 
 
 def classes_in(shape: tuple[int, ...], *, is_floating: bool, dtype: object) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from prunedata.counting.batches import Taken, plain_ids
 from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
+from prunedata.counting.guess import are_multiples, plain_labels
 from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.plan.onset import Figures, check_figure, find_onset
@@ -26,7 +27,7 @@ from prunedata.run.group import Group, GroupTotals
 from prunedata.run.identity import Identity
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
-from prunedata.run.options import RunOptions, warn_of_lost_figure
+from prunedata.run.options import RunOptions, warn_of_lost_figure, warn_of_multiples
 from prunedata.store.state import GUESS, LABEL, RunState
 from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
@@ -81,6 +82,8 @@ class Engine:
         self.store: RunStore | None = None
         self._failed = False
         """Whether a step failed in its middle."""
+        self._tries = 8
+        """In how many more batches to look whether losses were multiplied by numbers of their labels."""
         self._resumed = False
         """Whether the run was restored and no epoch has begun since."""
         self._thread: int | None = None
@@ -467,15 +470,21 @@ class Engine:
             self._record_all(self.buffer.put(ids, losses, sizes, guesses))
             self._thread = threading.get_ident()
 
-    def see_labels(self, ids: Any, labels: Any) -> None:
+    def see_labels(self, ids: Any, labels: Any, losses: Any, logits: Any) -> None:
         """Keep the labels of a batch; if the run was given labels, compare them in its first epoch."""
         if not self.is_recording:
             self._refuse()
         if self.options.labels is not None and self.ledger.next_epoch:
             return
         known = plain_ids(ids)
-        if not known.size or 0 <= known.min() <= known.max() < self.options.samples:  # else their losses are refused
-            self._now().see_labels(known, labels)
+        if known.size and not 0 <= known.min() <= known.max() < self.options.samples:
+            return  # observing their losses is an error, which says more
+        if logits is not None and self._tries and not self.ledger.next_epoch:
+            multiples = are_multiples(losses, logits, plain_labels(labels, known.size))
+            self._tries = self._tries - 1 if multiples is None else 0
+            if multiples:
+                warn_of_multiples()
+        self._now().see_labels(known, labels)
 
     def _record_all(self, parts: Iterator[Taken]) -> None:
         for taken in parts:

@@ -27,6 +27,7 @@ __all__ = [
     "scheduled",
     "warn_of_falling",
     "warn_of_lost_figure",
+    "warn_of_multiples",
     "warn_of_no_factors",
     "warn_of_small_prune",
 ]
@@ -247,6 +248,17 @@ def warn_of_no_factors(samples: int) -> None:
         f"Expected a loop that applies the weights of losses, as {samples} delivered samples weigh other than 1. "
         "Got one that trains on them as on all others: call backward() on what the loader's observe() returns, or "
         "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe all losses as they are.",
+        UnweighedWarning,
+    )
+
+
+def warn_of_multiples() -> None:
+    """Warn that losses were multiplied by a weight of their class before they came."""
+    warn(
+        "Expected the losses of samples as they are. Got losses that are multiples of the cross entropies of their "
+        "logits, by a number of each label's own, as cross_entropy(weight=...) returns them: classes of large weight "
+        "look wrong, and the mean is not PyTorch's. Take weight= out of the loss, and pass observe(losses, "
+        "weights=class_weights[targets]) behind a wrapped loader, or weigh them in your own mean.",
         UnweighedWarning,
     )
 

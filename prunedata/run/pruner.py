@@ -477,7 +477,7 @@ class Pruner:
                     "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
                 )
             if labels is not None:
-                self.see_labels(ids, labels)
+                self.see_labels(ids, labels, losses, logits)
             if logits is not None:
                 guesses, number = two_likeliest(logits)
                 self.record(losses, ids, guesses=guesses, classes=number)
@@ -517,9 +517,9 @@ class Pruner:
         if sizes is not None or guesses is not None or not self._add(ids, losses):  # it is full, or not plain
             self._engine.add(ids, losses, sizes, guesses)
 
-    def see_labels(self, ids: Any, labels: Any) -> None:
+    def see_labels(self, ids: Any, labels: Any, losses: Any = None, logits: Any = None) -> None:
         """Keep the labels of a batch, for adapters; see :meth:`observe`."""
-        self._engine.see_labels(ids, labels)
+        self._engine.see_labels(ids, labels, losses, logits)
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""

@@ -1,5 +1,6 @@
 """Losses that are weighed: by what a policy gives each sample, and by classes."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -15,7 +16,7 @@ from prunedata import Pruner
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import watch, wrap
 from prunedata.adapters.torch.means import ALIKE, mean_of
-from prunedata.errors import LossError
+from prunedata.errors import LossError, UnweighedWarning
 from prunedata.policies import LossRanked, Random
 from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
@@ -231,3 +232,30 @@ def test_losses_that_are_only_recorded_have_no_weights():
     run.begin_epoch()
     with pytest.raises(LossError, match="Expected weights with the tensors of a wrapped DataLoader"):
         run.observe(np.ones(4), np.arange(4), weights=np.ones(4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("by", ["loader", "hand"])
+@pytest.mark.parametrize(
+    ("loss", "warns"),
+    [
+        ({}, False),
+        ({"label_smoothing": 0.1}, False),
+        ({"weight": torch.tensor([1.0, 5.0, 1.0])}, True),
+        ({"weight": torch.tensor([3.0, 3.0, 3.0])}, False),
+    ],
+    ids=["plain", "smoothed", "weighted", "all alike"],
+)
+def test_losses_that_were_multiplied_by_weights_of_their_classes_are_noticed(loss, warns, by, dtype):
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(60, 3), torch.arange(60) % 3
+    run = Pruner(60, epochs=6)
+    loader = run.wrap(DataLoader(TensorDataset(inputs, targets), batch_size=15), with_ids=True)
+    run.begin_epoch()
+    with pytest.warns(UnweighedWarning, match="multiples") if warns else contextlib.nullcontext() as caught:
+        for ids, (scores, labels) in loader:
+            losses = cross_entropy(scores, labels, reduction="none", **loss).to(dtype)
+            observe = loader.observe if by == "loader" else run.observe
+            observe(losses, ids, logits=scores.to(dtype), labels=labels)
+    assert not warns or len(caught) == 1  # once
+    assert run.visits.tolist() == [1] * 60
