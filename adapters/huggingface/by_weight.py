@@ -99,7 +99,7 @@ class ByWeight(WeighingTrainer):
             return found
         step, total = self.state.global_step, self.state.max_steps
         if self._moved and total != self._stand.total:
-            self._changes.append(Change(step, self._stand.total, total))
+            self._changes += (Change(step, self._stand.total, total),)
         skipped = 0 if self.args.ignore_data_skip else step - self._stand.began
         return self.pruner.next_epoch, skipped * self.args.gradient_accumulation_steps
 

@@ -139,7 +139,7 @@ class PruneTrainerMixin(WeighingTrainer):
             )
         self._behind = behind * steps.accumulate
         if self._changes and self._changes[-1].new != steps.total:  # it was lengthened
-            self._changes.append(Change(self.state.global_step, self._changes[-1].new, steps.total))
+            self._changes += (Change(self.state.global_step, self._changes[-1].new, steps.total),)
         return epoch, 0  # the loader itself leaves out what is behind
 
     def _run_epoch(self, **options: Any) -> Any:
@@ -181,7 +181,7 @@ class PruneTrainerMixin(WeighingTrainer):
         if total != self.state.max_steps:
             change = Change(self.state.global_step, self.state.max_steps, total)
             stretch(self.lr_scheduler, change)
-            self._changes.append(change)
+            self._changes += (change,)
             self.state.max_steps = total
 
     def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
