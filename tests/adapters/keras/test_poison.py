@@ -173,6 +173,7 @@ def some(names):
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in names]
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
 @pytest.mark.parametrize("mode", some(MODES))
 def test_nothing_is_learnt_in_any_mode(mode):
     assert_learns_no_more(one_label, RUNS["held out and left out by weight"], **MODES[mode])

@@ -29,6 +29,7 @@ def test_nothing_is_learnt_of_what_does_not_count(run):
     assert_learns_no_more(train, of_tensorflow, RUNS[run])
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_learnt_in_any_mode(mode):
     assert_learns_no_more(train, of_tensorflow, RUNS["held out and left out by weight"], **MODES[mode])
@@ -85,6 +86,7 @@ def test_an_endless_repeat_behind_prune_ends():
         one_epoch(wrap(raw(), pruner).repeat(), pruner)
 
 
+@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
 def test_an_iterator_of_an_earlier_epoch_is_noticed():
     """With repeat() and a number of steps, an iterator reads ahead under the mask of the epoch before."""
     pruner = make_pruner()
