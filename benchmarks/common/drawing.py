@@ -54,6 +54,7 @@ def save(figure: Figure, path: Path, photographs: bool = False) -> Path:
     return path
 
 
+# The colours of all pictures: Okabe and Ito's first, then Tol's, told apart with any colour vision.
 BLACK, DARK_GREY, GREY, LIGHT_GREY = "#000000", "#404040", "#8a8a8a", "#999999"
 BLUE, VERMILION, ORANGE, SKY, GREEN, PINK = "#0072b2", "#d55e00", "#e69f00", "#56b4e9", "#009e73", "#cc79a7"
 WINE, OLIVE, INDIGO = "#882255", "#999933", "#332288"

@@ -163,7 +163,11 @@ def _study_side_by_side(rows: Sequence[Facts]) -> str:
 
 
 def study(results: Sequence[Facts]) -> str:
-    """Return the page that has all of it."""
+    """Return the page docs/evidence/study.md: the paper's two tables, with the controls that it lacks.
+
+    Differences are paired: a run's accuracy less that of regular training with the same seed, labels, network and
+    epochs.
+    """
     accuracy = table_of_accuracy(results)
     gains, savings, seconds = table_of_gains(accuracy), table_of_savings(results), table_of_time(results)
     shared = ("network", "data", "samples", "epochs", "labels", "policy", "seeds", "visits_saved_percent")

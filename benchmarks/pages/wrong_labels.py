@@ -26,7 +26,7 @@ __all__ = ["Found", "auc", "by_cleanlab", "by_counts", "found", "main", "precisi
 
 
 def by_counts(hits: Array, visits: Array, high: Array | None = None) -> Floats:
-    """The rates of a run, which are counts alone."""
+    """The rates of a run, which are counts alone, shape (samples,): the higher, the more wrong a sample looks."""
     return rates(hits, visits, high)
 
 

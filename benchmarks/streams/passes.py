@@ -146,7 +146,9 @@ def race(
 ) -> dict[str, list[float]]:
     """Return the processor's seconds of each pass, one for each repeat, after one repeat to warm up.
 
-    Each pass is run in so many turns.
+    Each pass is run in so many turns, one after the other, so that a busy moment of the machine hits them alike. The
+    processor's time is that of the whole process: a pass that works on in threads of its own would do so in another's
+    time, so such passes are run whole.
 
     Raises
     ------

@@ -126,7 +126,10 @@ def rates(hits: Array, visits: Array, high: Array | None = None) -> Floats:
 
 
 def found(scores: Array, wrong: Mask) -> Found:
-    """Judge `scores`, both of shape (samples,)."""
+    """Judge `scores`, both of shape (samples,): the higher a score, the more wrong a sample looks.
+
+    Ties are never decided by the order of the samples: those that tie at an edge share what is left of the top.
+    """
     scores, wrong = _checked(scores, wrong)
     return Found(
         auc(scores, wrong),

