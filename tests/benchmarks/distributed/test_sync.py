@@ -192,9 +192,6 @@ def test_ranks_that_disagree_say_in_what():
 # The optimiser, and parameter servers: what they count, average and wait for.
 
 
-# The optimiser, and what a parameter server counts.
-
-
 NUMBERS = st.floats(-3, 3, width=32)
 
 

@@ -21,9 +21,6 @@ from prunedata import Pruner, Schedule
 # The study's tables: pairing, spread, times, and wrong labels found.
 
 
-# The study's tables: pairing, spread, and what the page shows.
-
-
 pytest.importorskip("torch")
 
 
