@@ -31,7 +31,8 @@ FOREIGN = {
     "_is_open",  # zarr's: whether a store was opened
     "_do_one_batch",  # fastai's: the loss of a batch and the step
     "_should_eval",  # Keras': whether fit validates in an epoch
-    "_replace",  # of namedtuples, and public in spite of its name
+    "_asdict", "_replace",  # of namedtuples, and public in spite of their names
+    "_fingerprint",  # of a data set of Hugging Face's: a hash of what it was made by
     "_batched", "_shuffle", "_unbatched", "_unlisted",  # WebDataset's own stages
 }  # fmt: skip
 """Names of other libraries, which have no public ones for these."""

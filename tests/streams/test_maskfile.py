@@ -106,7 +106,7 @@ def test_a_folder_that_a_cleaner_removes_is_there_again_in_the_next_epoch():
     far = pickle.loads(pickle.dumps(mask))
     for epoch in pruner.epochs():
         assert far.read().sum() == epoch.kept
-        pruner.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
+        pruner.observe(np.arange(epoch.kept), np.flatnonzero(epoch.keep))
         folder = Path(mask.path).parent
         shutil.rmtree(folder)
         with pytest.raises(NotInEpoch, match=f"delete {folder} meanwhile"):
