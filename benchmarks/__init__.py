@@ -25,6 +25,7 @@ What reproduces papers and evidence:
     python -m benchmarks.frontier              accuracy against visits: every length of regular and of pruned training
     python -m benchmarks.distributed           the study's cluster: by a model, and training in its three modes
     python -m benchmarks.frontier.questions.early what losses show of wrong labels after one, two and three epochs
+    python -m benchmarks.frontier.questions.folds whether rows of folds are judged by networks that trained on them
     python -m benchmarks.pages                 brings the tables of docs/ up to date
     python -m benchmarks.pages.pictures        draws the pictures of docs/
     python -m benchmarks.pages.wrong_labels    prints how well runs find wrong labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -39,6 +39,8 @@ def hash_keys(keys: Any) -> Keys:
     """
     if isinstance(keys, str | bytes) or not (hasattr(keys, "__array__") or hasattr(keys, "__iter__")):
         raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")
+    if isinstance(keys, Sequence):
+        keys = keys[:]  # a column of a data set, which would be read row by row
     given = np.asarray(keys).tolist() if hasattr(keys, "__array__") else list(keys)
     if not isinstance(given, list):
         raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")

@@ -22,7 +22,7 @@ class Stand(NamedTuple):
 
     Attributes
     ----------
-    changes : list of Change
+    changes : tuple of Change
         How the number of its steps has changed.
     began : int
         The step at which the open epoch began, or at which the next one does.
@@ -30,7 +30,7 @@ class Stand(NamedTuple):
         How many steps the run has.
     """
 
-    changes: list[Change]
+    changes: tuple[Change, ...]
     began: int
     total: int
 
@@ -79,7 +79,7 @@ def load(folder: str | None, args: Any, pruner: Pruner) -> Stand | None:
     else:
         pruner.load_state_dict([_read(folder, each)["pruner"] for each in range(ranks)])
     stand = state["stand"]
-    return Stand(**stand | {"changes": [Change(*change) for change in stand["changes"]]})
+    return Stand(**stand | {"changes": tuple(Change(*change) for change in stand["changes"])})
 
 
 def _read(folder: str, rank: int) -> dict[str, Any]:

@@ -183,13 +183,13 @@ class WeighingTrainer(ScaledTrainer):
         plain._save_rng_state(output_dir)
         state: Any = self.state
         began = self._began if self.pruner.is_open else state.global_step
-        stand = checkpoint.Stand(list(self._changes), began, state.max_steps)
+        stand = checkpoint.Stand(self._changes, began, state.max_steps)
         checkpoint.save(output_dir, self.args, self.pruner, stand)
 
     def _load(self, folder: str | None) -> None:
         """Let the run go on from a checkpoint; None if it begins."""
         self._stand = checkpoint.load(folder, self.args, self.pruner)
-        self._changes = () if self._stand is None else tuple(self._stand.changes)
+        self._changes = () if self._stand is None else self._stand.changes
 
     # -- the losses of samples
 

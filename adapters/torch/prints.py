@@ -129,7 +129,8 @@ def _whole_print(dataset: Any) -> str | None:
         digest.update(dataset._fingerprint.encode())
         for part in parts:
             found = os.stat(part.path)
-            digest.update(f" {part.path} {found.st_size} {found.st_mtime_ns}".encode("utf-8", "surrogatepass"))
+            file = f" {part.path} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+            digest.update(file.encode("utf-8", "surrogatepass"))
         if dataset._indices is not None:
             digest.update(np.ascontiguousarray(dataset._indices.column(0)).data)
     except (AttributeError, OSError):  # of a release that has these otherwise; of a file that was removed

@@ -38,6 +38,11 @@ def _apply(args: argparse.Namespace) -> None:
     _refuse_overwriting(args)
     labels = read_labels(args.labels, None, args.label_column)
     found = read_verdicts(args.verdicts, labels.size, None if args.store is None else _keys_of(args.store, labels.size))
+    if args.store is None and any(one.key for one in found):
+        raise PrunedataError(
+            f"Expected --store beside {args.verdicts}, as its verdicts are on rows with keys. Got none, and the labels "
+            "may be of other rows: name the store of a run with keys on these samples."
+        )
     corrected, left = apply_verdicts(found, labels)
     _write(corrected, args.output)
     if args.rest is not None:

@@ -240,7 +240,8 @@ class Identity:
                 f"Expected the data that the run began with. Got other samples at {len(others)} of the {len(both)} "
                 f"places that were looked at (ids {some}{', ...' if len(others) > 5 else ''}): its counts would be of "
                 'other rows. Give it the same data in the same order; or begin a new store; or pass resume="other '
-                'data" if they are the same samples, read in another way.'
+                'data" if they are the same samples, read in another way. A run that begins with keys=... can go on '
+                "with other rows, by follow=True."
             )
 
     def saved(self) -> Sequence[str | None] | None:

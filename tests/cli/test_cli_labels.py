@@ -225,6 +225,10 @@ def test_verdicts_on_other_splits_find_their_rows(say, tmp_path):
     for place, got in (("plain.zarr", "Got one without keys"), ("small.zarr", "Got one of 3 samples")):
         status, _, err = say(f"apply keyed.csv --labels other.npy --store {place} -o more.npy")
         assert (status, got in err) == (2, True), err
+    status, _, err = say("apply keyed.csv --labels other.npy -o more.npy")
+    assert status == 2
+    assert "Expected --store beside keyed.csv, as its verdicts are on rows with keys" in err
+
 
 
 @pytest.mark.parametrize("name", ["fixed.csv", "fixed.txt", "fixed.npy"])

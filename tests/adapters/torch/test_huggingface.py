@@ -215,6 +215,15 @@ def test_rows_are_followed_by_their_keys(tmp_path):
     check_rows_are_followed(wrapped, tmp_path)
 
 
+def test_a_column_of_keys_is_read_at_once(monkeypatch):
+    column = datasets.Dataset.from_dict({"name": [f"row {number}" for number in range(SAMPLES)]})["name"]
+    reads, plain = [], type(column).__getitem__
+    monkeypatch.setattr(type(column), "__getitem__", lambda column, key: reads.append(key) or plain(column, key))
+    monkeypatch.setattr(type(column), "__iter__", None)
+    assert np.array_equal(hash_keys(column), hash_keys([f"row {number}" for number in range(SAMPLES)]))
+    assert len(reads) == 1
+
+
 def test_a_column_names_the_rows():
     dataset = datasets.Dataset.from_dict({"name": [f"row {row}" for row in range(5)], "uid": list(range(5))})
     for column, name in (("name", "row 3"), ("uid", 3)):

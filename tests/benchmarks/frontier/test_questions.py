@@ -16,6 +16,7 @@ from benchmarks.frontier.by_weight import measure as measure_by_weight
 from benchmarks.frontier.corrected import LOOKED_AT, WAYS, corrected, run
 from benchmarks.frontier.curves import Apart, Curve, best_rival, curves, equal_visits, tops_apart
 from benchmarks.frontier.data.material import Material, Part
+from benchmarks.frontier.questions.folds import measure as measure_folds
 from benchmarks.frontier.questions.mixed import measure as measure_mixed
 from benchmarks.frontier.questions.worst_tokens import RULED, WORDS, answers
 from benchmarks.frontier.questions.worst_tokens import measure as measure_tokens
@@ -112,6 +113,17 @@ def test_each_way_to_rank_is_judged_on_one_run(task):
     assert facts["found"][UNSEEN]["auc"] > 0.7
     assert all(found["precision_at_tenth"] > 0.6 for found in facts["found"].values())
     assert facts == judge(task, SETTINGS, seed=1, epochs=12)
+
+
+# Folds: a row is judged as well by the networks that trained on it as by one run on all.
+
+
+@pytest.mark.slow
+def test_folds_joined_are_as_good_as_one_run_and_no_worse_than_unseen_rows():
+    found = measure_folds(64, 15, 0)
+    assert found["the four, joined"] == pytest.approx(found["one run on all"], abs=1e-3)
+    assert 0.99 < found["the fifth: cleanlab"] < found["the four, joined"] < 1
+    assert 0.99 < found["the fifth: its losses"] < found["the four, joined"]
 
 
 # Mixup: what is recorded of it finds wrong labels, and whose loss it is matters where all batches are mixed.
