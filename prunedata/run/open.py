@@ -295,7 +295,8 @@ class OpenEpoch:
             lacking.add(ids, np.zeros(ids.size, dtype=np.bool_))
         group.merge(lacking, {})
         delivered = None if local.delivered is None else int(totals.delivered)
-        return replace(local, left_out=left_out - int(np.count_nonzero(lacking.visits)), delivered=delivered)
+        left_out -= int(np.count_nonzero(lacking.visits))
+        return replace(local, left_out=left_out, delivered=delivered, ended=None)  # in one of them it has not ended
 
     @property
     def _needs_losses(self) -> bool:

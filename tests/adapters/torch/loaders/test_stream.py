@@ -56,7 +56,7 @@ def test_workers_that_each_read_everything_are_noticed_at_the_first_sample_that_
     pruner.begin_epoch()
     batches = iter(loader)
     loader.observe(next(batches).float())
-    with pytest.raises(LossError, match=r"deliver each sample of epoch 0 once. Got sample 0 again: do several workers"):
+    with pytest.raises(LossError, match="sample 0 again"):
         next(batches)
 
 
