@@ -114,7 +114,7 @@ def test_inspect_says_how_many_were_left_out_for_good(say, store, tmp_path):
     assert "left out for good" not in out
     pruner = Pruner(9, Schedule(2, 2, 1, 1, 1), prune=2, store=tmp_path / "run.zarr", without=[3, 5])
     for epoch in pruner.epochs():
-        pruner.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
+        pruner.observe(np.arange(epoch.kept, dtype=float), np.flatnonzero(epoch.keep))
     _, out, _ = say(f"inspect {tmp_path / 'run.zarr'}")
     assert "left out for good  2\n" in out
     assert "saved              2 of 14 sample visits (14.29 %)" in out
