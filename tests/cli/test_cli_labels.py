@@ -230,7 +230,6 @@ def test_verdicts_on_other_splits_find_their_rows(say, tmp_path):
     assert "Expected --store beside keyed.csv, as its verdicts are on rows with keys" in err
 
 
-
 @pytest.mark.parametrize("name", ["fixed.csv", "fixed.txt", "fixed.npy"])
 def test_names_in_every_form(say, tmp_path, name):
     (tmp_path / "verdicts.csv").write_text('sample,verdict,was,label\n1,wrong,dog,"a, long name"\n', encoding="utf-8")

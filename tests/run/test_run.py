@@ -24,6 +24,9 @@ from prunedata.errors import (
 from prunedata.policies import DroppingCount, Random
 from tests.common.strategies import FORMS, LOSSES, SEEDS, PlainRun, in_form, policies, pruner, schedules
 
+# In batches of one sample there are no hits.
+pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
+
 
 class Run(RuleBasedStateMachine):
     """Begin, observe, end, save and load, change the window, in any order."""
@@ -153,8 +156,6 @@ def observe(run, epoch):
     run.observe(np.cos(np.flatnonzero(epoch.keep)), np.flatnonzero(epoch.keep))
 
 
-# In batches of one sample there are no hits.
-@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 @given(schedules(), st.integers(1, 40), st.integers(1, 50), st.booleans(), st.data())
 def test_the_batches_of_the_whole_run_are_known_before_it_begins(schedule, samples, size, drop_last, data):
     run = pruner(samples, schedule, prune=data.draw(st.integers(0, samples - 1)))
