@@ -11,7 +11,20 @@ import pytest
 import torch
 
 from prunedata.store.run_store import read_run
-from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
+from tests.watch.watched import (
+    BY_HAND,
+    STEADY,
+    TRAINER,
+    TRAINS,
+    environment,
+    plain,
+    rows_told,
+    run_both,
+    same_by_hand,
+    watched,
+)
+
+NO_DROPOUT = "hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0"
 
 
 def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp_path):
@@ -30,6 +43,13 @@ def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp
     again = plain("-m", "prunedata", "report", "train.zarr", "--review", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert f"row {told[0]}" in (tmp_path / "review.html").read_text()
+
+
+@pytest.mark.slow
+def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
+    script = TRAINER.replace("learning_rate=0.02", STEADY).replace("num_labels=2", f"num_labels=2, {NO_DROPOUT}")
+    begin = "begin = {name: value.clone() for name, value in model.state_dict().items()}"
+    same_by_hand(tmp_path, f"{script}\n{begin}\n{TRAINS}", BY_HAND.replace("SHIFTED", "False"))
 
 
 OWN_LOSS = (
