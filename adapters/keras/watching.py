@@ -84,6 +84,19 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self._session, self._pruner, self._stopped = session, pruner, False
         self.recorder, self._given = pruner.attach(recorder_for(pruner)), pruner.attach(_Given())
+        self._waiting: Any = None
+        if keras.backend.backend() == "torch":
+            from prunedata.adapters.keras.on_torch import Waiting  # noqa: PLC0415 (one backend is in use)
+
+            self._waiting = Waiting(self.recorder, self._losses_of)
+
+    def _losses_of(self, y: Any, y_pred: Any) -> tuple[Any, Any]:
+        return sample_losses(self.model, y, y_pred, None), logits_of(self.model, y_pred)
+
+    def observe(self, ids: Any, y: Any, y_pred: Any) -> None:
+        """Record the losses of a batch, without what samples weigh; on torch, where a step is Python, later."""
+        if self._waiting is None or not self._waiting.add(ids, y, y_pred):
+            self.recorder.add(ids, *self._losses_of(y, y_pred))
 
     def stop(self, error: Exception) -> None:
         """Watch no longer. A run that leaves out raises the error: it would go on with the weights of this epoch."""
@@ -115,6 +128,8 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
             return
         self._end_delivery()
         try:
+            if self._waiting is not None:
+                self._waiting.flush()
             count = self.recorder.count
             if not count:
                 raise PrunedataError("no compute_loss() was called in train_step(), so that nothing is known")
@@ -159,7 +174,7 @@ class _WatchedModel(PruneMixin):
             loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
         if trained:
             try:
-                self.observe(sample_losses(self, y, y_pred, None), ids, logits_of(self, y_pred))
+                self._prune_fit.observe(ids, y, y_pred)
             except Exception as error:
                 self._prune_fit.stop(error)
         return loss

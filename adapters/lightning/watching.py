@@ -67,6 +67,7 @@ class _Fit:
         """The newest loader, and the one made from it that leaves samples out."""
         self._with_ids = False
         self._ids: SomeIds | None = None
+        self._progress = trainer.fit_loop.epoch_loop.batch_progress
 
     def begin(self) -> None:
         """Let the trainer call us: where it takes a loader, a batch, a step, and an epoch."""
@@ -117,7 +118,7 @@ class _Fit:
         """Record the losses of a training step that returned this one."""
         if not self._leaves_out:
             self._epochs.guarded(lambda: self._epochs.record_captured(ids, captured, returned))
-            if self._trainer.is_last_batch:
+            if self._progress.is_last_batch:
                 self._epochs.guarded(self._epochs.pause)
             return
         losses = captured.losses(returned, len(ids))

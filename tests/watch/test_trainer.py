@@ -153,6 +153,29 @@ def test_one_that_fails_shows_its_own_traceback_and_what_was_seen(tmp_path):
     assert f"-> {tmp_path / 'train.zarr'}" in other.stderr
 
 
+FORKS = (
+    TRAINER
+    + """
+class Forks(Trainer):
+    def training_step(self, *args, **options):
+        if self.state.global_step == 20 and not os.fork():
+            sys.exit(0)
+        return super().training_step(*args, **options)
+
+KIND = Forks
+"""
+    + TRAINS
+)
+
+
+@pytest.mark.slow
+def test_a_child_that_ends_within_the_training_says_nothing(tmp_path):
+    done, same = run_both(tmp_path, FORKS)
+    assert same
+    assert done.stderr.count("prunedata:") == 1, done.stderr
+    assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()
+
+
 @pytest.mark.slow
 def test_an_interrupted_one_keeps_what_it_saw(tmp_path):
     slow = TRAINS.replace(
@@ -184,6 +207,13 @@ def test_doubted_samples_are_left_out_where_that_is_asked_for(tmp_path):
     run = read_run(tmp_path / "runs" / "train.zarr").state
     assert run.run["leave_out"] == "weight"
     assert run.history[-1]["by_weight"] > 0
+    left_out = torch.load(tmp_path / "weights.pt")
+    by_hand = TRAINS.replace("trainer.train()", "Pruner(150, epochs=12, leave_out='weight').wrap(trainer).train()")
+    by_hand = "from prunedata import Pruner\n" + by_hand.replace("assert type(trainer) is KIND", "")
+    (tmp_path / "hand.py").write_text(TRAINER.replace("num_train_epochs=2", "num_train_epochs=12") + by_hand)
+    hand = plain("hand.py", cwd=tmp_path)
+    assert hand.returncode == 0, hand.stderr
+    assert torch.equal(left_out, torch.load(tmp_path / "weights.pt"))
 
 
 TWICE = (

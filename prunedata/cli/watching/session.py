@@ -150,9 +150,14 @@ class Session:
             number += 1
         return place
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a copy of the process that trains, which has nothing to store or to list."""
+        return os.getpid() != self._process
+
     def _tell(self) -> None:
         """Print what was seen, when the process ends."""
-        if os.getpid() != self._process:  # a forked child that ends as a program does
+        if self.is_forked:
             return
         for run in self.runs:
             try:
@@ -193,7 +198,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._end is not None:
+        if self._end is not None and not Session.current().is_forked:
             try:
                 self._end(error is None)
             except Exception as failed:
