@@ -65,7 +65,10 @@ def _joined(session: Any, trainer: Any) -> Any:
     refuse_pairs(trainer, None)
     samples = samples_in(trainer)
     if not samples:
-        raise PrunedataError(f"{type(trainer).__name__} trains on a stream, whose samples have no places")
+        raise PrunedataError(
+            f"{type(trainer).__name__} trains on a stream, whose samples have no places: in the "
+            "script, pruner.wrap(trainer, id=...) takes their ids"
+        )
     dataset, starts = trainer.train_dataset, packed_starts(trainer.train_dataset)
     run = session.begin(
         samples,

@@ -33,7 +33,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
         )
     replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
     if replicas > 1 or keras.distribution.distribution() is not None:
-        raise PrunedataError("it trains on several devices")
+        raise PrunedataError("it trains on several devices: on one, without a distribution, it is watched")
     given = call.bound()
     x, y, weights, held_out = given["x"], given["y"], given["sample_weight"], given["validation_data"]
     if y is None or not array_slicing.can_slice_array(keras.tree.flatten(x)[0]):

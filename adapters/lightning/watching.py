@@ -1,6 +1,7 @@
 """Watch a Lightning Trainer in the user's script, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable
+from inspect import signature
 from math import ceil
 from typing import Any
 
@@ -35,6 +36,8 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     if "MultiProcessing" in type(trainer.strategy.launcher).__name__:
         raise PrunedataError("its processes are copies of this one; those of strategy='ddp' can be watched")
     given, leaves_out = call.bound(), session.settings.leave_out
+    if "dataloader_iter" in signature(given["model"].training_step).parameters:
+        raise PrunedataError("its training_step fetches batches by itself: give it batch in place of dataloader_iter")
     if leaves_out:
         _check_leaving_out(trainer, given)
     epochs = WatchedEpochs(session, leaves_out=True, ranks=True)
@@ -159,7 +162,10 @@ class _Fit:
         if isinstance(loader, PrunedLoader):
             raise PrunedataError("the script prunes by itself")
         if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
-            raise PrunedataError(f"it trains on {type(loader).__name__}, whose samples have no places")
+            raise PrunedataError(
+                f"it trains on {type(loader).__name__}, whose samples have no places: train on a DataLoader over a "
+                "data set with a length, or wrap the stream in the script"
+            )
         trainer, dataset = self._trainer, loader.dataset
         samples = len(dataset)  # type: ignore[arg-type]
         begins = self._pruner is None

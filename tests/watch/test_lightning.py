@@ -100,13 +100,18 @@ def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
     np.testing.assert_allclose(read_run(tmp_path / "train.zarr").state.mean_excess, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("given", "why"), [
-    ({"step": OWN}, "calls no loss"),
-    ({"options": "fast_dev_run=True"}, "fast_dev_run"),
-    ({"options": "max_epochs=1, devices=2, strategy='ddp_fork'"}, "are copies"),
-])  # fmt: skip
-def test_what_cannot_be_watched_is_said_once_and_trains_on(given, why, tmp_path):
-    (tmp_path / "train.py").write_text(script(**given))
+FETCHES = script(options="max_epochs=1").replace("batch, batch_idx", "dataloader_iter", 1)
+FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
+
+
+@pytest.mark.parametrize(("own", "why"), [
+    (script(step=OWN), "calls no loss"),
+    (script(options="fast_dev_run=True"), "fast_dev_run"),
+    (script(options="max_epochs=1, devices=2, strategy='ddp_fork'"), "are copies"),
+    (FETCHES, "fetches batches by itself"),
+], ids=["loss", "dev", "fork", "fetches"])  # fmt: skip
+def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
+    (tmp_path / "train.py").write_text(own)
     assert plain("train.py", cwd=tmp_path).returncode == 0
     done = watched("train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
