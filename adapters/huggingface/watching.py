@@ -65,7 +65,10 @@ def _joined(session: Any, trainer: Any) -> Any:
     refuse_pairs(trainer, None)
     samples = samples_in(trainer)
     if not samples:
-        raise PrunedataError(f"{type(trainer).__name__} trains on a stream, whose samples have no places")
+        raise PrunedataError(
+            f"{type(trainer).__name__} trains on a stream, whose samples have no places: in the "
+            "script, pruner.wrap(trainer, id=...) takes their ids"
+        )
     dataset, starts = trainer.train_dataset, packed_starts(trainer.train_dataset)
     run = session.begin(
         samples,
@@ -208,7 +211,7 @@ class _WatchedFromOutside(ByWeight):
             try:
                 if not came:
                     raise PrunedataError("compute_loss called no model")
-                if len(came[0]) != len(ids):
+                if came[0].shape[0] != len(ids):
                     raise PrunedataError(f"Expected a loss for each of {len(ids)} samples. Got {len(came[0])}.")
                 losses_of = self._losses_of_rows if len(came) > 1 else _as_they_are
                 self._later.add(ids, came, losses_of, ends=last or self.accelerator.sync_gradients)
@@ -223,7 +226,8 @@ class _WatchedFromOutside(ByWeight):
         logits, labels = part_of(outputs, "logits"), inputs.get("labels")
         if (
             isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor)
-            and logits.ndim == 2 and len(logits) == len(labels) == samples and logits.numel() <= SMALL
+            and logits.ndim == 2 and labels.ndim and logits.shape[0] == labels.shape[0] == samples
+            and logits.numel() <= SMALL
         ):  # fmt: skip
             return logits.detach().clone(), labels.clone()  # compiled steps use their memory again
         with torch.no_grad(), self.pruner.charge:

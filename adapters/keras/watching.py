@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
-from prunedata.adapters.keras.losses import logits_of, sample_losses
+from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
 from prunedata.adapters.keras.model import PruneMixin
 from prunedata.adapters.keras.recorders import recorder_for
 from prunedata.errors import PrunedataError
@@ -25,11 +25,15 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
     """
     if isinstance(model, PruneMixin):
         raise PrunedataError("the script prunes by itself")
-    if session.leave_out != "nothing":
-        raise PrunedataError("Keras leaves out by PruneCallback alone, in the script")
+    own = type(model)
+    if session.settings.leave_out and not own.compute_loss.__module__.startswith("keras."):
+        raise PrunedataError(
+            f"{own.__name__} has a compute_loss() of its own, in which nothing weighs less: multiply its losses by "
+            "self.factors(ids) in the script, by PruneMixin. Without --leave-out it is watched"
+        )
     replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
     if replicas > 1 or keras.distribution.distribution() is not None:
-        raise PrunedataError("it trains on several devices")
+        raise PrunedataError("it trains on several devices: on one, without a distribution, it is watched")
     given = call.bound()
     x, y, weights, held_out = given["x"], given["y"], given["sample_weight"], given["validation_data"]
     if y is None or not array_slicing.can_slice_array(keras.tree.flatten(x)[0]):
@@ -40,7 +44,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
     samples, epochs = len(keras.tree.flatten(x)[0]), given["epochs"] - given["initial_epoch"]
     run = session.begin(samples, epochs, dataset=_Arrays(x, y))
     watched = _Fit(session, run.pruner)
-    callbacks, own = given["callbacks"], type(model)
+    callbacks = given["callbacks"]
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(watched)
     else:
@@ -67,6 +71,8 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
 class _Given(Adapter):
     """Says how many samples ``fit`` gave in the open epoch."""
 
+    by_weight = True
+
     def begin_epoch(self, epoch: Epoch) -> None:
         self.delivery = Delivery(epoch.number)
 
@@ -78,9 +84,24 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self._session, self._pruner, self._stopped = session, pruner, False
         self.recorder, self._given = pruner.attach(recorder_for(pruner)), pruner.attach(_Given())
+        self._waiting: Any = None
+        if keras.backend.backend() == "torch":
+            from prunedata.adapters.keras.on_torch import Waiting  # noqa: PLC0415 (one backend is in use)
+
+            self._waiting = Waiting(self.recorder, self._losses_of)
+
+    def _losses_of(self, y: Any, y_pred: Any) -> tuple[Any, Any]:
+        return sample_losses(self.model, y, y_pred, None), logits_of(self.model, y_pred)
+
+    def observe(self, ids: Any, y: Any, y_pred: Any) -> None:
+        """Record the losses of a batch, without what samples weigh; on torch, where a step is Python, later."""
+        if self._waiting is None or not self._waiting.add(ids, y, y_pred):
+            self.recorder.add(ids, *self._losses_of(y, y_pred))
 
     def stop(self, error: Exception) -> None:
-        """Watch no longer."""
+        """Watch no longer. A run that leaves out raises the error: it would go on with the weights of this epoch."""
+        if self._pruner.leave_out != "nothing":
+            raise error
         if not self._stopped:
             self._stopped = True
             self._session.say(f"watched no longer: {error}")
@@ -107,6 +128,8 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
             return
         self._end_delivery()
         try:
+            if self._waiting is not None:
+                self._waiting.flush()
             count = self.recorder.count
             if not count:
                 raise PrunedataError("no compute_loss() was called in train_step(), so that nothing is known")
@@ -145,11 +168,13 @@ class _WatchedModel(PruneMixin):
     ) -> Any:
         """As the model's; in training the losses of the samples are recorded, without what samples weigh."""
         plain: Any = super(PruneMixin, self)
-        loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
         ids, self._prune_recorder.waiting = self._prune_recorder.waiting, None
-        if training and ids is not None:
+        trained = training and ids is not None
+        with weighed(self, self._prune_recorder.weights_of(ids) if trained else None):
+            loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
+        if trained:
             try:
-                self.observe(sample_losses(self, y, y_pred, None), ids, logits_of(self, y_pred))
+                self._prune_fit.observe(ids, y, y_pred)
             except Exception as error:
                 self._prune_fit.stop(error)
         return loss

@@ -80,7 +80,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
             check_others(trainer, stage)
             return
         self.teardown(trainer, pl_module, stage)  # if a tuner failed, nobody told us
-        check_settings(trainer, self.pruner)
+        check_settings(trainer, self.pruner.schedule.epochs)
         run, kind = self._run, trainer.__class__
         self._before = {"reload": trainer.reload_dataloaders_every_n_epochs, "class": kind}
         run.join()

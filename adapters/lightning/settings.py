@@ -26,7 +26,7 @@ ALONE = {
 """Settings of a Trainer: what has to be left as it is, and what to say of another value."""
 
 
-def check_settings(trainer: Any, pruner: Pruner) -> None:
+def check_settings(trainer: Any, epochs: int) -> None:
     """Raise :class:`PrunedataError` for settings by which epochs would not come out as they are wanted.
 
     A ``fast_dev_run`` may do what it likes: it leaves nothing behind.
@@ -37,7 +37,6 @@ def check_settings(trainer: Any, pruner: Pruner) -> None:
         got = getattr(trainer, name)
         if got != expected or type(got) is not type(expected):  # limit_train_batches=1 is one batch, 1.0 is all
             raise PrunedataError(f"Expected a Trainer with {name}={expected}, as by default. Got {got}: {why}.")
-    epochs = pruner.schedule.epochs
     if trainer.max_epochs != epochs:
         raise PrunedataError(
             f"Expected Trainer(max_epochs={epochs}), as many as the pruner's schedule has. Got {trainer.max_epochs}: "

@@ -60,7 +60,7 @@ class Captured:
         """Return a function for these losses of several batches at once, and its inputs; None if impossible."""
         ours = self._ours(returned)
         _, losses_of, given = ours[0] if len(ours) == 1 else (None, None, ())
-        if losses_of is None or not losses_of.is_row_by_row or any(len(each) != samples for each in given):
+        if losses_of is None or not losses_of.is_row_by_row or any(each.shape[0] != samples for each in given):
             return None
         return losses_of, given
 
@@ -69,8 +69,9 @@ class Captured:
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """Add a call. Small inputs are copied, for later; with large ones the losses are computed at once."""
-        given = (*args[:2], *(options[name] for name in ("input", "target")[len(args) :]))
-        losses_of = _Losses(own, args[2:], {name: options[name] for name in options if name not in ("input", "target")})
+        options = dict(options)
+        given = (*args[:2], *[options.pop(name) for name in ("input", "target")[len(args) :]])
+        losses_of = _Losses(own, args[2:], options)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in given):
             self._calls.append((result, losses_of, tuple([each.detach().clone() for each in given])))
         else:
@@ -130,17 +131,15 @@ def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) ->
 @contextmanager
 def capturing() -> Iterator[Captured]:
     """Capture the losses of PyTorch's loss functions within the context. They return what they always do."""
-    captured = Captured()
-    before = [(name, getattr(F, name)) for name in FUNCTIONS]
+    captured, functions = Captured(), vars(F)
+    before = {name: functions[name] for name in FUNCTIONS}
     Captured._open = captured
-    for name, own in before:
-        setattr(F, name, _KNOWN.get(own) or _watched(own))
+    functions.update({name: _KNOWN.get(own) or _watched(own) for name, own in before.items()})
     try:
         yield captured
     finally:
         Captured._open = None
-        for name, own in before:
-            setattr(F, name, own)
+        functions.update(before)
 
 
 _KNOWN: dict[Any, Callable[..., Any]] = {}

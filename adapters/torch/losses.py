@@ -256,7 +256,7 @@ class Later:
         (n, classes) or None, and the number of samples of each batch.
     """
 
-    batches = 64
+    batches = 256
     """The most batches that wait, beside those of a step that has not ended."""
 
     def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from prunedata.adapters.torch.losses import finite
+from prunedata.adapters.torch.captured import Captured
+from prunedata.adapters.torch.losses import Later, finite
+from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
+from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, SomeIds
 
 __all__ = ["WatchedEpochs"]
@@ -23,6 +26,11 @@ class WatchedEpochs:
     ----------
     session : Session
         The watched runs of this process.
+    leaves_out : bool
+        Whether the trainer can leave samples out, where the user asked for it.
+    ranks : bool
+        Whether the processes that train together can make one run. Then all of them call :meth:`agree`, :meth:`open`,
+        :meth:`end` and :meth:`close` at the same steps.
 
     Attributes
     ----------
@@ -32,22 +40,29 @@ class WatchedEpochs:
         Why samples were not recorded, if some were not.
     """
 
-    def __init__(self, session: Any) -> None:
-        if session.leave_out != "nothing":
-            raise PrunedataError("this trainer can only be watched: --leave-out needs a Trainer of transformers")
-        if TorchRun.group_size() > 1:
-            raise PrunedataError("it trains in several processes")
+    def __init__(self, session: Any, *, leaves_out: bool = False, ranks: bool = False) -> None:
+        if session.settings.leave_out and not leaves_out:
+            raise PrunedataError(
+                "this trainer cannot leave samples out: without --leave-out it is watched; to leave them out, train "
+                "without the samples that it lists"
+            )
+        if self._together() and not ranks:
+            raise PrunedataError("it trains in several processes: start it in one, and it is watched")
         self._session, self.stopped, self.none = session, False, ""
         self._run: Any = None
         self._torch: Any = None
+        self._opened = False
         self._delivery = Delivery(-1)
+        self._later = Later(self._take)
         self._undo: list[Callable[[], None]] = []
 
-    def begin(self, samples: int, epochs: int, *, dataset: Any, rows: Ids | None = None) -> None:
-        """Begin a run, as :meth:`Session.begin` does, whose samples are these rows."""
-        self._run = self._session.begin(samples, epochs, dataset=dataset)
-        self._run.rows = rows
-        self._torch = self._run.pruner.attach(TorchRun(self._run.pruner))
+    def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Pruner:
+        """Begin a run, as :meth:`Session.begin` does with these options, whose samples are these rows."""
+        self._run = self._session.begin(samples, epochs, **options)
+        self._run.rows = self._run.rows if rows is None else rows
+        pruner: Pruner = self._run.pruner
+        self._torch = pruner.attach(TorchRun(pruner))
+        return pruner
 
     def patch(self, owner: Any, name: str, function: Any) -> None:
         """Replace an object's method until :meth:`close`."""
@@ -59,39 +74,81 @@ class WatchedEpochs:
         callbacks.append(callback)
         self._undo.append(lambda: callbacks.remove(callback) if callback in callbacks else None)
 
+    def stop(self, error: Exception) -> None:
+        """Stop recording."""
+        if not self.stopped:
+            self.stopped = True
+            self._session.say(f"watched no longer: {error}")
+
     def guarded(self, do: Callable[[], object]) -> None:
         """Call a function, and stop recording if it raises."""
         if not self.stopped:
             try:
                 do()
             except Exception as error:
-                self.stopped = True
-                self._session.say(f"watched no longer: {error}")
+                self.stop(error)
+
+    def agree(self, why: str) -> None:
+        """Stop recording in all processes if it has stopped in one, as the others would wait for it."""
+        if self._together() and gather_numbers([self.stopped]).any():
+            self.stop(PrunedataError(why))
+
+    def open(self) -> None:
+        """Open an epoch, if none is open."""
+        if self._opened:
+            return
+        self._opened, pruner = True, self._run.pruner
+        self._torch.join()
+        epoch = pruner.begin_epoch()
+        self._delivery = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
+        self._torch.add_delivery(self, self._delivery)
 
     def record(self, ids: SomeIds, losses: torch.Tensor | None) -> None:
         """Record a batch's losses, shape (n,). Raise :class:`PrunedataError` for None: no loss per sample was found."""
         if losses is None:
-            raise PrunedataError("its loss is none that has a loss for each sample")
-        pruner = self._run.pruner
-        if not pruner.is_open:
-            epoch = pruner.begin_epoch()
-            self._delivery = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
-            self._torch.add_delivery(self, self._delivery)
-        self._torch.recorder.add(ids, finite(losses, [len(ids)]))
-        self._delivery.given[ids] = True  # type: ignore[index]
+            raise PrunedataError("its step calls no loss function of PyTorch's that has a loss for each sample")
+        self.open()
+        self._take(ids, finite(losses, [len(ids)]), None, [len(ids)])
+
+    def record_captured(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
+        """Record a batch's losses from those of a step that returned this loss; many batches together if possible."""
+        later = captured.later(returned, len(ids))
+        if later is None:
+            self.record(ids, captured.losses(returned, len(ids)))
+        else:
+            self.open()
+            self._later.add(ids, later[1], later[0])
+
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: None, sizes: list[int]) -> None:
+        with self._run.pruner.charge:
+            self._torch.recorder.add(ids, losses, logits, sizes)
+            self._delivery.given[ids] = True  # type: ignore[index]
+
+    def pause(self) -> None:
+        """Stop the clock after the last batch: what follows in the epoch is no training."""
+        self._later.flush()
+        if self._delivery.ended is None:
+            self._delivery.end()
 
     def end(self) -> None:
         """End the epoch, if one was opened."""
-        if self._run is not None and self._run.pruner.is_open and not self.stopped:
-            self._delivery.end()
+        if self._opened:
+            self._opened = False
+            self.guarded(self.pause)
+            self.agree("another process stopped")
             self.guarded(self._run.pruner.end_epoch)
 
     def close(self, complete: bool) -> None:
         """Restore all objects, end the open epoch, and keep previews of the samples."""
         for undo in self._undo:
             undo()
-        self.end()
+        if complete or not self._together():
+            self.end()
         if self._run is not None:
             if self.none and not self.stopped and not self._run.pruner.history:
                 self._session.say(f"nothing was recorded: {self.none}")
             self._run.keep_previews(drawing_alike())
+
+    @staticmethod
+    def _together() -> bool:
+        return TorchRun.group_size() > 1

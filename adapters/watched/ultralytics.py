@@ -31,7 +31,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     if trainer.args.task not in TASKS:
         raise PrunedataError(f"of Ultralytics the tasks {', '.join(TASKS)} are watched. Got {trainer.args.task}")
     if trainer.world_size > 1:
-        raise PrunedataError("it trains on several GPUs")
+        raise PrunedataError("it trains on several GPUs: with device=0 it is watched")
     epochs = WatchedEpochs(session)
     _Training(epochs, trainer).begin()
     return epochs.close

@@ -128,7 +128,7 @@ def _joined_suspects(args: argparse.Namespace) -> None:
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     from prunedata.findings.searched import told_unsearched
 
-    counted = [name for name in ("hits", "high", "visits") if name in rows[0]]
+    counted = [name for name in ("row", "hits", "high", "visits") if name in rows[0]]
     told = {name: head for name, head in (("label", "labeled"), ("guess", "looks like")) if name in rows[0]}
     head = ["sample", *counted, "score", *told.values()]
     shown = [

@@ -27,7 +27,7 @@ def add_watch(commands: argparse._SubParsersAction[Any]) -> None:
     add("-o", "--output", default=".", metavar="FOLDER", help="where runs are kept, as FOLDER/train.zarr (.)")
     add("--top", type=int, default=Settings.top, metavar="N", help=f"how many suspects to list ({Settings.top})")
     add("--live", action="store_true", help="list them at the end of every epoch, too")
-    add("--leave-out", action="store_true", help="let doubted samples weigh nothing, late in the run")
+    add("--leave-out", action="store_true", help="leave doubted samples out, late in the run")
     add("-m", action="store_true", dest="module", help="PROGRAM is a module, as for python -m")
     add("--site", action="store_true", help="print the folder for PYTHONPATH, for jobs that set PRUNEDATA_WATCH")
     add("program", nargs="?", help="a script, or a program such as torchrun or accelerate")

@@ -131,8 +131,13 @@ class KeptPreviews:
         return self._kept[sample][0] if sample in self._kept else sample
 
     def labeled(self, run: RunState, top: int | float) -> Arrays:
-        """Return the table of a run's suspects with the labels that were kept, and guesses by the names of classes."""
+        """Return the table of a run's suspects with the labels that were kept, and guesses by the names of classes.
+
+        And ``row``, the rows from which the user selected them, if these are not their ids; -1 if it was not kept.
+        """
         table = table_of(run, top, names=self.classes)
+        if any(row != sample for sample, (row, _) in self._kept.items()):
+            table["row"] = np.array([self._kept.get(sample, (-1,))[0] for sample in table["id"].tolist()])
         if "label" in table or not self._kept:
             return table
         seen = [self.of(sample) for sample in table["id"].tolist()]

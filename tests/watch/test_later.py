@@ -123,6 +123,6 @@ def test_a_watched_step_looks_at_no_number_that_an_unwatched_one_does_not(tmp_pa
     added = [
         looks(steps, watched=True, folder=tmp_path, monkeypatch=monkeypatch)
         - looks(steps, watched=False, folder=tmp_path, monkeypatch=monkeypatch)
-        for steps in (70, 120)
+        for steps in (270, 320)
     ]
     assert added[0] == added[1], "of 50 steps more, which all lie between the same two flushes"

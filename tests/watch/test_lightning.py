@@ -1,4 +1,4 @@
-"""Scripts with a Trainer of Lightning's and with fit of Keras, unchanged: same weights, each loss with its row."""
+"""Scripts with a Trainer of Lightning's, unchanged: same weights, each loss with its row."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,6 @@ import torch
 
 from prunedata.store.run_store import read_run
 from tests.watch.watched import plain, rows_told, run_both, watched
-
-# Scripts with a Trainer of Lightning's, unchanged: same weights, each loss with its row.
-
 
 pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 SCRIPT = """
@@ -100,20 +97,111 @@ def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
         optimizer.zero_grad()
         ((losses * weights).sum() / weights.sum()).backward()
         optimizer.step()
-    np.testing.assert_allclose(read_run(tmp_path / "train.zarr").state.mean_excess, expected, atol=1e-5)
+    np.testing.assert_allclose(read_run(tmp_path / "train.zarr").state.mean_excess, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("given", "why"), [
-    ({"step": OWN}, "calls no loss"),
-    ({"options": "fast_dev_run=True"}, "fast_dev_run"),
-    ({"options": "max_epochs=1, devices=2, strategy='ddp_fork'"}, "are copies"),
-])  # fmt: skip
-def test_what_cannot_be_watched_is_said_once_and_trains_on(given, why, tmp_path):
-    (tmp_path / "train.py").write_text(script(**given))
+FETCHES = script(options="max_epochs=1").replace("batch, batch_idx", "dataloader_iter", 1)
+FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
+
+
+@pytest.mark.parametrize(("own", "why"), [
+    (script(step=OWN), "calls no loss"),
+    (script(options="fast_dev_run=True"), "fast_dev_run"),
+    (script(options="max_epochs=1, devices=2, strategy='ddp_fork'"), "are copies"),
+    (FETCHES, "fetches batches by itself"),
+], ids=["loss", "dev", "fork", "fetches"])  # fmt: skip
+def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
+    (tmp_path / "train.py").write_text(own)
     assert plain("train.py", cwd=tmp_path).returncode == 0
     done = watched("train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [why in line for line in done.stderr.splitlines() if "watched" in line] == [True]
+
+
+def test_several_loaders_at_once_are_trained_on_as_ever(tmp_path):
+    one = "DataLoader(train, batch_size=16, shuffle=True, num_workers=0)"
+    both = script(step="sum(self.loss(self.layers(points), labels) for points, labels in batch.values())")
+    both = both.replace("points, labels = batch\n", "\n").replace(one, f"{{name: {one} for name in 'ab'}}")
+    done, same = run_both(tmp_path, both)
+    assert same, done.stderr
+    assert done.stderr.count("watched no longer: it trains on several loaders at once") == 1
+
+
+BY_HAND = """
+from prunedata import Pruner
+from prunedata.adapters.lightning import DataPruning, observe, wrap
+
+pl.seed_everything(0)
+torch.manual_seed(1)
+
+class ByHand(Net):
+    def training_step(self, batch, batch_idx):
+        return observe(self, self.loss(self.layers(batch[0]), batch[1]))
+
+net, pruner = ByHand(), Pruner(200, epochs=12)
+net.loss.reduction = "none"
+trainer = pl.Trainer(max_epochs=12, callbacks=[DataPruning(pruner)], accelerator="cpu", logger=False,
+                     enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer.fit(net, wrap(DataLoader(train, batch_size=16, shuffle=True), pruner), DataLoader(test, batch_size=40))
+torch.save(torch.cat([each.detach().flatten() for each in net.parameters()]), "by-hand.pt")
+"""
+
+
+def test_left_out_is_what_the_adapter_leaves_out_by_hand(tmp_path):
+    own = script(options="max_epochs=12").replace("net = Net()", "torch.manual_seed(1)\nnet = Net()")
+    own = own.replace("label_smoothing=0.1", "")  # whose mean PyTorch computes another way than that of the losses
+    own += "assert not trainer.callbacks or 'prunedata' not in str(trainer.callbacks)\n"
+    (tmp_path / "train.py").write_text(own)
+    done = watched("--leave-out", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
+    run = read_run(tmp_path / "train.zarr").state
+    assert len(run.history) == 12
+    assert run.history[0]["kept"] == 200 > run.history[-1]["kept"]
+    left_out = torch.load(tmp_path / "weights.pt")
+    (tmp_path / "hand.py").write_text(own + BY_HAND)
+    hand = plain("hand.py", cwd=tmp_path)
+    assert hand.returncode == 0, hand.stderr
+    assert torch.equal(left_out, torch.load(tmp_path / "by-hand.pt"))
+
+
+@pytest.mark.parametrize(("given", "why"), [
+    ({"options": "max_steps=20"}, "not watched: nothing can be left out: Expected a Trainer with max_steps=-1"),
+    ({"step": OWN}, "leave out in the script, by DataPruning"),
+])  # fmt: skip
+def test_where_nothing_can_be_left_out_the_way_on_is_said(given, why, tmp_path):
+    (tmp_path / "train.py").write_text(script(**given))
+    done = watched("--leave-out", "train.py", cwd=tmp_path)
+    assert why in done.stderr
+    assert done.returncode == (1 if "step" in given else 0)
+
+
+FAILS = f"({PLAIN} if not self.trainer.global_rank or self.trainer.global_step != 3 else {OWN})"
+
+
+def test_one_process_that_cannot_be_watched_stops_all(tmp_path):
+    """Otherwise the others would wait for it when an epoch ends."""
+    options = "max_epochs=4, devices=2, strategy='ddp'"
+    done, same = run_both(tmp_path, script(step=FAILS, options=options))
+    assert same
+    assert done.stderr.count("watched no longer: its step calls no loss") == 1
+    assert done.stderr.count("watched no longer: another process stopped") == 1
+
+
+def test_processes_of_torchrun_make_one_run(tmp_path):
+    command = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "train.py")
+    (tmp_path / "train.py").write_text(script(options="max_epochs=4, devices=2, strategy='ddp'"))
+    one = plain(*command, cwd=tmp_path)
+    assert one.returncode == 0, one.stderr
+    before = torch.load(tmp_path / "weights.pt")
+    done = watched(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert torch.equal(before, torch.load(tmp_path / "weights.pt"))
+    assert [path.name for path in tmp_path.glob("*.zarr")] == ["train.zarr"]
+    run = read_run(tmp_path / "train.zarr").state
+    assert len(run.history) == 4
+    assert (run.visits == 4).all()
+    assert np.isin(rows_told(done.stderr)[:10], np.load(tmp_path / "wrong.npy")).sum() >= 8
 
 
 def test_two_processes_make_one_run(tmp_path):
@@ -123,76 +211,3 @@ def test_two_processes_make_one_run(tmp_path):
     assert len(list(tmp_path.glob("*.zarr"))) == 1
     assert (run.visits >= 4).all()
     assert np.isin(rows_told(done.stderr)[:10], np.load(tmp_path / "wrong.npy")).sum() >= 8
-
-
-# Scripts with ``fit`` of Keras, unchanged, on its three backends: same weights, each loss with its row.
-
-
-FITS = """
-import warnings
-warnings.simplefilter("ignore")
-import numpy as np, torch
-import keras
-
-keras.utils.set_random_seed(0)
-random = np.random.default_rng(0)
-labels = random.integers(0, 3, 240)
-points = (random.normal(size=(240, 3)) + 4 * np.eye(3)[labels]).astype("float32")
-wrong = random.random(240) < 0.1
-labels[wrong] = (labels[wrong] + 1) % 3
-inputs = keras.Input((3,))
-hidden = keras.layers.Dropout(0.1)(keras.layers.Dense(16, "relu", kernel_regularizer="l2")(inputs))
-{model}
-model.compile("adam", {loss}, metrics=["accuracy"])
-model.optimizer.learning_rate = 0.02
-history = model.fit({given}, batch_size=16, epochs=6, verbose=0, {more})
-weights = np.concatenate([np.ravel(each) for each in model.get_weights()])
-torch.save(torch.from_numpy(weights), "weights.pt")
-np.save("wrong.npy", np.flatnonzero(wrong))
-print(type(model).__mro__, list(history.history))
-"""
-FUNCTIONAL = "model = keras.Model(inputs, keras.layers.Dense(3, 'softmax')(hidden))"
-OWN_LOSS = """
-class Model(keras.Model):
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred))
-
-model = Model(inputs, keras.layers.Dense(3, 'softmax')(hidden))
-"""
-
-
-def fits(model=FUNCTIONAL, loss="'sparse_categorical_crossentropy'", given="points, labels", more=""):
-    return FITS.format(model=model, loss=loss, given=given, more=more)
-
-
-@pytest.mark.parametrize(("backend", "given"), [
-    ("tensorflow", {"more": "validation_split=0.2, class_weight={0: 1, 1: 2, 2: 1}"}),
-    ("torch", {"more": "validation_data=(points, labels), callbacks=[keras.callbacks.EarlyStopping('loss')]"}),
-    ("jax", {}),
-])  # fmt: skip
-def test_fit_trains_the_unwatched_weights_and_the_rows_are_the_users(backend, given, tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", backend)
-    done, same = run_both(tmp_path, fits(**given))
-    assert same, done.stderr
-    assert "watched no longer" not in done.stderr
-    wrong, told = np.load(tmp_path / "wrong.npy"), rows_told(done.stderr)
-    assert np.isin(told[:8], wrong).sum() >= 7
-    run = read_run(tmp_path / "train.zarr").state
-    assert run.samples == (192 if "split" in given.get("more", "") else 240)
-    assert (run.visits == len(run.history)).all()
-
-
-def test_a_fit_that_cannot_be_watched_is_said_once_and_trains_on(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "torch")
-    loader = (
-        "torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.tensor(points), torch.tensor(labels)), 16)"
-    )
-    own = fits(given=loader).replace("batch_size=16, ", "")
-    (tmp_path / "train.py").write_text(own)
-    assert plain("train.py", cwd=tmp_path).returncode == 0
-    done = watched("train.py", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "not watched: fit() trains on a DataLoader" in done.stderr
-    done, same = run_both(tmp_path, fits(model=OWN_LOSS))
-    assert same
-    assert len(rows_told(done.stderr)) == 20

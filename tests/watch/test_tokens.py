@@ -7,12 +7,13 @@ import torch.nn.functional as F
 
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.store.run_store import read_run
-from tests.watch.watched import rows_told, run_both, watched
+from tests.watch.watched import BY_HAND, STEADY, rows_told, run_both, same_by_hand, watched
 
 # Trainers of tokens, unchanged: labels of tokens, a language model, TRL's SFTTrainer. Each loss is the one by hand.
 
 
 pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
+NO_DROPOUT = "hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0"
 BEGIN = """
 import sys, warnings
 warnings.simplefilter("ignore")
@@ -90,6 +91,14 @@ def test_labels_of_tokens_and_a_language_model(name, script, tmp_path):
     assert "watched no longer" not in done.stderr
 
 
+@pytest.mark.parametrize(("script", "shifted"), [(TAGS, "False"), (LANGUAGE, "True")])
+def test_losses_are_those_of_a_loop_written_by_hand(script, shifted, tmp_path):
+    """Of the language model each step is two batches."""
+    script = script.replace("learning_rate=0.02", STEADY).replace("num_labels=3", f"num_labels=3, {NO_DROPOUT}")
+    script = script.replace(END, "\nbegin = {name: value.clone() for name, value in model.state_dict().items()}" + END)
+    same_by_hand(tmp_path, script, BY_HAND.replace("SHIFTED", shifted))
+
+
 def test_instructions_with_accumulation_at_batches_of_one(tmp_path):
     done, same = run_both(tmp_path, INSTRUCTIONS.replace("OPTIONS", ONE_BY_ONE))
     assert same
@@ -128,4 +137,4 @@ def test_losses_of_instructions_are_those_of_a_loop_written_by_hand(tmp_path):
             logits = model(ids[None]).logits[0]
         losses.append(float(F.cross_entropy(logits[:-1], ids[1:], reduction="none")[answer[1:]].mean()))
     excess = np.array(losses) - np.mean(losses)
-    np.testing.assert_allclose(read_run(tmp_path / "train.zarr").state.mean_excess, excess, atol=1e-5)
+    np.testing.assert_allclose(read_run(tmp_path / "train.zarr").state.mean_excess, excess, rtol=1e-6, atol=1e-6)

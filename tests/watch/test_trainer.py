@@ -11,7 +11,20 @@ import pytest
 import torch
 
 from prunedata.store.run_store import read_run
-from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
+from tests.watch.watched import (
+    BY_HAND,
+    STEADY,
+    TRAINER,
+    TRAINS,
+    environment,
+    plain,
+    rows_told,
+    run_both,
+    same_by_hand,
+    watched,
+)
+
+NO_DROPOUT = "hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0"
 
 
 def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp_path):
@@ -30,6 +43,13 @@ def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp
     again = plain("-m", "prunedata", "report", "train.zarr", "--review", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert f"row {told[0]}" in (tmp_path / "review.html").read_text()
+
+
+@pytest.mark.slow
+def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
+    script = TRAINER.replace("learning_rate=0.02", STEADY).replace("num_labels=2", f"num_labels=2, {NO_DROPOUT}")
+    begin = "begin = {name: value.clone() for name, value in model.state_dict().items()}"
+    same_by_hand(tmp_path, f"{script}\n{begin}\n{TRAINS}", BY_HAND.replace("SHIFTED", "False"))
 
 
 OWN_LOSS = (
@@ -133,6 +153,29 @@ def test_one_that_fails_shows_its_own_traceback_and_what_was_seen(tmp_path):
     assert f"-> {tmp_path / 'train.zarr'}" in other.stderr
 
 
+FORKS = (
+    TRAINER
+    + """
+class Forks(Trainer):
+    def training_step(self, *args, **options):
+        if self.state.global_step == 20 and not os.fork():
+            sys.exit(0)
+        return super().training_step(*args, **options)
+
+KIND = Forks
+"""
+    + TRAINS
+)
+
+
+@pytest.mark.slow
+def test_a_child_that_ends_within_the_training_says_nothing(tmp_path):
+    done, same = run_both(tmp_path, FORKS)
+    assert same
+    assert done.stderr.count("prunedata:") == 1, done.stderr
+    assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()
+
+
 @pytest.mark.slow
 def test_an_interrupted_one_keeps_what_it_saw(tmp_path):
     slow = TRAINS.replace(
@@ -164,6 +207,13 @@ def test_doubted_samples_are_left_out_where_that_is_asked_for(tmp_path):
     run = read_run(tmp_path / "runs" / "train.zarr").state
     assert run.run["leave_out"] == "weight"
     assert run.history[-1]["by_weight"] > 0
+    left_out = torch.load(tmp_path / "weights.pt")
+    by_hand = TRAINS.replace("trainer.train()", "Pruner(150, epochs=12, leave_out='weight').wrap(trainer).train()")
+    by_hand = "from prunedata import Pruner\n" + by_hand.replace("assert type(trainer) is KIND", "")
+    (tmp_path / "hand.py").write_text(TRAINER.replace("num_train_epochs=2", "num_train_epochs=12") + by_hand)
+    hand = plain("hand.py", cwd=tmp_path)
+    assert hand.returncode == 0, hand.stderr
+    assert torch.equal(left_out, torch.load(tmp_path / "weights.pt"))
 
 
 TWICE = (

@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-__all__ = ["ROOT", "TRAINER", "TRAINS", "environment", "plain", "python_of", "rows_told", "run_both", "watched"]
+from prunedata.store.run_store import read_run
+
+__all__ = ["BY_HAND", "ROOT", "STEADY", "TRAINER", "TRAINS", "environment", "plain", "python_of", "rows_told",
+           "run_both", "same_by_hand", "watched"]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = Path(os.environ.get("PRUNEDATA_ENVIRONMENTS", ROOT / ".venv"))
@@ -59,6 +63,43 @@ torch.save(torch.cat([each.detach().flatten() for each in model.parameters()]), 
 np.save("wrong.npy", np.flatnonzero(wrong))
 assert type(trainer) is KIND
 """
+STEADY = "learning_rate=0.02, optim='sgd', lr_scheduler_type='constant', max_grad_norm=0.0"
+"""Arguments of a Trainer for those of :data:`BY_HAND`; its model is to have no dropout."""
+BY_HAND = """
+import torch.nn.functional as F
+from transformers import set_seed
+
+model.load_state_dict(begin)
+model.train()
+set_seed(42)
+sampler = trainer.get_train_dataloader().batch_sampler.sampler
+optimizer, step = torch.optim.SGD(model.parameters(), 0.02), 8 * trainer.args.gradient_accumulation_steps
+names, seen = ("input_ids", "attention_mask", "label", "labels"), []
+for epoch in range(trainer.args.num_train_epochs):
+    sampler.set_epoch(epoch)
+    order = list(sampler)
+    for places in (order[at : at + step] for at in range(0, len(order), step)):
+        losses, total, labeled = [], 0, 0
+        for batch in (places[at : at + 8] for at in range(0, len(places), 8)):
+            rows = [trainer.train_dataset[place] for place in batch]
+            given = trainer.data_collator([{name: row[name] for name in names if name in row} for row in rows])
+            labels, logits = given.pop("labels"), model(**given).logits
+            if logits.ndim == 3:
+                said = slice(None, -1) if SHIFTED else slice(None)
+                labels, logits = labels[:, 1 if SHIFTED else 0 :], logits[:, said].transpose(1, 2)
+            each, own = F.cross_entropy(logits, labels, reduction="none").view(len(rows), -1), labels != -100
+            own = own.view(len(rows), -1)
+            losses += (each.sum(1) / own.sum(1)).tolist()
+            total, labeled = total + each.sum(), labeled + own.sum()
+        seen += zip(places, losses - np.mean(losses))
+        optimizer.zero_grad()
+        (total / labeled).backward()
+        optimizer.step()
+np.save("visits.npy", np.bincount([place for place, _ in seen]))
+np.save("expected.npy", np.bincount(*zip(*((place, excess) for place, excess in seen))) / np.load("visits.npy"))
+torch.save(torch.cat([each.detach().flatten() for each in model.parameters()]), "by-hand.pt")
+"""
+"""Trains as a script's ``trainer`` did, in a loop of its own, from the weights in ``begin``."""
 
 
 def environment(**more):
@@ -94,6 +135,21 @@ def run_both(folder, script, *arguments, **options):
     assert other.returncode == 0, other.stderr
     assert other.stdout == one.stdout or any(timed in one.stdout for timed in ("it/s", "time"))
     return other, torch.equal(before, torch.load(folder / "weights.pt"))
+
+
+def same_by_hand(folder, script, by_hand):
+    """Train watched, and by hand; compare weights, and each sample's losses by its row."""
+    done, same = run_both(folder, script)
+    assert same, done.stderr
+    assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
+    (folder / "hand.py").write_text(script + by_hand)
+    hand = plain("hand.py", cwd=folder)
+    assert hand.returncode == 0, hand.stderr
+    weights = torch.load(folder / "by-hand.pt")
+    torch.testing.assert_close(torch.load(folder / "weights.pt"), weights, rtol=1e-6, atol=1e-6)
+    run = read_run(folder / "train.zarr").state
+    np.testing.assert_array_equal(run.visits, np.load(folder / "visits.npy"))
+    np.testing.assert_allclose(run.mean_excess, np.load(folder / "expected.npy"), rtol=1e-6, atol=1e-6)
 
 
 def rows_told(output):

@@ -24,6 +24,8 @@ TRAINERS = {
     "fastai.learner": ("Learner", "fit", "watched.fastai"),
 }
 """By the module that defines it: a class, its method that trains, and the module in ``adapters`` that watches it."""
+DATA = "datasets.arrow_dataset"
+"""The module of data sets whose ``map`` forgets what was selected before it."""
 
 
 def install() -> None:
@@ -37,7 +39,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module that defines a trainer; None of any other."""
-        if name not in TRAINERS:
+        if name not in TRAINERS and name != DATA:
             return None
         finders = [one.find_spec for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
         spec = next((found for find in finders if (found := find(name, path, target)) is not None), None)
@@ -48,7 +50,12 @@ class _Finder:
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 execute(module)
-                _patch(module, *TRAINERS[name])
+                if name == DATA:
+                    from prunedata.cli.watching.rows import carry_rows
+
+                    carry_rows(module.Dataset)
+                else:
+                    _patch(module, *TRAINERS[name])
 
             loader.exec_module = exec_module
         return spec

@@ -1,19 +1,26 @@
 """Find the rows of the user's own data set that the samples of a training come from."""
 
+from collections.abc import Iterator
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from prunedata.types import Ids
 
-__all__ = ["original_rows"]
+__all__ = ["carry_rows", "original_rows"]
+
+_MADE: dict[int, tuple[Any, Ids, int]] = {}
+"""By the address of memory, which a data set and all selections of it share: that part of a column, the rows that the
+whole was made from, and where the part begins."""
 
 
 def original_rows(dataset: Any) -> Ids | None:
     """Return the row of each sample in the data set that the user selected from, shape (samples,).
 
     None if nothing was selected: by PyTorch's ``Subset``, or by ``select``, ``shuffle``, ``filter`` and
-    ``train_test_split`` of Hugging Face's. What ``map`` writes anew is a data set of its own.
+    ``train_test_split`` of Hugging Face's.
     """
     rows: Ids | None = None
     while True:
@@ -21,8 +28,82 @@ def original_rows(dataset: Any) -> Ids | None:
         if indices is not None and hasattr(inner, "__getitem__"):
             dataset = inner
         elif getattr(dataset, "_indices", None) is not None and hasattr(dataset, "column_names"):
-            indices, dataset = dataset._indices.column(0).to_numpy(), None
+            indices, dataset = dataset._indices.column(0).to_numpy(), _Table(dataset)
         else:
-            return rows
+            indices, dataset = _rows_made_from(dataset), None
+            if indices is None:
+                return rows
         here = np.asarray(indices, dtype=np.int64)
         rows = here if rows is None else here[rows]
+
+
+class _Table:
+    """A data set of Hugging Face's without what was selected from it."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._data = dataset._data
+
+
+def _parts(table: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the address of each part of a table's columns, and the part."""
+    for column in getattr(getattr(table, "table", None), "columns", ()):
+        for part in column.chunks:
+            address = next((memory.address for memory in part.buffers() if memory is not None and memory.size), None)
+            if address is not None and len(part):
+                yield address, part
+
+
+def _rows_made_from(dataset: Any) -> Ids | None:
+    """Return the rows from which a table was made, that was noted or is a range of one; None of others."""
+    table: Any = getattr(dataset, "_data", None)
+    found: list[Ids] = []
+    sources = set()
+    for address, part in _parts(table):
+        if sum(map(len, found)) == len(table):
+            break  # that was the first column
+        if address not in _MADE:
+            return None
+        _, rows, first = _MADE[address]
+        sources.add(id(rows))
+        found.append(rows[first + part.offset :][: len(part)])
+    return np.concatenate(found) if len(sources) == 1 else None
+
+
+def _note(table: Any, rows: Ids) -> None:
+    """Remember from which rows a table was made."""
+    first = 0
+    for address, part in _parts(table):
+        _MADE[address] = part, rows, first - part.offset
+        first = (first + len(part)) % len(rows)
+
+
+def carry_rows(kind: Any) -> None:
+    """Let :func:`original_rows` know what ``map`` of Hugging Face's ``Dataset`` writes after a selection, and ranges.
+
+    A batched function may return other rows than it was given. It doesn't where a column stays: as many values as
+    before go with it.
+    """
+    own_map, own_range = kind.map, getattr(kind, "_select_contiguous", None)
+
+    @wraps(own_map)
+    def carrying(self: Any, *args: Any, **options: Any) -> Any:
+        result = own_map(self, *args, **options)
+        given = signature(own_map).bind(self, *args, **options).arguments
+        removed = given.get("remove_columns") or ()
+        stays = set(self.column_names) - {removed} if isinstance(removed, str) else set(self.column_names) - {*removed}
+        alike = not given.get("batched") or stays & set(result.column_names)
+        rows = original_rows(self)
+        if rows is not None and alike and len(result) == len(self) and result is not self:
+            _note(result._data, rows)
+        return result
+
+    kind.map = carrying
+    if own_range is not None:
+
+        @wraps(own_range)
+        def select_contiguous(self: Any, *args: Any, **options: Any) -> Any:
+            if self._indices is None and original_rows(self) is None:
+                _note(self._data, np.arange(len(self)))
+            return own_range(self, *args, **options)
+
+        kind._select_contiguous = select_contiguous

@@ -100,13 +100,15 @@ class Session:
         """Return the session of this process, which begins with its first training."""
         return Session(Settings.from_environment())
 
-    @property
-    def leave_out(self) -> LeaveOut:
-        """What runs leave out: nothing, unless the user asked for it; then by weight, which changes no length."""
-        return "weight" if self.settings.leave_out else "nothing"
-
     def begin(
-        self, samples: int, epochs: int, *, rank: int = 0, dataset: Any = None, selected: Any = None, **options: Any
+        self,
+        samples: int,
+        epochs: int,
+        *,
+        rank: int = 0,
+        dataset: Any = None,
+        selected: Any = None,
+        by: LeaveOut = "weight",
     ) -> WatchedRun:
         """Begin a run of so many samples and passes over them.
 
@@ -119,13 +121,14 @@ class Session:
             ``dataset[id]`` is a sample as people see it, for the previews.
         selected : dataset, optional
             What is trained on, if the user may have selected it from another data set.
-        **options
-            Of the :class:`Pruner`.
+        by : {"weight", "delivery"}
+            How the trainer leaves samples out, if the user asked for it. By weight no length changes.
         """
         place = self._unused_place() if rank == 0 else None
         with warnings.catch_warnings():  # a user who changes no line can do nothing about them
             warnings.simplefilter("ignore")
-            pruner = Pruner(samples, epochs=epochs, store=place, leave_out=self.leave_out, **options)
+            by = by if self.settings.leave_out else "nothing"
+            pruner = Pruner(samples, epochs=epochs, store=place, leave_out=by)
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
         self.runs.append(run)
         if self.settings.live and place is not None:
@@ -147,9 +150,14 @@ class Session:
             number += 1
         return place
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a copy of the process that trains, which has nothing to store or to list."""
+        return os.getpid() != self._process
+
     def _tell(self) -> None:
         """Print what was seen, when the process ends."""
-        if os.getpid() != self._process:  # a forked child that ends as a program does
+        if self.is_forked:
             return
         for run in self.runs:
             try:
@@ -190,7 +198,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._end is not None:
+        if self._end is not None and not Session.current().is_forked:
             try:
                 self._end(error is None)
             except Exception as failed:
