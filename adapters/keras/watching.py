@@ -194,6 +194,11 @@ class _Arrays:
     def __len__(self) -> int:
         return len(keras.tree.flatten(self._x)[0])
 
+    @property
+    def targets(self) -> Any:
+        """What is trained on: if it can only be classes, a run compares samples within them."""
+        return self._y
+
     def __getitem__(self, sample: int) -> Any:
         x, y = (keras.tree.map_structure(lambda part: _row(part, sample), part) for part in (self._x, self._y))
         if isinstance(y, np.ndarray) and y.ndim == 1 and y.size > 1 and set(y.tolist()) == {0, 1}:

@@ -120,7 +120,7 @@ from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 class Model(PruneMixin, keras.Model):
     pass
 
-pruner = Pruner(240, epochs=12, leave_out="weight")
+pruner = Pruner(240, epochs=12, leave_out="weight", labels=labels)
 rows = wrap(tf.data.Dataset.from_tensor_slices((points, labels)), pruner).batch(16)
 model = Model(inputs, keras.layers.Dense(3, "softmax")(hidden))
 """
@@ -136,6 +136,7 @@ def test_left_out_is_what_the_adapter_leaves_out_by_hand(backend, tmp_path, monk
     run = read_run(tmp_path / "train.zarr").state
     assert [record["kept"] for record in run.history] == [240] * 12
     assert run.history[-1]["by_weight"] > 0
+    assert set(run.labels.tolist()) == {0, 1, 2}
     left_out = torch.load(tmp_path / "weights.pt")
     hand = fits(model=WITH_ADAPTER, given="rows", more="callbacks=[PruneCallback(pruner)]")
     (tmp_path / "hand.py").write_text(hand.replace("epochs=6", "epochs=12").replace("batch_size=16, ", ""))

@@ -138,7 +138,7 @@ class ByHand(Net):
     def training_step(self, batch, batch_idx):
         return observe(self, self.loss(self.layers(batch[0]), batch[1]))
 
-net, pruner = ByHand(), Pruner(200, epochs=12)
+net, pruner = ByHand(), Pruner(train, epochs=12)
 net.loss.reduction = "none"
 trainer = pl.Trainer(max_epochs=12, callbacks=[DataPruning(pruner)], accelerator="cpu", logger=False,
                      enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
@@ -157,6 +157,7 @@ def test_left_out_is_what_the_adapter_leaves_out_by_hand(tmp_path):
     assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
     run = read_run(tmp_path / "train.zarr").state
     assert len(run.history) == 12
+    assert run.labels is not None
     assert run.history[0]["kept"] == 200 > run.history[-1]["kept"]
     left_out = torch.load(tmp_path / "weights.pt")
     (tmp_path / "hand.py").write_text(own + BY_HAND)

@@ -206,9 +206,10 @@ def test_doubted_samples_are_left_out_where_that_is_asked_for(tmp_path):
     assert len(rows_told(done.stderr)) == 3
     run = read_run(tmp_path / "runs" / "train.zarr").state
     assert run.run["leave_out"] == "weight"
+    assert run.labels is not None
     assert run.history[-1]["by_weight"] > 0
     left_out = torch.load(tmp_path / "weights.pt")
-    by_hand = TRAINS.replace("trainer.train()", "Pruner(150, epochs=12, leave_out='weight').wrap(trainer).train()")
+    by_hand = TRAINS.replace("trainer.train()", "Pruner(epochs=12, leave_out='weight').wrap(trainer).train()")
     by_hand = "from prunedata import Pruner\n" + by_hand.replace("assert type(trainer) is KIND", "")
     (tmp_path / "hand.py").write_text(TRAINER.replace("num_train_epochs=2", "num_train_epochs=12") + by_hand)
     hand = plain("hand.py", cwd=tmp_path)

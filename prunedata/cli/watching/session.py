@@ -21,7 +21,7 @@ from prunedata.cli.watching.settings import Settings
 from prunedata.cli.watching.tracebacks import leave_out_own_frames
 from prunedata.reporting.kept import MOST, keep_previews
 from prunedata.run.adapter import Adapter
-from prunedata.run.frameworks import ADAPTERS
+from prunedata.run.frameworks import ADAPTERS, labels_in
 from prunedata.run.identity import drawn_alike
 from prunedata.run.pruner import Pruner
 from prunedata.types import LeaveOut
@@ -127,8 +127,12 @@ class Session:
         place = self._unused_place() if rank == 0 else None
         with warnings.catch_warnings():  # a user who changes no line can do nothing about them
             warnings.simplefilter("ignore")
-            by = by if self.settings.leave_out else "nothing"
-            pruner = Pruner(samples, epochs=epochs, store=place, leave_out=by)
+            if not self.settings.leave_out:
+                pruner = Pruner(samples, epochs=epochs, store=place, leave_out="nothing")
+            else:  # with the labels of the data set, if it has some: right ones of a rare class would be left out
+                labels = labels_in(dataset if selected is None else selected)
+                known = None if labels is None or labels.size != samples else labels
+                pruner = Pruner(samples, epochs=epochs, store=place, leave_out=by, labels=known)
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
         self.runs.append(run)
         if self.settings.live and place is not None:
