@@ -1,5 +1,6 @@
 """Scripts with a Trainer of transformers, unchanged: same weights, each loss with its row."""
 
+import json
 import os
 import signal
 import subprocess
@@ -40,6 +41,8 @@ def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(tmp
     run = read_run(tmp_path / "train.zarr").state
     assert run.samples == 150
     assert (run.visits == 2).all()
+    again = plain("-m", "prunedata", "suspects", "train.zarr", "--top", "20", "--json", cwd=tmp_path)
+    assert {one["row"] for one in json.loads(again.stdout)["suspects"]} == set(told)
     again = plain("-m", "prunedata", "report", "train.zarr", "--review", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert f"row {told[0]}" in (tmp_path / "review.html").read_text()

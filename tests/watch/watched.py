@@ -43,7 +43,7 @@ wrong = random.random(200) < 0.1
 labels = np.where(wrong, 1 - right, right)
 rows = Dataset.from_dict({"text": texts, "label": labels.tolist()},
                          features=Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])}))
-rows = rows.map(lambda batch: tokenizer(batch["text"]), batched=True).train_test_split(0.25, seed=0)
+rows = rows.train_test_split(0.25, seed=0).map(lambda batch: tokenizer(batch["text"]), batched=True)
 torch.manual_seed(0)
 model = BertForSequenceClassification(BertConfig(
     vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
