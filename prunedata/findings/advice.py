@@ -170,30 +170,37 @@ def advise(
         why = f"A run of at most {SETTLED} epochs trains on all samples: it is too short to memorize labels."
         return _watch(figures, f"{told}.", why, doubted=doubted)
     number, start = doubted if prune is None else min(doubted, prune), min(done, late)
-    if start == late:
-        why = (
-            "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
-            "no longer sees."
-        )
-    elif met:
-        why = (
-            f"The network has begun to memorize labels: {max(apart):.3f} of the variance of the losses lay between "
-            f"their two groups, and now {apart[-1]:.3f} does."
-        )
-    else:
-        why = (
-            "A third of the samples or more have higher losses than the run had when it began: their labels contradict "
-            "others. The longer the network learns them, the less their losses show."
-        )
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
         schedule=Schedule.steady(schedule.epochs, start, anneal=schedule.anneal),
         saving_percent=_saving(number, start, schedule.epochs, len(losses)),
-        evidence=(f"{told}. Leave out that many samples, those with the highest losses.", why, *more),
+        evidence=(
+            f"{told}. Leave out that many samples, those with the highest losses.",
+            _why(start == late, apart, met),
+            *more,
+        ),
         lost=max(0.0, figures.lost),
         doubted=doubted,
+    )
+
+
+def _why(is_late: bool, apart: Sequence[float], met: bool) -> str:
+    """Why a run begins to leave samples out now."""
+    if is_late:
+        return (
+            "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
+            "no longer sees."
+        )
+    if met:
+        return (
+            f"The network has begun to memorize labels: {max(apart):.3f} of the variance of the losses lay between "
+            f"their two groups, and now {apart[-1]:.3f} does."
+        )
+    return (
+        "A third of the samples or more have higher losses than the run had when it began: their labels contradict "
+        "others. The longer the network learns them, the less their losses show."
     )
 
 
