@@ -74,7 +74,7 @@ def labels_in(given: Any, column: str | None = None) -> Array | None:
     column : str, optional
         Of its ``column_names`` or ``columns``, or an attribute. By default those that can only be classes: whole
         numbers, one a sample, in ``targets`` or ``labels`` as torchvision has them, or the last tensor of a
-        ``TensorDataset``; or the one column of type ``ClassLabel`` of a ``datasets.Dataset``.
+        ``TensorDataset``; or the column ``label`` or ``labels`` of a ``datasets.Dataset``, if it is a ``ClassLabel``.
 
     Returns
     -------
@@ -108,8 +108,8 @@ def labels_in(given: Any, column: str | None = None) -> Array | None:
 def _classes_in(data: Any) -> Array | None:
     features = getattr(data, "features", None)
     if isinstance(features, Mapping):
-        named = [name for name, kind in features.items() if type(kind).__name__ == "ClassLabel"]
-        return np.asarray(data[named[0]][:]) if len(named) == 1 else None
+        named = [name for name in ("label", "labels") if type(features.get(name)).__name__ == "ClassLabel"]
+        return np.asarray(data[named[0]][:]) if named else None  # another column need not be what is trained on
     if getattr(data, "target_transform", None) is not None:  # they are not what is trained on
         return None
     last = [*getattr(data, "tensors", ())][-1:]

@@ -101,7 +101,7 @@ class Pruner:
         label, so that rare classes are not left out because they are hard. By default ``policy="auto"`` takes the
         classes of that data set, if the run begins with it and it has some: the ``targets`` or ``labels`` of a
         torchvision data set without ``target_transform``, the last tensor of a ``TensorDataset`` if it has whole
-        numbers, or the one ``ClassLabel`` column of a ``datasets.Dataset``. The network's guess for a sample
+        numbers, or the ``ClassLabel`` column ``label`` of a ``datasets.Dataset``. The network's guess for a sample
         (:meth:`observe`) is then another class than its label. Numbers are the places of classes in logits, -100 is no
         label; names are sorted, and have the places of that order. The run keeps them.
     keys : sequence or array of str, bytes or int, one a sample, optional
