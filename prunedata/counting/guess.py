@@ -89,7 +89,8 @@ def are_multiples(losses: Any, logits: Any, labels: npt.NDArray[np.int64]) -> bo
     if known is None or not known.any():
         return None
     scores, found, labels = scores[known], found[known], labels[known]
-    entropies = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(labels.size), labels]
+    with np.errstate(all="ignore"):  # of logits that are infinite, or NaN: recording them says so
+        entropies = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(labels.size), labels]
     large = entropies > SMALLEST_ENTROPY  # the ratio of small ones is that of their rounding
     ratios = {label: found[large & (labels == label)] / entropies[large & (labels == label)] for label in set(labels)}
     several = [ratio for ratio in ratios.values() if ratio.size > 1]

@@ -259,3 +259,15 @@ def test_losses_that_were_multiplied_by_weights_of_their_classes_are_noticed(los
             observe(losses, ids, logits=scores.to(dtype), labels=labels)
     assert not warns or len(caught) == 1  # once
     assert run.visits.tolist() == [1] * 60
+
+
+@pytest.mark.parametrize("odd", [torch.inf, -torch.inf, 1e38])
+def test_odd_logits_are_no_reason_to_warn(odd):
+    """Scores of -inf are those of classes that were masked."""
+    scores = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    scores[:, 2], targets = odd, torch.arange(12) % 2
+    run = Pruner(12, epochs=6)
+    run.begin_epoch()
+    run.observe(torch.rand(12).numpy(), np.arange(12), logits=scores.numpy(), labels=targets.numpy())
+    run.end_epoch()
+    assert run.visits.tolist() == [1] * 12
