@@ -263,9 +263,9 @@ def test_losses_that_were_multiplied_by_weights_of_their_classes_are_noticed(los
 
 @pytest.mark.parametrize("odd", [torch.inf, -torch.inf, 1e38])
 def test_odd_logits_are_no_reason_to_warn(odd):
-    """Scores of -inf are those of classes that were masked."""
+    """Of classes that were masked they are -inf, and a network that diverges has infinite ones."""
     scores = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
-    scores[:, 2], targets = odd, torch.arange(12) % 2
+    scores[:, 2], targets = odd, torch.arange(12) % 3
     run = Pruner(12, epochs=6)
     run.begin_epoch()
     run.observe(torch.rand(12).numpy(), np.arange(12), logits=scores.numpy(), labels=targets.numpy())
