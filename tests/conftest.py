@@ -21,6 +21,13 @@ if "PRUNEDATA_EXAMPLES" in os.environ:  # make test-rest looks further
 settings.load_profile(mine)
 
 
+def pytest_collection_modifyitems(items):
+    """Let runs on drawn losses prune at random without a warning: such losses need not have a hit."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"))
+
+
 def pytest_runtest_setup(item):
     """Skip what needs a GPU where there is none; and have PyTorch stop a worker that does not end after half a second.
 

@@ -4,16 +4,12 @@ import copy
 import pickle
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from prunedata import Deal, Dealer, Wait
 from prunedata.run.order import cut_batches, epoch_order
 from tests.common.strategies import LOSSES, SEEDS, PlainRun, policies, pruner, schedules
-
-# In batches of one sample there are no hits.
-pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 
 WORKERS = st.integers(0, 3)
 TIMEOUT = 10

@@ -52,8 +52,6 @@ def alike(one, other):
         assert same[0] == same[1]
 
 
-# Few samples, in batches of one or under a high tolerance, may have no hit.
-@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 @given(
     schedules(),
     policies() | st.just(LossRanked()),

@@ -22,7 +22,6 @@ def by_pickle(state):
     return pickle.loads(pickle.dumps(state))
 
 
-@pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
 @given(schedules(), policies(), st.integers(1, 60), st.none() | st.integers(1, 70), SEEDS, st.data())
 def test_epochs_are_what_the_schedule_and_the_amount_say(schedule, policy, samples, batch_size, seed, data):
     prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples, max_extra=0))

@@ -24,9 +24,6 @@ from prunedata.errors import (
 from prunedata.policies import DroppingCount, Random
 from tests.common.strategies import FORMS, LOSSES, SEEDS, PlainRun, in_form, policies, pruner, schedules
 
-# In batches of one sample there are no hits.
-pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
-
 
 class Run(RuleBasedStateMachine):
     """Begin, observe, end, save and load, change the window, in any order."""

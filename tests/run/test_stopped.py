@@ -148,7 +148,6 @@ def test_a_program_that_ends_within_the_loop_ends_quietly(tmp_path):
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning"),  # nothing is trained here
-    pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"),  # batches of one, equal losses
 ]
 
 
