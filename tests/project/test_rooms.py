@@ -281,6 +281,21 @@ def test_one_room_that_fails_is_enough_and_nothing_is_no_success(tests_of_two_ro
     assert ("1 failed" in printed) is (status == 1 and "Failed" in says)
 
 
+def test_what_takes_long_is_listed(tests_of_two_rooms, monkeypatch, tmp_path):
+    """A function by its slowest case; a file by its fixtures; and never every function of a file."""
+    test = "import time\n\ndef test_quick(): pass\n\ndef test_long(): time.sleep(0.3)\n"
+    Path(program.ROOT, "tests", "test_two.py").write_text(test)
+    setup = "import pytest, time\n\n@pytest.fixture\ndef ready(): time.sleep(0.6)\n\ndef test_first(ready): pass\n"
+    Path(program.ROOT, "tests", "own", "test_one.py").write_text(setup)
+    only = "import pytest, time\n\n@pytest.mark.parametrize('s', [0, 0.4, 0.3])\ndef test_a(s): time.sleep(s)\n"
+    Path(program.ROOT, "tests", "test_three.py").write_text(f"{only}\ndef test_b(): time.sleep(0.3)\n")
+    for name, value in {"LIST": tmp_path / "slow.txt", "MOST": 0.2, "MOST_TO_SET_UP": 0.5}.items():
+        monkeypatch.setattr(program, name, value)
+    assert tests_of_two_rooms("--list-slow", "--jobs", "2") == 0
+    listed = ["tests/own/test_one.py", "tests/test_three.py::test_a", "tests/test_two.py::test_long"]
+    assert program.LIST.read_text().splitlines() == listed
+
+
 def test_what_failed_can_be_run_again_alone(tests_of_two_rooms, capfd):
     again = ("--last-failed", "--last-failed-no-failures=none")
     assert tests_of_two_rooms() == 1
