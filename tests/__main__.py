@@ -27,8 +27,8 @@ os._exit(status)
 """
 """pytest without the exit of Python: PyTorch aborts some processes there, with their work done (its issue 190489)."""
 LIST = Path(__file__).with_name("slow.txt")
-MOST, MOST_TO_SET_UP = 1.0, 5.0
-"""Seconds that a quick test may take, and the fixtures of its file, beside the tests of two other rooms on 2 cores."""
+MOST, MOST_OF_A_FILE = 1.0, 8.0
+"""Seconds that a quick test may take, and what a file needs for any of its tests, beside two other rooms on 2 cores."""
 TOOK = re.compile(r"^([\d.]+)s (call|setup|teardown) +([^\s\[]+)", re.M)
 """A line of pytest's durations: a test function's name ends where its parameters begin."""
 NOTHING_CHOSEN = 5
@@ -70,17 +70,17 @@ def slow_of(printed):
     """Return the slow files and test functions by the durations that pytest printed of all tests.
 
     A file's fixtures are set up by the first test that needs them: if that takes long, all of the file is slow. Where
-    every test of a file takes long, its quickest is none of the slow: every feature has a quick one.
+    every test of a file takes long, its quickest stays, so that most features have a test that runs soon.
     """
     longest, files = defaultdict(float), set()
     for seconds, what, name in TOOK.findall(printed):
         if what == "call":
             longest[name] = max(longest[name], float(seconds))
-        elif float(seconds) > MOST_TO_SET_UP:
+        elif float(seconds) > MOST_OF_A_FILE:
             files.add(name.partition("::")[0])
     for file in {name.partition("::")[0] for name in longest} - files:
         mine = [name for name in longest if name.startswith(f"{file}::")]
-        if min(longest[name] for name in mine) > MOST:
+        if MOST < min(longest[name] for name in mine) <= MOST_OF_A_FILE:
             longest[min(mine, key=longest.__getitem__)] = 0
     functions = {name for name, took in longest.items() if took > MOST and name.partition("::")[0] not in files}
     return sorted(files | functions)

@@ -289,7 +289,7 @@ def test_what_takes_long_is_listed(tests_of_two_rooms, monkeypatch, tmp_path):
     Path(program.ROOT, "tests", "own", "test_one.py").write_text(setup)
     only = "import pytest, time\n\n@pytest.mark.parametrize('s', [0, 0.4, 0.3])\ndef test_a(s): time.sleep(s)\n"
     Path(program.ROOT, "tests", "test_three.py").write_text(f"{only}\ndef test_b(): time.sleep(0.3)\n")
-    for name, value in {"LIST": tmp_path / "slow.txt", "MOST": 0.2, "MOST_TO_SET_UP": 0.5}.items():
+    for name, value in {"LIST": tmp_path / "slow.txt", "MOST": 0.2, "MOST_OF_A_FILE": 0.5}.items():
         monkeypatch.setattr(program, name, value)
     assert tests_of_two_rooms("--list-slow", "--jobs", "2") == 0
     listed = ["tests/own/test_one.py", "tests/test_three.py::test_a", "tests/test_two.py::test_long"]
