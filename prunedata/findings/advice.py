@@ -17,11 +17,15 @@ from prunedata.plan.doubts import (
     APART,
     ONE_GROUP,
     SETTLED,
+    WORSE,
     Groups,
     above_own,
+    are_being_learned,
     are_many_worse,
+    are_worse,
     count_doubted,
     have_met,
+    is_wide,
     late_from,
     loss_at_first,
     lost_from,
@@ -34,7 +38,7 @@ from prunedata.policies.rules import MEAN_EXCESS, RecentLoss, from_description
 from prunedata.store.schema import ADVICE, check
 from prunedata.types import Array, Arrays
 
-__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of"]
+__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of", "seen"]
 
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
@@ -150,14 +154,16 @@ def advise(
     if figures.onset is not None:
         doubted = count_doubted(_groups(losses, labels), memorizes=True)
         return _prune_from_onset(figures, schedule, len(losses), doubted, prune, *more)
-    apart = [record[APART] for record in history if APART in record]
+    apart, worse = ([record[name] for record in history if name in record] for name in (APART, WORSE))
     untaught = loss_at_first([mean for mean, _ in _means(history)])
-    met, many = have_met(apart), are_many_worse(losses, untaught)
-    doubted, close = 0, False
-    if done >= late or met or (many and done >= lost_from(schedule.epochs)):
+    met, many, learned = have_met(apart), are_many_worse(losses, untaught), are_being_learned(worse)
+    doubted, begins = 0, done >= late or met
+    if begins or ((many or learned) and done >= lost_from(schedule.epochs)):
         groups = _groups(losses, labels)
-        doubted, close = count_doubted(groups, untaught=untaught, many=many), groups.apart < ONE_GROUP
-    if done < late and not met and not (doubted and close):
+        memorizes = (met or learned) and bool(worse) and is_wide(groups, worse[-1], untaught)
+        doubted = count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
+        begins = begins or memorizes or (many and doubted > 0 and groups.apart < ONE_GROUP)
+    if not begins:
         told = (
             f"{done} of {schedule.epochs} epochs are done: wrong labels are counted from epoch {late} on, or sooner if "
         )
@@ -165,7 +171,8 @@ def advise(
     beside = "" if labels is None else ", each compared with samples of the same label"
     told = f"{doubted:,} of {len(losses):,} labels look wrong by their recent losses{beside}"
     if not doubted:
-        return _watch(figures, f"{told}: the losses form one group, in which some samples are harder than others.")
+        why = f"{told}: the losses fall into no two groups that lie clearly apart."
+        return _watch(figures, why, _figures_so_far(figures, history))
     if schedule.epochs <= SETTLED:
         why = f"A run of at most {SETTLED} epochs trains on all samples: it is too short to memorize labels."
         return _watch(figures, f"{told}.", why, doubted=doubted)
@@ -178,7 +185,7 @@ def advise(
         saving_percent=_saving(number, start, schedule.epochs, len(losses)),
         evidence=(
             f"{told}. Leave out that many samples, those with the highest losses.",
-            _why(start == late, apart, met),
+            _why(start == late, apart if met else (), worse if learned else ()),
             *more,
         ),
         lost=max(0.0, figures.lost),
@@ -186,8 +193,8 @@ def advise(
     )
 
 
-def _why(is_late: bool, apart: Sequence[float], met: bool) -> str:
-    """Why a run begins to leave samples out now."""
+def _why(is_late: bool, met: Sequence[float], learned: Sequence[float]) -> str:
+    """Why a run begins to leave samples out now, by what it has seen of its losses."""
     if is_late:
         return (
             "The last third of the run is enough: a network recovers within an epoch or two from wrong labels that it "
@@ -195,13 +202,31 @@ def _why(is_late: bool, apart: Sequence[float], met: bool) -> str:
         )
     if met:
         return (
-            f"The network has begun to memorize labels: {max(apart):.3f} of the variance of the losses lay between "
-            f"their two groups, and now {apart[-1]:.3f} does."
+            f"The network has begun to memorize labels: {max(met):.3f} of the variance of the losses lay between "
+            f"their two groups, and now {met[-1]:.3f} does."
+        )
+    if learned:
+        return (
+            f"The network has begun to memorize labels: {max(learned):.1%} of the samples had higher losses than the "
+            f"run had when it began, and now {learned[-1]:.1%} have."
         )
     return (
         "A third of the samples or more have higher losses than the run had when it began: their labels contradict "
         "others. The longer the network learns them, the less their losses show."
     )
+
+
+def seen(
+    history: Sequence[Mapping[str, Any]], schedule: Schedule, losses: Array, labels: Array | None
+) -> dict[str, float]:
+    """Return what the record of the last epoch keeps for advice; ``history`` has this epoch, too.
+
+    How far the losses fall into two groups, and the share of the samples that are worse than at first.
+    """
+    found = {APART: _groups(losses, labels).apart}
+    if len(history) >= lost_from(schedule.epochs):
+        found[WORSE] = are_worse(losses, loss_at_first([mean for mean, _ in _means(history)]))
+    return found
 
 
 def losses_of(arrays: Arrays, history: Sequence[Mapping[str, Any]]) -> Array:
@@ -236,7 +261,10 @@ def _check_record(record: Mapping[str, Any]) -> None:
 def _figures_so_far(figures: Figures, history: Sequence[Mapping[str, Any]]) -> str:
     if figures.number:
         return f"{figures.number} of {len(history)} epochs have a validation figure, which has not fallen so far."
-    return "No epoch has a validation figure, which could show that the network memorizes labels."
+    return (
+        "No epoch has a validation figure, which could show that the network memorizes labels: pass one to "
+        "validated(), or build the Pruner with holdout=0.05."
+    )
 
 
 def _watch(figures: Figures, *told: str, doubted: int = 0) -> Advice:

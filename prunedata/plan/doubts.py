@@ -19,11 +19,15 @@ __all__ = [
     "APART",
     "ONE_GROUP",
     "SETTLED",
+    "WORSE",
     "Groups",
     "above_own",
+    "are_being_learned",
     "are_many_worse",
+    "are_worse",
     "count_doubted",
     "have_met",
+    "is_wide",
     "late_from",
     "lie_clearer",
     "loss_at_first",
@@ -41,14 +45,21 @@ HIGHEST = 0.999
 LATE = Fraction(2, 3)
 """Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
 network recovers from them within an epoch or two."""
-APART = "apart"
-"""The share of the variance between the groups, in the record of an epoch."""
+APART, WORSE = "apart", "worse"
+"""In the record of an epoch: the share of the variance between the groups, and that of the samples with a higher loss
+than the run had at first."""
 LOWEST = 10
 """Losses are compared with the lowest 1 in so many of the same label. The median would do if labels were wrong at their
 own frequencies; but if uniform errors flood a rare label, most of its samples are wrong."""
 MANY, MOST = 1 / 3, 0.45
 """If many labels are wrong, between these shares of the samples have a higher loss than the run had at first. A network
 that has learned nothing has half of them there, one that has learned clean labels at most a fifth."""
+TAIL, WIDE, HARDLY_APART = 0.20, 0.22, 0.62
+"""Of one group with a tail, a fifth is in the upper one, give or take the root of the number of samples. An upper group
+of more samples than that, and of at least 22 %, is no tail if so much of the variance lies between the groups."""
+LEARNED = 0.9
+"""Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
+learning them by heart."""
 SETTLED = 5
 """After so many epochs a recent average holds little of the losses before training. A run of no more epochs leaves
 nothing out: it memorizes little, and needs every step."""
@@ -165,8 +176,32 @@ def are_many_worse(averages: Array, untaught: float) -> bool:
     untaught : float
         The loss with which the run began, see :func:`loss_at_first`.
     """
-    worse = np.count_nonzero(averages > untaught)
-    return averages.size > 0 and bool(MANY * averages.size <= worse <= MOST * averages.size)
+    return averages.size > 0 and MANY <= are_worse(averages, untaught) <= MOST
+
+
+def are_worse(averages: Array, untaught: float) -> float:
+    """Return which share of the samples has a higher loss than the run had at first; see :func:`are_many_worse`."""
+    return float(np.count_nonzero(averages > untaught) / max(1, averages.size))
+
+
+def are_being_learned(worse: Sequence[float]) -> bool:
+    """Return whether a network memorizes samples of which it knew better, by :func:`are_worse` after each epoch.
+
+    While it learns what holds for other samples too, those that contradict them stay worse than at first.
+    """
+    return len(worse) > 1 and worse[-1] <= LEARNED * max(worse)
+
+
+def is_wide(groups: Groups, worse: float, untaught: float) -> bool:
+    """Return whether the upper group has too many samples to be the hard ones of one group.
+
+    Its median loss is above ``untaught``, so that the network has not learned them, as it has learned hard samples; and
+    no more than 45 % of all samples are ``worse``, as they are where it has learned nothing. Clear groups are not
+    wide: they become clearer still, so it is better to wait.
+    """
+    apart = HARDLY_APART <= groups.apart < TWO_GROUPS and groups.median > untaught
+    tail = max(TAIL * groups.samples + math.sqrt(groups.samples), WIDE * groups.samples)
+    return apart and groups.upper >= tail and worse <= MOST
 
 
 def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:
@@ -180,8 +215,8 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
         The loss with which the run began, see :func:`loss_at_first`. No label is doubted unless the median of the upper
         group is above it.
     memorizes : bool
-        Whether a validation figure shows that the network memorizes labels. Then there are wrong ones, and the whole
-        upper group is doubted.
+        Whether the network memorizes labels: a validation figure shows it, or the groups, see :func:`is_wide`. Then
+        there are wrong ones, and the whole upper group is doubted.
     many : bool
         Whether :func:`are_many_worse`. If the upper group also has a third of the samples, all of it is doubted,
         however close the groups lie. Of one group with a tail, a fifth is in the upper one.

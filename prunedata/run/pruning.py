@@ -186,13 +186,13 @@ class Pruning:
         return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
 
     def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> dict[str, float]:
-        """Return what the record of the last epoch keeps for advice: how far its losses fall into two groups."""
-        from prunedata.plan.doubts import APART, above_own, onset_from, two_groups  # noqa: PLC0415 (only "auto" looks)
+        """Return what the record of the last epoch keeps for advice."""
+        from prunedata.findings.advice import seen  # noqa: PLC0415 (only "auto" looks)
+        from prunedata.plan.doubts import onset_from  # noqa: PLC0415 (as above)
 
         if len(history) < onset_from(self.given.epochs):
             return {}
-        losses, labels = self._losses(history, arrays)
-        return {APART: two_groups(losses if labels is None else above_own(losses, labels)).apart}
+        return seen(history, self.given, *self._losses(history, arrays))
 
     def _labels_in(self, arrays: Arrays) -> Array | None:
         """The number of each sample's label, shape (samples,): as given, or as batches brought them; None if unknown.

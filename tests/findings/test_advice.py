@@ -82,6 +82,22 @@ def test_where_many_are_worse_than_at_first_and_the_groups_lie_close_it_leaves_o
     assert advise(history([None] * 5, 0.7), SCHEDULE, apart).verdict == "watch"  # these will be clearer still
 
 
+def test_where_a_wide_group_is_being_learned_all_of_it_is_left_out():
+    rng = np.random.default_rng(0)
+    losses = np.concatenate([rng.exponential(0.45, 700), rng.normal(1.1, 0.5, 300)])
+    groups, shares = two_groups(losses), [0.34, 0.33, 0.30]
+    assert 0.65 < groups.apart < 0.7
+    told = [record | {"worse": share} for record, share in zip(history([None] * 8, 0.9)[5:], shares, strict=True)]
+    for done in (6, 7):
+        assert advise([*history([None] * 5, 0.9), *told[: done - 5]], SCHEDULE, losses).verdict == "watch"
+    found = advise([*history([None] * 5, 0.9), *told], SCHEDULE, losses)
+    assert (found.prune, found.schedule, found.onset) == (groups.upper, Schedule.steady(30, 8), None)
+    assert "34.0%" in found.evidence[1]
+    assert "30.0%" in found.evidence[1]
+    clearer = np.concatenate([rng.exponential(0.1, 700), rng.normal(1.1, 0.1, 300)])
+    assert advise([*history([None] * 5, 0.9), *told], SCHEDULE, clearer).verdict == "watch"  # that is waited for
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 5, 6, 7])
 def test_a_run_of_five_epochs_or_fewer_doubts_labels_and_leaves_none_out(epochs):
     found = advise(history([None] * epochs), Schedule.steady(epochs), TWO_GROUPS)

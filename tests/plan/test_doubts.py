@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from prunedata.plan.doubts import above_own, are_many_worse, have_met, loss_at_first, lost_from, two_groups
+from prunedata.plan.doubts import (
+    above_own,
+    are_being_learned,
+    are_many_worse,
+    are_worse,
+    have_met,
+    is_wide,
+    loss_at_first,
+    lost_from,
+    two_groups,
+)
 from prunedata.plan.doubts import count_doubted as doubted_of
 from prunedata.policies.selection import keep_mask
 
@@ -61,6 +71,53 @@ def test_where_many_are_worse_than_at_first_all_of_the_upper_group_are_doubted_h
     tail = rng.exponential(1, 10_000)  # nothing is learnt, and some samples are hard
     assert are_many_worse(tail, 1.0)
     assert count_doubted(tail, untaught=1.0, many=True) < 100
+
+
+def flooded(samples=1000, seed=0):
+    """Hard tasks have losses of all sizes. Of these, three in ten have a wrong label."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.exponential(0.45, samples * 7 // 10), rng.normal(1.1, 0.5, samples * 3 // 10)])
+
+
+def wide(averages, untaught):
+    return is_wide(two_groups(averages), are_worse(averages, untaught), untaught)
+
+
+def test_a_wide_group_has_more_samples_than_the_tail_of_one():
+    averages = flooded()
+    groups = two_groups(averages)
+    assert 0.65 < groups.apart < 0.75
+    assert wide(averages, 0.8)
+    assert not wide(averages, 1.4)  # half of the group has been learned
+    assert not wide(averages, 0.2)  # nothing has been learned
+    assert not wide(np.concatenate([averages * 0.3, averages[:100] * 0.3 + 2]), 0.1)
+    clear = np.concatenate([np.linspace(0, 0.2, 700), np.linspace(1, 1.2, 300)])
+    assert two_groups(clear).apart > 0.75
+    assert not wide(clear, 0.5)  # it gets clearer still
+    tails = [np.random.default_rng(seed).exponential(1, 20_000) for seed in range(20)]
+    assert not any(wide(tail, 0.9) for tail in tails)
+
+
+@pytest.mark.parametrize("samples", [10, 100, 400])
+def test_of_few_samples_a_group_has_to_be_wider(samples):
+    tails = [np.random.default_rng(seed).exponential(1, samples) for seed in range(200)]
+    assert sum(wide(tail, 0.9) for tail in tails) <= 60
+    assert is_wide(two_groups(flooded(400)), 0.3, 0.8)
+
+
+@given(LOSSES, st.integers(0, 200), st.floats(0.01, 100), st.integers(-100, 100))
+def test_whether_a_group_is_wide_depends_on_no_unit(averages, at, unit, zero):
+    untaught = float(np.sort(averages)[at]) + 1 / 256 if at < averages.size else 0.5
+    found = wide(averages, untaught)
+    assert wide(averages * np.float32(unit), untaught * unit) == found
+    assert wide(averages + np.float32(zero), untaught + zero) == found
+
+
+def test_samples_are_being_learned_once_a_tenth_fewer_are_worse_than_at_first():
+    assert not any(map(are_being_learned, ([], [0.3], [0.3, 0.28], [0.0, 0.3])))
+    assert all(map(are_being_learned, ([0.3, 0.27], [0.2, 0.3, 0.26])))
+    assert are_worse(np.array([1.0, 2.0, 3.0, np.nan]), 1.5) == 0.5
+    assert are_worse(np.zeros(0), 0.0) == 0
 
 
 def test_a_network_that_has_learnt_nothing_has_half_of_the_samples_worse_than_at_first():

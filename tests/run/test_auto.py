@@ -69,12 +69,12 @@ def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, mo
     assert run.policy == RecentLoss()
 
 
-def loops(run, wrong=120):
+def loops(run, of=losses, wrong=120):
     """Train without a figure."""
     for epoch in run.epochs():
         epoch.apply_weights()  # nothing is trained here
         for ids in epoch.batches(50):
-            run.observe(losses(ids, epoch.number, wrong), ids)
+            run.observe(of(ids, epoch.number, wrong), ids)
     return run
 
 
@@ -120,24 +120,43 @@ def test_it_begins_sooner_once_its_losses_show_that_labels_are_memorized():
     assert [("apart" in record) for record in run.history] == [4 <= number + 1 <= start for number in range(24)]
 
 
+HARD = np.concatenate([np.random.default_rng(0).normal(1.1, 0.5, 120), np.random.default_rng(1).exponential(0.45, 280)])
+
+
+def learned(ids, epoch, wrong):
+    """Losses of all sizes, those of the first `wrong` samples highest, which a network learns by heart."""
+    return HARD[ids] * 0.95**epoch
+
+
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
+def test_it_begins_sooner_if_a_wide_group_is_being_learned(leave_out):
+    run = loops(told_nothing(leave_out=leave_out), learned)
+    start = run.advice.schedule.start
+    assert 5 < start < 12
+    assert 100 <= run.advice.prune <= 140
+    assert [("worse" in record) for record in run.history] == [5 <= number + 1 <= start for number in range(24)]
+
+
 @FEWER
-@given(st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]))
-def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, leave_out):
+@given(
+    st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]), st.sampled_from([losses, learned])
+)
+def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, leave_out, of):
     whole, begun, other = (
-        loops(told_nothing(leave_out=leave_out)),
+        loops(told_nothing(leave_out=leave_out), of),
         *(told_nothing(leave_out=leave_out) for _ in range(2)),
     )
     for _ in range(stop):
         epoch = begun.begin_epoch()
         epoch.apply_weights()
         for ids in epoch.batches(50):
-            begun.observe(losses(ids, epoch.number, 120), ids)
+            begun.observe(of(ids, epoch.number, 120), ids)
         begun.end_epoch()
     epoch = begun.begin_epoch()
     for ids in list(epoch.batches(50))[:batches]:
-        begun.observe(losses(ids, epoch.number, 120), ids)
+        begun.observe(of(ids, epoch.number, 120), ids)
     other.load_state_dict(begun.state_dict())
-    loops(other)
+    loops(other, of)
     assert other.advice == whole.advice
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(other, name), getattr(whole, name))

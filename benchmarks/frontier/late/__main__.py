@@ -19,14 +19,24 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.common.commands import add_results, fill, program
-from benchmarks.common.records import Runs
+from benchmarks.common.records import Facts, Runs
+from benchmarks.frontier.__main__ import RESULTS as HEADS
+from benchmarks.frontier.__main__ import TODAY
 from benchmarks.frontier.late.measure import ARMS, measure
-from benchmarks.frontier.late.report import BEGIN, BEGIN_FIRST_PAGE, BEGIN_TRACES, first_page, report, traces
+from benchmarks.frontier.late.report import (
+    BEGIN,
+    BEGIN_FIRST_PAGE,
+    BEGIN_TRACES,
+    ON_FEATURES,
+    first_page,
+    report,
+    traces,
+)
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 from benchmarks.gpu.__main__ import RESULTS as DEEP
 from prunedata.errors import NeverPrunesWarning
 
-__all__ = ["RESULTS", "main"]
+__all__ = ["RESULTS", "heads", "main"]
 
 RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 SEEDS = (0, 1)
@@ -68,7 +78,12 @@ def _traces(given: argparse.Namespace) -> int:
 
 
 def _first_page(given: argparse.Namespace) -> int:
-    return _say(first_page(DEEP.read(), given.results.read()) + "\n", BEGIN_FIRST_PAGE, given.page)
+    return _say(first_page(DEEP.read(), heads(), given.results.read()) + "\n", BEGIN_FIRST_PAGE, given.page)
+
+
+def heads() -> dict[str, list[Facts]]:
+    """The runs of the frontier's heads, by subject."""
+    return {name: [*(HEADS / name).read(), *(HEADS / TODAY / name).read()] for name in ON_FEATURES}
 
 
 def _say(text: str, begin: str, page: Path | None) -> int:

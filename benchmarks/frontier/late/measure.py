@@ -24,8 +24,11 @@ from prunedata import Pruner, Schedule
 from prunedata.plan.doubts import (
     ONE_GROUP,
     above_own,
+    are_being_learned,
     are_many_worse,
+    are_worse,
     have_met,
+    is_wide,
     late_from,
     loss_at_first,
     lost_from,
@@ -77,6 +80,8 @@ class LateSelection:
         self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
         self.first: NDArray[np.bool_] | None = None
         self._apart: list[float] = []
+        self._worse: list[float] = []
+        self._memorizes = False
         self._labels = labels
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
         self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
@@ -106,15 +111,20 @@ class LateSelection:
 
     def _see_onset(self, number: int) -> None:
         compared, averages = self._compared()
-        untaught, apart = loss_at_first(self._averages.means), two_groups(compared, averages).apart
-        self._apart.append(apart)
-        many = self._rule.many and number >= lost_from(self._epochs) and are_many_worse(averages, untaught)
-        if (have_met(self._apart) or (many and apart < ONE_GROUP)) and self._rule.count(compared, averages, untaught):
+        untaught, groups = loss_at_first(self._averages.means), two_groups(compared, averages)
+        self._apart.append(groups.apart)
+        met, soon = have_met(self._apart), self._rule.many and number >= lost_from(self._epochs)
+        if soon:
+            self._worse.append(are_worse(averages, untaught))
+            learned = met or are_being_learned(self._worse)
+            self._memorizes = learned and is_wide(groups, self._worse[-1], untaught)
+        many = soon and are_many_worse(averages, untaught) and groups.apart < ONE_GROUP
+        if self._memorizes or ((met or many) and self._rule.count(compared, averages, untaught)):
             self.begins = number
 
     def _choose(self) -> None:
         compared, averages = self._compared()
-        count = self._rule.count if self._figures.onset is None else upper_group
+        count = upper_group if self._memorizes or self._figures.onset is not None else self._rule.count
         number = min(count(compared, averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
         self.keep[:] = True
         self.keep[np.argsort(-compared, kind="stable")[:number]] = False

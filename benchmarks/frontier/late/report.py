@@ -17,7 +17,7 @@ from benchmarks.frontier.late.rules import RULES, MovingAverages
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 from prunedata.plan.doubts import are_many_worse, count_doubted, lie_clearer, loss_at_first, two_groups
 
-__all__ = ["BEGIN", "BEGIN_FIRST_PAGE", "BEGIN_TRACES", "first_page", "report", "traces"]
+__all__ = ["BEGIN", "BEGIN_FIRST_PAGE", "BEGIN_TRACES", "ON_FEATURES", "first_page", "report", "traces"]
 
 BEGIN = "<!-- python -m benchmarks.frontier.late table -->"
 LIBRARY = "onset-blind"
@@ -39,15 +39,19 @@ def report(facts: Iterable[Facts]) -> str:
     for one in sorted(facts, key=lambda one: int(one["seed"])):
         of[one["subject"], one["kind"]][one["arm"]].append(one)
         machines.add(f"{one['hardware']}, torch {one['versions']['torch']}")
-    ends, counts, summed = [], [], []
+    ends, more, counts, summed = [], [], [], []
     for subject, kind in product(SUBJECTS, KINDS):
         arms = of[subject, kind]
         if not arms["regular"] or (kind == "near20" and len(arms["regular"][0]["classes"]) == 2):
             continue  # of two classes the nearest is the other: the same runs as random20
         summed.append((kind, arms))
+        head = [f"`{subject}`{'*' if SUBJECTS[subject].chosen else ''}", f"`{kind}`"]
+        if not arms["late"] and not kind.endswith("-thinned") and arms[LABELS]:
+            beside = (LIBRARY, LABELS, "oracle")
+            more.append([*head, str(len(arms[LABELS])), *_accuracies(arms, thinned=False, beside=beside)])
         if not arms["late"]:
             continue
-        head = [f"`{subject}`{'*' if SUBJECTS[subject].chosen else ''}", f"`{kind}`", str(len(arms["late"]))]
+        head.append(str(len(arms["late"])))
         ends.append([*head, *_accuracies(arms, thinned=kind.endswith("-thinned"))])
         counts.append([*head, *_counts(arms)])
     told = "\n".join(f"- `{name}`: {rule.title}." for name, rule in RULES.items())
@@ -57,6 +61,8 @@ def report(facts: Iterable[Facts]) -> str:
     parts = (
         _summary(summed, LIBRARY), _summary(summed, LABELS), told, markdown(heads, ends),
         between, markdown((*heads[:3], *doubted), counts),
+        "The rules of the library on other data:",
+        markdown((*heads[:5], f"`{LIBRARY}`", f"`{LABELS}`", "`oracle`"), more),
         _with_labels(of), f"On {', '.join(sorted(machines))}.\n",
     )  # fmt: skip
     return "\n\n".join(parts)
@@ -253,11 +259,17 @@ SMALL = {"clean": "none", "random20": "20 %, at random", "random40": "40 %, at r
 COMPARED = ("regular", LIBRARY, LABELS)
 RATE = 0.1
 """The learning rate at which the arms of the deep network are compared."""
+ON_FEATURES = {
+    "head-pretrained": "photos of CIFAR-10, two layers on a trained network's features",
+    "head-texts": "short texts, two layers on a language model's embeddings",
+}
+HOW = {"clean": "none", "random20": "{} %, at random", "worse": "{} %, by people"}
+LENGTH = 30
 
 
-def first_page(deep: Iterable[Facts], late: Iterable[Facts]) -> str:
-    """Return the table as Markdown, from the runs on a GPU and from those of this study."""
-    lines = [*_deep(list(deep)), *_small(late)]
+def first_page(deep: Iterable[Facts], heads: Mapping[str, list[Facts]], late: Iterable[Facts]) -> str:
+    """Return the table as Markdown: from the runs on a GPU, those of the frontier by subject, and of this study."""
+    lines = [*_deep(list(deep)), *_heads(heads), *_small(late)]
     return markdown(HEADS, [[*head, *(f"{one:.1f}" if one is not None else "" for one in row)] for head, row in lines])
 
 
@@ -276,6 +288,27 @@ def _deep(runs: list[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | N
         known = next(iter(arms["known-wrong"]), longest)  # of clean labels nothing is wrong
         ends = [run["accuracy_final"] for run in (longest, arms["auto"][0], known)]
         yield ("photos of CIFAR-10, ResNet-18", labels), (ends[0], best, ends[1], None, ends[2])
+
+
+def _heads(of: Mapping[str, list[Facts]]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
+    """Heads on what a trained network makes of the data: the means of the seeds that today's rule ran with."""
+    for subject, title in ON_FEATURES.items():
+        for kind, how in HOW.items():
+            arms: dict[str, dict[int, Facts]] = defaultdict(dict)
+            for run in of.get(subject, ()):
+                if (run["kind"], run["epochs"]) == (kind, LENGTH):
+                    arms[run["arm"]][run["seed"]] = run
+            seeds = arms["auto-alone"].keys() & arms["auto-labels"].keys()
+            if not seeds:
+                continue
+            regular = [arms["regular-delivered"][seed] for seed in seeds]
+            known = arms["known-wrong"] if kind != "clean" else arms["regular-delivered"]
+            ends = [
+                mean(runs[seed]["accuracy"] for seed in seeds)
+                for runs in (arms["regular-delivered"], arms["auto-alone"], arms["auto-labels"], known)
+            ]
+            best = mean(max(run["curves"]["accuracy"]) for run in regular)
+            yield (title, how.format(round(regular[0]["wrong_percent"]))), (ends[0], best, *ends[1:])
 
 
 def _small(runs: Iterable[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:

@@ -93,7 +93,8 @@ class Rule:
     onset : bool
         Whether it begins when the two groups of losses come nearer again, if that comes sooner.
     many : bool
-        Whether it begins when many samples are worse than the network was at first, if that comes sooner.
+        Whether it begins when many samples are worse than the network was at first, or a wide group of them is being
+        learned, if that comes sooner.
     compared : callable, optional
         Called with the moving averages and the labels; by what samples are compared. By the averages if not given.
     """
@@ -112,8 +113,9 @@ RULES = {
     "late-blind": Rule("as `late`, without looking again", looks=False),
     "late-onset": Rule("as `late`, or once the two groups of losses come nearer again", onset=True),
     "onset-blind": Rule(
-        "as `late-onset`, or once many samples are worse than at first; without looking again: so does the library "
-        "without a figure", _doubted_or_many, looks=False, onset=True, many=True,
+        "as `late-onset`, or once many samples are worse than at first, or a wide group of them is being learned; "
+        "without looking again: so does the library without a figure",
+        _doubted_or_many, looks=False, onset=True, many=True,
     ),
     "onset-labels": Rule(
         "as `onset-blind`, by how far losses lie above the lowest tenth of those of their own label: so does the "

@@ -17,7 +17,7 @@ from benchmarks.faults import results as searches
 from benchmarks.frontier import by_weight, corrected, suspects
 from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS, SHORT, TODAY
 from benchmarks.frontier.__main__ import RESULTS as FRONTIER
-from benchmarks.frontier.late.__main__ import DEEP
+from benchmarks.frontier.late.__main__ import DEEP, heads
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
 from benchmarks.frontier.late.report import BEGIN_FIRST_PAGE, first_page, report
@@ -59,7 +59,7 @@ def part_of_gpu(name):
 
 EVIDENCE = "docs/evidence"
 FILLED = [
-    ("README.md", BEGIN_FIRST_PAGE, lambda: first_page(DEEP.read(), LATE.read()) + "\n"),
+    ("README.md", BEGIN_FIRST_PAGE, lambda: first_page(DEEP.read(), heads(), LATE.read()) + "\n"),
     (f"{EVIDENCE}/frontier.md", auto.BEGIN, lambda: auto.auto(with_todays_rule())),
     (f"{EVIDENCE}/frontier.md", auto.BEGIN_SHORT, of_frontier(auto.short, FRONTIER / SHORT)),
     (f"{EVIDENCE}/frontier.md", summary.BEGIN, of_frontier(summary.summary)),
