@@ -261,10 +261,10 @@ def _check_record(record: Mapping[str, Any]) -> None:
 def _figures_so_far(figures: Figures, history: Sequence[Mapping[str, Any]]) -> str:
     if figures.number:
         return f"{figures.number} of {len(history)} epochs have a validation figure, which has not fallen so far."
-    return (
-        "No epoch has a validation figure, which could show that the network memorizes labels: pass one to "
-        "validated(), or build the Pruner with holdout=0.05."
-    )
+    told = "No epoch has a validation figure, which could show that the network memorizes labels"
+    if not history or any("held_out" in record for record in history):
+        return f"{told}."
+    return f"{told}: pass one to validated(), or build the Pruner with holdout=0.05."
 
 
 def _watch(figures: Figures, *told: str, doubted: int = 0) -> Advice:
