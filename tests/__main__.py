@@ -27,7 +27,7 @@ os._exit(status)
 """
 """pytest without the exit of Python: PyTorch aborts some processes there, with their work done (its issue 190489)."""
 LIST = Path(__file__).with_name("slow.txt")
-MOST, MOST_OF_A_FILE = 1.0, 8.0
+MOST, MOST_OF_A_FILE = 0.7, 8.0
 """Seconds that a quick test may take, and what a file needs for any of its tests, beside two other rooms on 2 cores."""
 TOOK = re.compile(r"^([\d.]+)s (call|setup|teardown) +([^\s\[]+)", re.M)
 """A line of pytest's durations: a test function's name ends where its parameters begin."""
