@@ -50,18 +50,17 @@ class Meter:
     Attributes
     ----------
     loss_sum, visits : float, int
-        Of what counts in the epoch.
+        The sum of the losses that were observed in the epoch, and their number.
     figure_sum, figures : float, int
-        The validation figure that it was given, and 1; 0 and 0 before.
+        The validation figure of the epoch, and 1; both are 0 before one is given.
     lower_is_better : bool or None
-        Of that figure; None if unknown.
+        Whether less of that figure is better; None if unknown.
     agreed : bool
-        Whether it is the same figure on all processes, explicitly.
+        Whether the user said that all processes give the same figure.
     held_out_trust, held_out_seen : int
-        Of the samples that are held out, the sum of how far their labels are trusted (:func:`trust_in`), and how
-        many were seen.
+        The sum of how far the network trusts the labels of held-out samples (:func:`trust_in`), and how many were seen.
     held_out_right, held_out_judged : int
-        Of these, how many have their label as the most likely class, of how many with a known label and logits.
+        For how many held-out samples the label is the most likely class, and how many had logits and a known label.
     """
 
     def __init__(self) -> None:

@@ -231,7 +231,7 @@ class Pruner:
     def advice(self) -> Advice:
         """What to do, by the finished epochs: how many labels look wrong, what to leave out, and why.
 
-        With ``policy="auto"`` a run follows the advice to prune, and keeps it.
+        With ``policy="auto"`` the run itself follows the first advice to prune, and this stays its advice to the end.
         """
         engine = self._engine
         decided = engine.pruning.advice
