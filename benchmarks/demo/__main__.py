@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,12 @@ def _wrong_labels(options: argparse.Namespace) -> dict[str, Any]:
     clean = data.digits() if options.data is None else data.folder(options.data)
     print(
         f"LeNet on {setting.data.name}, {options.noise:.0%} of the labels wrong: {len(setting.data.train):,} images to "
-        f"train on, {len(setting.data.test):,} to test with, {setting.schedule.epochs} epochs, four runs.",
+        f"train on, {len(setting.data.test):,} to test with, {setting.schedule.epochs} epochs. Up to four runs, and "
+        "one on clean labels.",
         file=sys.stderr,
     )
-    with tqdm(desc="training", unit=" epochs", smoothing=0.05) as bar:
-        runs, advice = wrong_labels.train(setting, clean, lambda _: bar.update())
+    with tqdm(total=1, desc="training", unit=" epochs", smoothing=0.05) as bar:
+        runs, advice = wrong_labels.train(setting, clean, lambda _: bar.update(), partial(setattr, bar, "total"))
     result = wrong_labels.facts(setting, runs, advice) | {"noise": options.noise, "picture": str(options.picture)}
     title = f"LeNet on {setting.data.name}, {options.noise:.0%} of the labels wrong, seed {setting.seed}"
     accuracy_curves.draw(options.picture, title, {name: run["history"] for name, run in result["runs"].items()})

@@ -74,7 +74,10 @@ class Learner:
 
 @dataclass(frozen=True)
 class TrainedEpoch:
-    """One epoch of a run: samples trained on, processor seconds of training, mean losses, test accuracy (0 to 1)."""
+    """One epoch of a run: samples trained on, processor seconds of training, mean losses.
+
+    Test accuracy, and that of the class that does worst, are from 0 to 1.
+    """
 
     number: int
     pruned: bool
@@ -83,6 +86,7 @@ class TrainedEpoch:
     train_loss: float
     test_loss: float = 0.0
     accuracy: float = 0.0
+    worst_class: float = 0.0
 
 
 @dataclass
@@ -179,23 +183,26 @@ def interleave(
         for name in names[first:] + names[:first]:
             run = runs[name]
             epoch = next(run.steps)
-            test_loss, accuracy = evaluate(run.learner, test)
-            run.epochs.append(replace(epoch, test_loss=test_loss, accuracy=accuracy))
+            test_loss, accuracy, worst = evaluate(run.learner, test)
+            run.epochs.append(replace(epoch, test_loss=test_loss, accuracy=accuracy, worst_class=worst))
             tick(epoch)
     for run in runs.values():
         next(run.steps, None)  # the pruner commits the last epoch when its loop asks for one more
 
 
-def evaluate(learner: Learner, test: ImageSet, batch_size: int = 500) -> tuple[float, float]:
-    """Return the mean loss over `test` and the share of it that the network gets right."""
-    loss, right = 0.0, 0
+def evaluate(learner: Learner, test: ImageSet, batch_size: int = 500) -> tuple[float, float, float]:
+    """Return the mean loss over `test`, the share that the network gets right, and that of the worst class."""
+    loss, rights, classes = 0.0, list[Tensor](), list[Tensor]()
     with torch.no_grad():
         for indices in torch.arange(len(test)).split(batch_size):
             images, labels = test.batch(indices)
             scores = learner.model(images)
             loss += float(F.cross_entropy(scores, labels, reduction="sum"))
-            right += int((scores.argmax(1) == labels).sum())
-    return loss / len(test), right / len(test)
+            rights.append(scores.argmax(1) == labels)
+            classes.append(labels)
+    right, label = torch.cat(rights).double(), torch.cat(classes)
+    worst = min(float(right[label == one].mean()) for one in label.unique())
+    return loss / len(test), float(right.mean()), worst
 
 
 def batch_seconds(setting: Setting, batches: int = 20) -> float:

@@ -15,12 +15,16 @@ __all__ = ["facts", "sentences", "table", "train"]
 
 DROPS = (0.3, 0.6, 0.8)
 """Where the learning rate drops, as shares of a run."""
-HEADINGS = ("run", "epochs", "sample visits", "visits saved", "seconds", "test accuracy", "best on the way")
+HEADINGS = (
+    "run", "epochs", "sample visits", "visits saved", "seconds", "test accuracy", "worst class", "best on the way",
+)  # fmt: skip
 ENDS = 3
 """Epochs whose accuracy is averaged."""
 
 
-def train(setting: Setting, clean: Data, tick: Callable[[object], object]) -> tuple[dict[str, TrainingRun], Advice]:
+def train(
+    setting: Setting, clean: Data, tick: Callable[[object], object], expect: Callable[[int], object]
+) -> tuple[dict[str, TrainingRun], Advice]:
     """Train on wrong labels regularly and by ``policy="auto"``, then as many visits at random and in fewer epochs.
 
     Parameters
@@ -31,6 +35,8 @@ def train(setting: Setting, clean: Data, tick: Callable[[object], object]) -> tu
         The same with the labels as they are.
     tick : callable
         Called after each epoch.
+    expect : callable
+        Called with the number of epochs in all: the most that there can be, and then how many there are.
 
     Returns
     -------
@@ -39,11 +45,14 @@ def train(setting: Setting, clean: Data, tick: Callable[[object], object]) -> tu
     """
     epochs, samples = setting.schedule.epochs, len(setting.data.train)
     setting = _steady(setting, epochs)
+    expect(5 * epochs)
     runs = {"regular": regular_run(setting), "auto": pruned_run(setting, "auto")}
     interleave(runs, epochs, setting.data.test, tick)
     pruner = runs["auto"].pruner
     assert pruner is not None
     visits = sum(epoch.visits for epoch in runs["auto"].epochs)
+    fewer = _steady(setting, round(visits / samples))
+    expect(3 * epochs + (visits < epochs * samples) * (epochs + fewer.schedule.epochs))
     if visits < epochs * samples:
         pruned = [record["number"] for record in pruner.history if record["pruned"]]
         # As many visits in the same epochs: the run may have been advised twice, to leave out other numbers.
@@ -52,7 +61,6 @@ def train(setting: Setting, clean: Data, tick: Callable[[object], object]) -> tu
             schedule=Schedule.steady(epochs, pruned[0]),
             prune=round((epochs * samples - visits) / len(pruned)),
         )
-        fewer = _steady(setting, round(visits / samples))
         runs |= {"at random": pruned_run(same, Random()), "fewer epochs": regular_run(fewer)}
         interleave({"at random": runs["at random"]}, epochs, setting.data.test, tick)
         interleave({"fewer epochs": runs["fewer epochs"]}, fewer.schedule.epochs, setting.data.test, tick)
@@ -93,6 +101,7 @@ def _run(run: TrainingRun, regular: int) -> dict[str, Any]:
     return {
         "epochs": len(run.epochs), "visits": visits, "visits_saved_percent": 100 * (1 - visits / regular),
         "seconds": run.seconds, "accuracy_percent": fmean(accuracy[-ENDS:]), "best_percent": max(accuracy),
+        "worst_class_percent": 100 * fmean(epoch.worst_class for epoch in run.epochs[-ENDS:]),
         "history": {"visits": [epoch.visits for epoch in run.epochs], "accuracy_percent": accuracy},
     }  # fmt: skip
 
@@ -106,7 +115,7 @@ def table(result: Mapping[str, Any]) -> str:
 def _cells(name: str, run: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         name, str(run["epochs"]), f"{run['visits']:,}", f"{run['visits_saved_percent']:.0f}%", f"{run['seconds']:.1f}",
-        f"{run['accuracy_percent']:.1f}%", f"{run['best_percent']:.1f}%",
+        f"{run['accuracy_percent']:.1f}%", f"{run['worst_class_percent']:.1f}%", f"{run['best_percent']:.1f}%",
     )  # fmt: skip
 
 
@@ -119,6 +128,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     return [
         *told,
         f"The same on clean labels: {_verdict(clean, result)}",
+        "Worst class: the accuracy of the class that does worst.",
         "Best on the way: what one would have reached by stopping there, chosen by the test set.",
         f"Accuracy over visits: {result['picture']}. One seed; every measured case is in docs/evidence/results.md.",
     ]

@@ -126,6 +126,9 @@ def test_the_first_minute_shows_where_it_pays(tmp_path: Path) -> None:
     assert visits < 40 * 1437
     assert abs(int(rows["at random"][1].replace(",", "")) - visits) < 1437
     assert abs(int(rows["fewer epochs"][1].replace(",", "")) - visits) <= 1437
+    accuracy, worst, best = (float(cell.rstrip("%")) for cell in rows["auto"][-3:])
+    assert 0 < worst < accuracy <= best <= 100
+    assert "training: 100%" in done.stderr
     assert "40% of the training labels are wrong" in done.stdout
     assert re.search(r"auto: it watched until .* after epoch \d+, and then left \d+ of 1,437 samples out", done.stdout)
     assert "on clean labels: it watched to the end, and left nothing out" in done.stdout
