@@ -14,8 +14,8 @@ JOBS ?= $(shell expr $(CORES) + 1)
 # Environments of what cannot be installed beside the rest, 15 GB: on Linux on x86_64, whose wheels they pin.
 OTHERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VENV)/.vision $(VENV)/.llama)
 
-# Nothing of the machine's other Python packages may leak in.
-unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP
+# Nothing of the machine's other Python packages may leak in. And what is imported is compiled once: pip compiles nothing here.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONDONTWRITEBYTECODE
 export PYTHONNOUSERSITE := 1
 # The theme advertises its successor on every build.
 export NO_MKDOCS_2_WARNING := 1
