@@ -231,7 +231,8 @@ class Pruner:
     def advice(self) -> Advice:
         """What to do, by the finished epochs: how many labels look wrong, what to leave out, and why.
 
-        With ``policy="auto"`` the run itself follows the first advice to prune, and this stays its advice to the end.
+        With ``policy="auto"`` the run itself follows advice to prune. It then keeps this advice, unless a validation figure
+        shows the memorization onset later.
         """
         engine = self._engine
         decided = engine.pruning.advice
