@@ -231,8 +231,8 @@ class Pruner:
     def advice(self) -> Advice:
         """What to do, by the finished epochs: how many labels look wrong, what to leave out, and why.
 
-        With ``policy="auto"`` the run itself follows advice to prune. It then keeps this advice, unless a validation figure
-        shows the memorization onset later.
+        With ``policy="auto"`` the run itself follows advice to prune. It then keeps this advice, unless a validation
+        figure shows the memorization onset later.
         """
         engine = self._engine
         decided = engine.pruning.advice
