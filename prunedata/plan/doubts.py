@@ -59,7 +59,7 @@ TAIL, WIDE, HARDLY_APART = 0.20, 0.22, 0.62
 of more samples than that, and of at least 22 %, is no tail if so much of the variance lies between the groups."""
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
-learning them by heart."""
+memorizing them."""
 SETTLED = 5
 """After so many epochs a recent average holds little of the losses before training. A run of no more epochs leaves
 nothing out: it memorizes little, and needs every step."""
