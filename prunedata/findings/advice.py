@@ -17,11 +17,14 @@ from prunedata.plan.doubts import (
     APART,
     ONE_GROUP,
     SETTLED,
+    TURNED,
     WORSE,
     Groups,
     above_own,
     are_being_learned,
     are_many_worse,
+    are_settled,
+    are_turned,
     are_worse,
     count_doubted,
     have_met,
@@ -38,7 +41,7 @@ from prunedata.policies.rules import MEAN_EXCESS, RecentLoss, from_description
 from prunedata.store.schema import ADVICE, check
 from prunedata.types import Array, Arrays
 
-__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of", "seen"]
+__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of", "newest_of", "seen"]
 
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
@@ -154,13 +157,14 @@ def advise(
     if figures.onset is not None:
         doubted = count_doubted(_groups(losses, labels), memorizes=True)
         return _prune_from_onset(figures, schedule, len(losses), doubted, prune, *more)
-    apart, worse = ([record[name] for record in history if name in record] for name in (APART, WORSE))
+    apart, worse, turned = ([record[name] for record in history if name in record] for name in (APART, WORSE, TURNED))
     untaught = loss_at_first([mean for mean, _ in _means(history)])
-    met, many, learned = have_met(apart), are_many_worse(losses, untaught), are_being_learned(worse)
+    met, settled = have_met(apart), are_settled(turned)
+    many, learned = settled and are_many_worse(losses, untaught), settled and are_being_learned(worse)
     doubted, begins = 0, done >= late or met
     if begins or ((many or learned) and done >= lost_from(schedule.epochs)):
         groups = _groups(losses, labels)
-        memorizes = (met or learned) and bool(worse) and is_wide(groups, worse[-1], untaught)
+        memorizes = settled and (met or learned) and is_wide(groups, worse[-1], untaught)
         doubted = count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
         begins = begins or memorizes or (many and doubted > 0 and groups.apart < ONE_GROUP)
     if not begins:
@@ -217,15 +221,23 @@ def _why(is_late: bool, met: Sequence[float], learned: Sequence[float]) -> str:
 
 
 def seen(
-    history: Sequence[Mapping[str, Any]], schedule: Schedule, losses: Array, labels: Array | None
+    history: Sequence[Mapping[str, Any]],
+    schedule: Schedule,
+    losses: Array,
+    labels: Array | None,
+    *,
+    before: Array,
+    newest: Array,
 ) -> dict[str, float]:
     """Return what the record of the last epoch keeps for advice; ``history`` has this epoch, too.
 
-    How far the losses fall into two groups, and the share of the samples that are worse than at first.
+    How far the losses fall into two groups, and the shares of the samples that are worse than at first, and that have
+    turned. ``losses`` and ``before`` are recent averages after the epoch and before it, ``newest`` the losses in it.
     """
     found = {APART: _groups(losses, labels).apart}
     if len(history) >= lost_from(schedule.epochs):
-        found[WORSE] = are_worse(losses, loss_at_first([mean for mean, _ in _means(history)]))
+        untaught = loss_at_first([mean for mean, _ in _means(history)])
+        found |= {WORSE: are_worse(losses, untaught), TURNED: are_turned(before, newest, untaught)}
     return found
 
 
@@ -237,6 +249,13 @@ def losses_of(arrays: Arrays, history: Sequence[Mapping[str, Any]]) -> Array:
     visits = sum(number for _, number in told)
     with np.errstate(over="ignore"):
         return np.asarray(arrays[MEAN_EXCESS] + sum(mean * number for mean, number in told) / max(1, visits))
+
+
+def newest_of(arrays: Arrays, before: Arrays) -> Array:
+    """Return each sample's losses in an epoch, by a run's arrays after it and before it; NaN where it had none."""
+    after, earlier = (np.asarray(each[RecentLoss.array], dtype=np.float64) for each in (arrays, before))
+    decay = ADVISED_POLICY.decay
+    return np.where(after == earlier, np.nan, (after - decay * earlier) / (1 - decay))
 
 
 def _means(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, int]]:

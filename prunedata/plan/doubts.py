@@ -19,11 +19,14 @@ __all__ = [
     "APART",
     "ONE_GROUP",
     "SETTLED",
+    "TURNED",
     "WORSE",
     "Groups",
     "above_own",
     "are_being_learned",
     "are_many_worse",
+    "are_settled",
+    "are_turned",
     "are_worse",
     "count_doubted",
     "have_met",
@@ -45,9 +48,9 @@ HIGHEST = 0.999
 LATE = Fraction(2, 3)
 """Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
 network recovers from them within an epoch or two."""
-APART, WORSE = "apart", "worse"
-"""In the record of an epoch: the share of the variance between the groups, and that of the samples with a higher loss
-than the run had at first."""
+APART, WORSE, TURNED = "apart", "worse", "turned"
+"""In the record of an epoch: the share of the variance between the groups, that of the samples with a higher loss than
+the run had at first, and that of the others with a higher one in this epoch, see :func:`are_turned`."""
 LOWEST = 10
 """Losses are compared with the lowest 1 in so many of the same label. The median would do if labels were wrong at their
 own frequencies; but if uniform errors flood a rare label, most of its samples are wrong."""
@@ -67,6 +70,9 @@ FALLEN = 0.01
 """The share of the variance between the groups has fallen if it is so much below its highest value."""
 CLEARER = 0.02
 """So much more of the variance between the groups makes one average of losses better than another."""
+STEADY = 1 / 7
+"""A network is still learning what holds for other samples, too, if in one of the last five epochs more than this share
+of the samples have :func:`turned <are_turned>`."""
 CLOSE = 1e-6
 """Splits are equally good, and numbers whole, within this difference: rounding must not decide."""
 
@@ -184,6 +190,31 @@ def are_worse(averages: Array, untaught: float) -> float:
     return float(np.count_nonzero(averages > untaught) / max(1, averages.size))
 
 
+def are_turned(before: Array, losses: Array, untaught: float) -> float:
+    """Return which share of the samples has turned: of those that were better than at first, and are worse in an epoch.
+
+    Parameters
+    ----------
+    before : ndarray of float, shape (samples,)
+        The recent average of each sample's losses before the epoch.
+    losses : ndarray of float, shape (samples,)
+        Its losses in the epoch; NaN if it has none.
+    untaught : float
+        The loss with which the run began, see :func:`loss_at_first`.
+    """
+    known = np.asarray(losses)[np.asarray(before) <= untaught]
+    return float(np.count_nonzero(known > untaught) / max(1, known.size))
+
+
+def are_settled(turned: Sequence[float]) -> bool:
+    """Return whether it is settled which samples are better than at first, by :func:`are_turned` after each epoch.
+
+    While a network still learns what holds for other samples too, much of it changes in every epoch: which samples have
+    high losses then says little of their labels.
+    """
+    return bool(turned) and max(turned[-SETTLED:]) <= STEADY
+
+
 def are_being_learned(worse: Sequence[float]) -> bool:
     """Return whether a network memorizes samples of which it knew better, by :func:`are_worse` after each epoch.
 
@@ -218,14 +249,15 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
         Whether the network memorizes labels: a validation figure shows it, or the groups, see :func:`is_wide`. Then
         there are wrong ones, and the whole upper group is doubted.
     many : bool
-        Whether :func:`are_many_worse`. If the upper group also has a third of the samples, all of it is doubted,
-        however close the groups lie. Of one group with a tail, a fifth is in the upper one.
+        Whether :func:`are_many_worse`, and are :func:`settled <are_settled>`. If the upper group, too, has a third of
+        the samples, and less than half, all of it is doubted, however close the groups lie. Of one group with a tail, a
+        fifth is in the upper one; of one that a network has not learned, half.
     """
     if memorizes:
         return groups.upper
     if not groups.median > untaught:
         return 0
-    if many and groups.upper >= MANY * groups.samples:
+    if many and MANY * groups.samples <= groups.upper < groups.samples / 2:
         return groups.upper
     clear = (groups.apart - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
     return int(groups.upper * min(max(clear, 0.0), 1.0) + CLOSE)

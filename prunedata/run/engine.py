@@ -239,9 +239,10 @@ class Engine:
             validation = totals.validation
             with self.uninterrupted:
                 record = self._new_record(epoch, tally, delivery, totals.mean_loss) | validation
+                earlier = ledger.arrays.finished
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
                 self._close()
-                self._look()
+                self._look(earlier)
             if commit:
                 self.commit()
         record["overhead"] = self.meter.overhead.seconds
@@ -258,15 +259,19 @@ class Engine:
         sums = (meter.loss_sum, meter.visits)
         return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *held_out, guessed, *sums)
 
-    def _look(self) -> None:
-        """Check whether the last figure shows the memorization onset; with ``auto``, follow advice."""
+    def _look(self, earlier: Arrays | None = None) -> None:
+        """Check whether the last figure shows the memorization onset; with ``auto``, follow advice.
+
+        ``earlier`` are the arrays before the epoch, when it ends; None when its figure comes later.
+        """
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
         ledger.arrays.excess.is_on = self.figures.onset is None
         before = pruning.advice
         # A run that prunes already is advised once more by the figure, as it shows that there are wrong labels.
         if pruning.auto and (before is None or (self.figures.onset is not None and before.onset is None)):
-            ledger.history[-1] |= pruning.seen(ledger.history, ledger.arrays.finished)
+            if earlier is not None:
+                ledger.history[-1] |= pruning.seen(ledger.history, ledger.arrays.finished, earlier)
             advice = pruning.advise(ledger.history, ledger.arrays.finished)
             if advice.schedule is not None:
                 pruning.go_on(advice.schedule, advice)

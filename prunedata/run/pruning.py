@@ -185,14 +185,16 @@ class Pruning:
         losses, labels = self._losses(history, arrays)
         return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
 
-    def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> dict[str, float]:
-        """Return what the record of the last epoch keeps for advice."""
-        from prunedata.findings.advice import seen  # noqa: PLC0415 (only "auto" looks)
+    def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays, before: Arrays) -> dict[str, float]:
+        """Return what the record of the last epoch keeps for advice, by the arrays after it and before it."""
+        from prunedata.findings.advice import newest_of, seen  # noqa: PLC0415 (only "auto" looks)
         from prunedata.plan.doubts import onset_from  # noqa: PLC0415 (as above)
 
         if len(history) < onset_from(self.given.epochs):
             return {}
-        return seen(history, self.given, *self._losses(history, arrays))
+        newest, (earlier, _) = newest_of(arrays, before), self._losses(history[:-1], before)
+        newest = newest if self.among is None else newest[self.among]
+        return seen(history, self.given, *self._losses(history, arrays), before=earlier, newest=newest)
 
     def _labels_in(self, arrays: Arrays) -> Array | None:
         """The number of each sample's label, shape (samples,): as given, or as batches brought them; None if unknown.

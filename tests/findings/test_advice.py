@@ -31,6 +31,11 @@ def history(figures, mean_loss=0.5):
     ]
 
 
+def settled(records):
+    """The same, of a network that knows which samples are better than at first."""
+    return [record | {"turned": 0.1} for record in records]
+
+
 def test_before_the_turn_it_says_to_watch():
     found = advise(history(TURNS[:7]), SCHEDULE, np.zeros(100, np.float32))
     assert (found.verdict, found.prune, found.policy, found.schedule, found.onset) == ("watch", 0, None, None, None)
@@ -74,12 +79,31 @@ def test_where_many_are_worse_than_at_first_and_the_groups_lie_close_it_leaves_o
     assert groups.apart < 0.7
     for done in (1, 4):
         assert advise(history([None] * done, 0.7), SCHEDULE, losses).verdict == "watch"
-    found = advise(history([None] * 5, 0.7), SCHEDULE, losses)
+    found = advise(settled(history([None] * 5, 0.7)), SCHEDULE, losses)
     assert (found.prune, found.schedule) == (groups.upper, Schedule.steady(30, 5))
     assert "higher losses" in found.evidence[1]
-    assert advise(history([None] * 5, 0.9), SCHEDULE, losses).verdict == "watch"
+    assert advise(settled(history([None] * 5, 0.9)), SCHEDULE, losses).verdict == "watch"
     apart = np.concatenate([rng.normal(0.4, 0.02, 600), rng.normal(0.9, 0.02, 400)])
-    assert advise(history([None] * 5, 0.7), SCHEDULE, apart).verdict == "watch"  # these will be clearer still
+    assert advise(settled(history([None] * 5, 0.7)), SCHEDULE, apart).verdict == "watch"  # these will be clearer still
+
+
+def test_as_long_as_a_network_turns_many_samples_in_an_epoch_nothing_is_left_out_early():
+    rng = np.random.default_rng(0)
+    many = np.concatenate([rng.normal(0.52, 0.12, 600), rng.normal(0.86, 0.2, 400)])
+    wide = np.concatenate([rng.exponential(0.45, 700), rng.normal(1.1, 0.5, 300)])
+    memorizes = [
+        record | {"worse": share} for record, share in zip(history([None] * 9), [0.4] * 8 + [0.3], strict=True)
+    ]
+    for told, losses in (
+        (history([None] * 9, 0.7), many),
+        ([record | {"mean_loss": 0.9} for record in memorizes], wide),
+    ):
+        assert advise(settled(told), SCHEDULE, losses).verdict == "prune"
+        assert advise(told, SCHEDULE, losses).verdict == "watch"  # it is not known
+        for epoch, verdict in ((8, "watch"), (4, "watch"), (3, "prune")):  # one of the last five, or one before
+            turned = settled(told)
+            turned[epoch]["turned"] = 0.15
+            assert advise(turned, SCHEDULE, losses).verdict == verdict
 
 
 def test_where_a_wide_group_is_being_learned_all_of_it_is_left_out():
@@ -88,6 +112,7 @@ def test_where_a_wide_group_is_being_learned_all_of_it_is_left_out():
     groups, shares = two_groups(losses), [0.34, 0.33, 0.30]
     assert 0.65 < groups.apart < 0.7
     told = [record | {"worse": share} for record, share in zip(history([None] * 8, 0.9)[5:], shares, strict=True)]
+    told = settled(told)
     for done in (6, 7):
         assert advise([*history([None] * 5, 0.9), *told[: done - 5]], SCHEDULE, losses).verdict == "watch"
     found = advise([*history([None] * 5, 0.9), *told], SCHEDULE, losses)

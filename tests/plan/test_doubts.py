@@ -10,6 +10,8 @@ from prunedata.plan.doubts import (
     above_own,
     are_being_learned,
     are_many_worse,
+    are_settled,
+    are_turned,
     are_worse,
     have_met,
     is_wide,
@@ -68,6 +70,8 @@ def test_where_many_are_worse_than_at_first_all_of_the_upper_group_are_doubted_h
     assert count_doubted(averages, untaught=0.7, many=are_many_worse(averages, 0.7)) == groups.upper
     assert count_doubted(averages, untaught=0.7, many=True) == groups.upper
     assert count_doubted(averages, untaught=3.0, many=True) == 0
+    half = rng.normal(0.7, 0.1, 1000)  # of what it has not learned half is in the upper group
+    assert count_doubted(half, untaught=0.7, many=True) == 0
     tail = rng.exponential(1, 10_000)  # nothing is learnt, and some samples are hard
     assert are_many_worse(tail, 1.0)
     assert count_doubted(tail, untaught=1.0, many=True) < 100
@@ -111,6 +115,24 @@ def test_whether_a_group_is_wide_depends_on_no_unit(averages, at, unit, zero):
     found = wide(averages, untaught)
     assert wide(averages * np.float32(unit), untaught * unit) == found
     assert wide(averages + np.float32(zero), untaught + zero) == found
+
+
+@given(LOSSES, LOSSES, st.integers(-500, 2000), st.floats(0.01, 100), st.integers(-100, 100))
+def test_samples_turn_that_were_better_than_at_first_and_are_worse(before, losses, at, unit, zero):
+    few, untaught = min(before.size, losses.size), at / 64 + 1 / 256  # between two averages
+    before, losses = before[:few], losses[:few].copy()
+    losses[::7] = np.nan  # these have none
+    pairs = [(earlier, newest) for earlier, newest in zip(before, losses, strict=True) if earlier <= untaught]
+    share = sum(newest > untaught for _, newest in pairs) / max(1, len(pairs))
+    assert are_turned(before, losses, untaught) == share
+    unit = np.float32(unit)
+    assert are_turned(before * unit, losses * unit, untaught * float(unit)) == share
+    assert are_turned(before + zero, losses + zero, untaught + zero) == share
+
+
+def test_it_is_settled_which_samples_are_worse_once_few_have_turned_in_five_epochs():
+    assert not any(map(are_settled, ([], [0.15], [0.15, 0, 0, 0, 0], [0, 0, 0, 0, 0.2])))
+    assert all(map(are_settled, ([0.14], [0.15, 0, 0, 0, 0, 0], [0.0] * 9)))
 
 
 def test_samples_are_being_learned_once_a_tenth_fewer_are_worse_than_at_first():

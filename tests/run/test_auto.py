@@ -137,10 +137,33 @@ def test_it_begins_sooner_if_a_wide_group_is_being_learned(leave_out):
     assert [("worse" in record) for record in run.history] == [5 <= number + 1 <= start for number in range(24)]
 
 
+def swinging(ids, epoch, wrong):
+    """As ``learned``, but of the other samples another third has high losses in every epoch."""
+    return learned(ids, epoch, wrong) + 2.0 * ((ids >= wrong) & ((ids + epoch) % 3 == 0))
+
+
+@pytest.mark.parametrize("holdout", [None, 0.1])
+def test_it_waits_as_long_as_samples_turn_in_every_epoch(holdout):
+    run = loops(told_nothing(holdout=holdout), swinging)
+    start = 16 if run.advice.schedule is None else run.advice.schedule.start
+    assert start == 16
+    among = np.flatnonzero(run.visits)  # of held-out samples none is counted
+    every = np.array([swinging(np.arange(SAMPLES), epoch, 120) for epoch in range(24)])
+    means = [every[epoch, among].mean() for epoch in (0, 1)]
+    untaught = means[0] + (means[0] - means[1]) / 2
+    weights = [0.75 ** np.arange(epoch)[::-1] for epoch in range(1, 24)]
+    for epoch in range(4, 16):
+        before = weights[epoch - 1] @ every[:epoch, among] / weights[epoch - 1].sum()
+        better = before < untaught
+        expected = np.mean(every[epoch, among][better] > untaught)
+        assert 1 / 7 < expected == pytest.approx(run.history[epoch]["turned"])
+
+
 @FEWER
 @given(
-    st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]), st.sampled_from([losses, learned])
-)
+    st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]),
+    st.sampled_from([losses, learned, swinging]),
+)  # fmt: skip
 def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, leave_out, of):
     whole, begun, other = (
         loops(told_nothing(leave_out=leave_out), of),
@@ -158,6 +181,8 @@ def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop
     other.load_state_dict(begun.state_dict())
     loops(other, of)
     assert other.advice == whole.advice
+    for name in ("apart", "worse", "turned"):
+        assert [record.get(name) for record in other.history] == [record.get(name) for record in whole.history]
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(other, name), getattr(whole, name))
     for name, array in whole.arrays.items():

@@ -26,7 +26,10 @@ from prunedata.plan.doubts import (
     above_own,
     are_being_learned,
     are_many_worse,
+    are_settled,
+    are_turned,
     are_worse,
+    count_doubted,
     have_met,
     is_wide,
     late_from,
@@ -81,6 +84,8 @@ class LateSelection:
         self.first: NDArray[np.bool_] | None = None
         self._apart: list[float] = []
         self._worse: list[float] = []
+        self._turned: list[float] = []
+        self._before, self._newest = np.zeros(keep.size), np.zeros(keep.size)
         self._memorizes = False
         self._labels = labels
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
@@ -90,18 +95,20 @@ class LateSelection:
         """Yield the batches of each epoch."""
         for number in range(self._epochs):
             self._epoch = number
-            if self._rule.onset and onset_from(self._epochs) <= number < self.begins:
+            if self._rule.onset and onset_from(self._epochs) <= number <= self.begins:
                 self._see_onset(number)
             since = number - self.begins
             if since >= 0 and since % LOOKS == 0 and (self._rule.looks or not since):
                 self._choose()
             looks = self._rule.looks and since >= 0 and since % LOOKS == LOOKS - 1
+            self._before = self._averages.now
             order = np.random.default_rng((self._seed, number)).permutation(self.keep.size)
             yield list(cut_batches([order if looks else order[self.keep[order]]], self._batch_size))
 
     def observe(self, ids: Ids, signals: NDArray[np.float32]) -> None:
         """Take a batch's losses."""
         self._averages.add(ids, signals, self._epoch)
+        self._newest[ids] = signals
 
     def validated(self, figure: float) -> None:
         """Take the figure of the epoch."""
@@ -116,16 +123,27 @@ class LateSelection:
         met, soon = have_met(self._apart), self._rule.many and number >= lost_from(self._epochs)
         if soon:
             self._worse.append(are_worse(averages, untaught))
-            learned = met or are_being_learned(self._worse)
+            self._turned.append(are_turned(self._before, self._newest, untaught))
+            learned = are_settled(self._turned) and (met or are_being_learned(self._worse))
             self._memorizes = learned and is_wide(groups, self._worse[-1], untaught)
-        many = soon and are_many_worse(averages, untaught) and groups.apart < ONE_GROUP
-        if self._memorizes or ((met or many) and self._rule.count(compared, averages, untaught)):
+        many = self._are_many(averages, untaught) and groups.apart < ONE_GROUP
+        if self._memorizes or ((met or many) and self._count(compared, averages, untaught)):
             self.begins = number
+
+    def _are_many(self, averages: Averages, untaught: float) -> bool:
+        return self._rule.many and are_settled(self._turned) and are_many_worse(averages, untaught)
+
+    def _count(self, compared: Averages, averages: Averages, untaught: float) -> int:
+        if self._memorizes or self._figures.onset is not None:
+            return upper_group(compared, averages, untaught)
+        if not self._are_many(averages, untaught):
+            return self._rule.count(compared, averages, untaught)
+        return count_doubted(two_groups(compared, averages), untaught=untaught, many=True)
 
     def _choose(self) -> None:
         compared, averages = self._compared()
-        count = upper_group if self._memorizes or self._figures.onset is not None else self._rule.count
-        number = min(count(compared, averages, loss_at_first(self._averages.means)), int(MOST * averages.size))
+        number = self._count(compared, averages, loss_at_first(self._averages.means))
+        number = min(number, int(MOST * averages.size))
         self.keep[:] = True
         self.keep[np.argsort(-compared, kind="stable")[:number]] = False
         self.first = ~self.keep if self.first is None else self.first

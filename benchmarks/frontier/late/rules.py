@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prunedata.plan.doubts import above_own, are_many_worse, count_doubted, two_groups
+from prunedata.plan.doubts import above_own, count_doubted, two_groups
 
 __all__ = ["RULES", "Averages", "MovingAverages", "Rule", "above_median", "upper_group"]
 
@@ -52,11 +52,6 @@ class MovingAverages:
 
 def _doubted(averages: Averages, losses: Averages, untaught: float) -> int:
     return count_doubted(two_groups(averages, losses), untaught=untaught)
-
-
-def _doubted_or_many(averages: Averages, losses: Averages, untaught: float) -> int:
-    many = are_many_worse(losses, untaught)
-    return count_doubted(two_groups(averages, losses), untaught=untaught, many=many)
 
 
 def _sum(averages: Averages, losses: Averages, untaught: float) -> int:
@@ -115,12 +110,12 @@ RULES = {
     "onset-blind": Rule(
         "as `late-onset`, or once many samples are worse than at first, or a wide group of them is being learned; "
         "without looking again: so does the library without a figure",
-        _doubted_or_many, looks=False, onset=True, many=True,
+        looks=False, onset=True, many=True,
     ),
     "onset-labels": Rule(
         "as `onset-blind`, by how far losses lie above the lowest tenth of those of their own label: so does the "
         "library that is given labels and no figure",
-        _doubted_or_many, looks=False, onset=True, many=True, compared=above_own,
+        looks=False, onset=True, many=True, compared=above_own,
     ),
     "onset-median": Rule(
         "as `onset-labels`, above the median of their own label, however many are worse than at first",
