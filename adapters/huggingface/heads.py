@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from prunedata.errors import LossError
 
-__all__ = ["IGNORED", "base_of", "ignored_labels", "is_sum", "losses_of_head", "part_of"]
+__all__ = ["IGNORED", "base_of", "classes_in", "ignored_labels", "is_sum", "losses_of_head", "part_of"]
 
 IGNORED = -100
 """The label of what has no loss, as padding."""
@@ -32,6 +32,16 @@ def _is(model: Any, head: str) -> bool:
 
 def _config(model: Any, name: str) -> Any:
     return getattr(getattr(base_of(model), "config", None), name, None)
+
+
+def classes_in(trainer: Any) -> int | None:
+    """Return how many classes the model of a trainer tells apart, one a sample; None if it is another model."""
+    model = getattr(trainer, "model", None)
+    stock = any(_is(model, f"For{kind}Classification") for kind in ("Sequence", "Image", "Audio", "Video"))
+    if not stock or _config(model, "problem_type") not in (None, "single_label_classification"):
+        return None
+    number = _config(model, "num_labels")
+    return number if number > 1 else None
 
 
 def ignored_labels(model: Any, batch: Any) -> dict[str, int]:

@@ -10,7 +10,7 @@ import torch
 
 from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.callback import HandOver
-from prunedata.adapters.huggingface.heads import IGNORED, base_of, part_of
+from prunedata.adapters.huggingface.heads import IGNORED, base_of, classes_in, part_of
 from prunedata.adapters.huggingface.ids import IDS, packed_starts
 from prunedata.adapters.huggingface.joining import refuse_pairs, samples_in, wrap
 from prunedata.adapters.huggingface.left_out import Part, is_flat, losses_of_sequences
@@ -76,6 +76,7 @@ def _joined(session: Any, trainer: Any) -> Any:
         rank=trainer.args.process_index,
         dataset=_Shown(dataset, starts, trainer),
         selected=dataset if starts is None else None,
+        classes=classes_in(trainer),
     )
     if run.pruner.leave_out != "nothing":
         wrap(trainer, run.pruner)

@@ -65,7 +65,7 @@ def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
         return None
 
 
-def labels_in(given: Any, column: str | None = None) -> Array | None:
+def labels_in(given: Any, column: str | None = None, *, classes: int | None = None) -> Array | None:
     """Return the labels of a data set, or of the data set of a loader or a trainer.
 
     Parameters
@@ -74,7 +74,10 @@ def labels_in(given: Any, column: str | None = None) -> Array | None:
     column : str, optional
         Of its ``column_names`` or ``columns``, or an attribute. By default those that can only be classes: whole
         numbers, one a sample, in ``targets`` or ``labels`` as torchvision has them, or the last tensor of a
-        ``TensorDataset``; or the column ``label`` or ``labels`` of a ``datasets.Dataset``, if it is a ``ClassLabel``.
+        ``TensorDataset``; or the column ``label`` or ``labels`` of a ``datasets.Dataset``, if it is a ``ClassLabel``,
+        or has whole numbers that a model is trained to tell apart.
+    classes : int, optional
+        How many classes the model tells apart by that column; by default what the adapter of a trainer says of it.
 
     Returns
     -------
@@ -87,14 +90,16 @@ def labels_in(given: Any, column: str | None = None) -> Array | None:
         If it has no such column.
     """
     data = getattr(given, "train_dataset", given)
+    if data is not given and classes is None:
+        classes = getattr(adapter_of(given)[1], "classes_in", lambda _: None)(given)
     if hasattr(data, "indices") and hasattr(data, "dataset"):  # a part of another, as torch's Subset
-        of_all = labels_in(data.dataset, column)
+        of_all = labels_in(data.dataset, column, classes=classes)
         return None if of_all is None else of_all[np.asarray(data.indices, dtype=np.int64)]
     # A dataset of the user's around another may change the order of its rows; a loader has none of its own.
     if hasattr(data, "dataset") and (column is not None or not hasattr(data, "__getitem__")):
-        return labels_in(data.dataset, column)
+        return labels_in(data.dataset, column, classes=classes)
     if column is None:
-        return _classes_in(data)
+        return _classes_in(data, classes)
     listed = [*getattr(data, "column_names", ()), *getattr(data, "columns", ())]
     found = data[column] if column in listed else getattr(data, column, None)
     if found is None or callable(found):
@@ -105,11 +110,18 @@ def labels_in(given: Any, column: str | None = None) -> Array | None:
     return np.asarray(found[:])
 
 
-def _classes_in(data: Any) -> Array | None:
+def _classes_in(data: Any, told_apart: int | None) -> Array | None:
     features = getattr(data, "features", None)
-    if isinstance(features, Mapping):
-        named = [name for name in ("label", "labels") if type(features.get(name)).__name__ == "ClassLabel"]
-        return np.asarray(data[named[0]][:]) if named else None  # another column need not be what is trained on
+    if isinstance(features, Mapping):  # another column need not be what is trained on
+        named = [name for name in ("label", "labels") if name in features]
+        sure = [name for name in named if type(features[name]).__name__ == "ClassLabel"]
+        if not sure and (told_apart is None or len(named) != 1):
+            return None
+        found = np.asarray(data[(sure or named)[0]][:])
+        if sure:
+            return found
+        known = found.dtype.kind in "iu" and found.ndim == 1 and found.size > 0
+        return found if known and 0 <= found.min() <= found.max() < told_apart else None
     if getattr(data, "target_transform", None) is not None:  # they are not what is trained on
         return None
     last = [*getattr(data, "tensors", ())][-1:]

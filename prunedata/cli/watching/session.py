@@ -109,6 +109,7 @@ class Session:
         dataset: Any = None,
         selected: Any = None,
         by: LeaveOut = "weight",
+        classes: int | None = None,
     ) -> WatchedRun:
         """Begin a run of so many samples and passes over them.
 
@@ -123,6 +124,8 @@ class Session:
             What is trained on, if the user may have selected it from another data set.
         by : {"weight", "delivery"}
             How the trainer leaves samples out, if the user asked for it. By weight no length changes.
+        classes : int, optional
+            How many classes the model tells apart, one a sample.
         """
         place = self._unused_place() if rank == 0 else None
         with warnings.catch_warnings():  # a user who changes no line can do nothing about them
@@ -130,7 +133,7 @@ class Session:
             if not self.settings.leave_out:
                 pruner = Pruner(samples, epochs=epochs, store=place, leave_out="nothing")
             else:  # with the labels of the data set, if it has some: right ones of a rare class would be left out
-                labels = labels_in(dataset if selected is None else selected)
+                labels = labels_in(dataset if selected is None else selected, classes=classes)
                 known = None if labels is None or labels.size != samples else labels
                 pruner = Pruner(samples, epochs=epochs, store=place, leave_out=by, labels=known)
         run = WatchedRun(pruner, place, dataset, original_rows(selected))

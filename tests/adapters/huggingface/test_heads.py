@@ -1,5 +1,6 @@
 """Stock heads whose loss is no cross entropy of classes, and what a model takes samples for."""
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -13,6 +14,7 @@ from prunedata.adapters.huggingface.heads import FAR, ignored_labels
 from prunedata.adapters.huggingface.losses import logits_of, losses_and_counts
 from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import Random
+from prunedata.run.frameworks import labels_in
 from tests.adapters.huggingface.test_stock import ENCODER, LENGTH, SIZES, WORDS
 from tests.adapters.huggingface.trainers import SAMPLES, Net, PrunedTrainer, Rows, build, pruner_of
 
@@ -319,3 +321,42 @@ def test_choices_that_are_no_classes_are_left_alone():
 
     outputs, inputs = {"logits": torch.zeros(4, 5)}, {"labels": torch.zeros(4, dtype=torch.long)}
     assert logits_of(outputs, inputs, Choice()) is None
+
+
+# Whole numbers in a column are classes if the model is trained to tell so many apart.
+
+
+COLUMN = np.arange(EACH) % 3
+
+
+def classifier_of(tmp_path, column=COLUMN, name="label", head=HEADS["several labels"], **config):
+    kind, config_of, sizes = head
+    model = getattr(transformers, kind)(getattr(transformers, config_of)(**sizes | {"num_labels": 3} | config))
+    words = torch.randint(2, WORDS, (EACH, LENGTH), generator=torch.Generator().manual_seed(0)).tolist()
+    rows = datasets.Dataset.from_dict({"input_ids": words, name: list(column)})
+    options = {"per_device_train_batch_size": 6, "num_train_epochs": 2, "report_to": [], "use_cpu": True}
+    return Trainer(model, TrainingArguments(str(tmp_path), save_strategy="no", **options), train_dataset=rows)
+
+
+@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
+@pytest.mark.parametrize("name", ["label", "labels"])
+def test_a_classifiers_column_of_whole_numbers_has_its_classes(name, leave_out, tmp_path):
+    pruner = Pruner(epochs=2, leave_out=leave_out)
+    pruner.wrap(classifier_of(tmp_path, name=name)).train()
+    saved = pruner.state_dict()["arrays"]["labels"]
+    np.testing.assert_array_equal(np.frombuffer(saved["data"], saved["dtype"]), COLUMN)
+
+
+@pytest.mark.parametrize("other", [
+    {"problem_type": "regression"},
+    {"problem_type": "multi_label_classification", "column": np.eye(3)[COLUMN]},
+    {"num_labels": 1},
+    {"num_labels": 2},
+    {"column": COLUMN - 1},
+    {"column": COLUMN * 0.5},
+    {"name": "topic"},
+    {"head": ("BertForTokenClassification", "BertConfig", BERT), "column": np.zeros((EACH, LENGTH), int)},
+    {"head": ("BertForMaskedLM", "BertConfig", BERT)},
+])  # fmt: skip
+def test_other_columns_are_not_taken_for_classes(other, tmp_path):
+    assert labels_in(classifier_of(tmp_path, **other)) is None
