@@ -164,7 +164,7 @@ def advise(
     doubted, begins = 0, done >= late or met
     if begins or ((many or learned) and done >= lost_from(schedule.epochs)):
         groups = _groups(losses, labels)
-        memorizes = settled and (met or learned) and is_wide(groups, worse[-1], untaught)
+        memorizes = settled and (met or learned) and is_wide(groups, worse[-1])
         doubted = count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
         begins = begins or memorizes or (many and doubted > 0 and groups.apart < ONE_GROUP)
     if not begins:

@@ -60,6 +60,8 @@ that has learned nothing has half of them there, one that has learned clean labe
 TAIL, WIDE, HARDLY_APART = 0.20, 0.22, 0.62
 """Of one group with a tail, a fifth is in the upper one, give or take the root of the number of samples. An upper group
 of more samples than that, and of at least 22 %, is no tail if so much of the variance lies between the groups."""
+NOT_LEARNED = 2 / 3
+"""So many samples are worse than at first, for each in a wide upper group."""
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
 memorizing them."""
@@ -223,16 +225,19 @@ def are_being_learned(worse: Sequence[float]) -> bool:
     return len(worse) > 1 and worse[-1] <= LEARNED * max(worse)
 
 
-def is_wide(groups: Groups, worse: float, untaught: float) -> bool:
+def is_wide(groups: Groups, worse: float) -> bool:
     """Return whether the upper group has too many samples to be the hard ones of one group.
 
-    Its median loss is above ``untaught``, so that the network has not learned them, as it has learned hard samples; and
-    no more than 45 % of all samples are ``worse``, as they are where it has learned nothing. Clear groups are not
-    wide: they become clearer still, so it is better to wait.
+    The share of the samples that are ``worse`` than at first, see :func:`are_worse`, is at least two thirds of the
+    group's, as the network has learned hard samples: of clean labels whose losses are means over several labels more
+    than a third of the samples can be in the upper group, but only half of these are worse. And it is at most 45 % of
+    all, unlike where the network has learned nothing. Clear groups are not wide: they become clearer still, so it is
+    better to wait.
     """
-    apart = HARDLY_APART <= groups.apart < TWO_GROUPS and groups.median > untaught
+    apart = HARDLY_APART <= groups.apart < TWO_GROUPS
     tail = max(TAIL * groups.samples + math.sqrt(groups.samples), WIDE * groups.samples)
-    return apart and groups.upper >= tail and worse <= MOST
+    not_learned = NOT_LEARNED * groups.upper / max(1, groups.samples)
+    return apart and groups.upper >= tail and not_learned <= worse <= MOST
 
 
 def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "RunOptions",
     "scheduled",
     "warn_of_falling",
+    "warn_of_large_losses",
     "warn_of_lost_figure",
     "warn_of_multiples",
     "warn_of_no_factors",
@@ -34,6 +35,8 @@ __all__ = [
 
 FEW, LIKELY_PERCENT = 0.05, 400
 """Below this share of the samples, and with more samples than this, an integer below 100 is likely a percentage."""
+LARGE = 20.0
+"""No cross entropy begins so high: that of 1 in a million classes is 14."""
 BYTES = 16
 """What a run keeps of a sample within an epoch, at least."""
 AUTO_PRUNES = "45%"
@@ -271,6 +274,18 @@ def warn_of_falling() -> None:
         "lower_is_better=True); if more of it is better, pruner.validated(figure, lower_is_better=False).",
         NeverPrunesWarning,
     )
+
+
+def warn_of_large_losses(mean: float) -> None:
+    """Warn that losses are too large for the figure of held-out samples, if no cross entropy begins so high."""
+    if mean > LARGE:
+        warn(
+            "Expected losses of about the size of cross entropies, as holdout makes the validation figure of them, the "
+            f"mean of exp(-loss / 4). Got losses with a mean of {mean:.3g}, of which that is near 0 and shows little: "
+            "divide what you pass to observe() by about their first mean, or build the Pruner without holdout and pass "
+            "the loss on a validation set to validated(loss, lower_is_better=True).",
+            NeverPrunesWarning,
+        )
 
 
 def warn_of_lost_figure(epoch: int) -> None:

@@ -28,7 +28,7 @@ from prunedata.run.group import Group
 from prunedata.run.identity import Prints, Whole
 from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_no_factors
+from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_large_losses, warn_of_no_factors
 from prunedata.store.state import GUESS, guessed_classes
 from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 
@@ -88,8 +88,9 @@ class Pruner:
     holdout : float, optional
         Hold out that share of the samples, drawn by ``seed``, if you have no validation set: every epoch delivers them
         with weight 0, so the model never trains on them. Their losses give the validation figure, the mean of
-        ``exp(-loss / 4)``; for cross-entropies this is the fourth root of the label's probability. In a loop without an
-        adapter, train on the mean of :meth:`Epoch.factors` times the losses.
+        ``exp(-loss / 4)``; for cross-entropies this is the fourth root of the label's probability. Losses of another
+        kind must not be much larger than these, or the figure shows little. In a loop without an adapter, train on the
+        mean of :meth:`Epoch.factors` times the losses.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
         Samples to leave out of every epoch, as those with labels that were found to be wrong: a mask, or ids, or a
         file of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies don't see them,
@@ -759,7 +760,9 @@ class Pruner:
             restore(self._engine, unpacked(state))
 
     def _look_at_figures(self) -> None:
-        """Warn once if the figures fall from the first epoch on."""
+        """Warn once if the figures fall from the first epoch on, or the first is of losses that are too large."""
+        if self.holdout is not None and len(self.history) == 1:
+            warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
         if not self._told_of_falling and self._engine.only_falls:
             self._told_of_falling = True
             warn_of_falling()

@@ -1,6 +1,7 @@
 """Samples held out: delivered in every epoch, never trained on, and what makes the figure of a run without one."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -193,3 +194,16 @@ def test_without_labels_or_logits_they_have_none():
     run.end_epoch()
     assert "accuracy" not in run.history[0]
     assert "accuracy" not in train(start(labels=np.arange(SAMPLES) % 5), until=1).history[0]
+
+
+@pytest.mark.parametrize(("unit", "warned"), [(0.01, 0), (1, 0), (15, 0), (25, 1), (1e6, 1)])
+@pytest.mark.parametrize("holdout", [None, 0.1])
+def test_losses_that_are_far_larger_than_cross_entropies_are_told_of_once(unit, warned, holdout):
+    pruner = Pruner(100, epochs=6, holdout=holdout)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for epoch in pruner.epochs():
+            for ids in epoch.batches(10):
+                epoch.factors(ids)
+                pruner.observe(np.full(len(ids), unit / (1 + epoch.number)), ids)
+    assert sum("exp(-loss / 4)" in str(each.message) for each in told) == (warned if holdout else 0)

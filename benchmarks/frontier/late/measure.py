@@ -125,7 +125,7 @@ class LateSelection:
             self._worse.append(are_worse(averages, untaught))
             self._turned.append(are_turned(self._before, self._newest, untaught))
             learned = are_settled(self._turned) and (met or are_being_learned(self._worse))
-            self._memorizes = learned and is_wide(groups, self._worse[-1], untaught)
+            self._memorizes = learned and is_wide(groups, self._worse[-1])
         many = self._are_many(averages, untaught) and groups.apart < ONE_GROUP
         if self._memorizes or ((met or many) and self._count(compared, averages, untaught)):
             self.begins = number
