@@ -40,7 +40,7 @@ def classes_in(trainer: Any) -> int | None:
     stock = any(_is(model, f"For{kind}Classification") for kind in ("Sequence", "Image", "Audio", "Video"))
     if not stock or _config(model, "problem_type") not in (None, "single_label_classification"):
         return None
-    number = _config(model, "num_labels")
+    number = _config(model, "num_labels") or 0
     return number if number > 1 else None
 
 
