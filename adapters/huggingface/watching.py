@@ -27,6 +27,11 @@ from prunedata.types import SomeIds
 
 __all__ = ["watch"]
 
+AS_IT_IS = (
+    "_inner_training_loop", "_get_num_items_in_batch", "compute_loss", "_maybe_log_save_evaluate", "_save_rng_state",
+)  # fmt: skip
+"""Methods of the user's Trainer that stay its own, as all samples count and nothing is saved with its checkpoints."""
+
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     """Watch a call of ``trainer.train()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
@@ -83,7 +88,8 @@ def _joined(session: Any, trainer: Any) -> Any:
         return run
     before = type(trainer)
     named = {"__module__": before.__module__, "__qualname__": before.__qualname__, "__doc__": before.__doc__}
-    trainer.__class__ = type(before.__name__, (_WatchedFromOutside, before), named)
+    own = {name: getattr(before, name) for name in AS_IT_IS}
+    trainer.__class__ = type(before.__name__, (_WatchedFromOutside, before), named | own)
     trainer.adopt(run.pruner, session.say)
     return run
 
@@ -132,9 +138,6 @@ class _WatchedFromOutside(ByWeight):
 
     # -- the Trainer's own methods, in the order in which it calls them
 
-    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
-        return self._plain._inner_training_loop(*args, **options)
-
     def _with_ids(self, loader: Any) -> Any:
         try:
             return super()._with_ids(loader)
@@ -168,9 +171,6 @@ class _WatchedFromOutside(ByWeight):
                 self.pruner.end_epoch()
             except Exception as error:
                 self._stop(error)
-
-    def _get_num_items_in_batch(self, batch_samples: list[Any], *args: Any, **options: Any) -> Any:
-        return self._plain._get_num_items_in_batch(batch_samples, *args, **options)  # all count
 
     def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         ids = inputs.pop(IDS, None)
@@ -247,15 +247,6 @@ class _WatchedFromOutside(ByWeight):
         with self.pruner.charge:
             self._run.recorder.add(ids, losses, logits, sizes)
             self._seen[ids] = True
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        return self._plain.compute_loss(model, inputs, *args, **options)
-
-    def _maybe_log_save_evaluate(self, *args: Any, **options: Any) -> None:
-        self._plain._maybe_log_save_evaluate(*args, **options)
-
-    def _save_rng_state(self, output_dir: str) -> None:
-        self._plain._save_rng_state(output_dir)
 
     # -- the losses of samples
 
