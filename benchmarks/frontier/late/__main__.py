@@ -27,7 +27,7 @@ from benchmarks.frontier.late.report import (
     BEGIN,
     BEGIN_FIRST_PAGE,
     BEGIN_TRACES,
-    ON_FEATURES,
+    OF_FRONTIER,
     first_page,
     report,
     traces,
@@ -83,7 +83,7 @@ def _first_page(given: argparse.Namespace) -> int:
 
 def heads() -> dict[str, list[Facts]]:
     """The runs of the frontier's heads, by subject."""
-    return {name: [*(HEADS / name).read(), *(HEADS / TODAY / name).read()] for name in ON_FEATURES}
+    return {name: [*(HEADS / name).read(), *(HEADS / TODAY / name).read()] for name in OF_FRONTIER}
 
 
 def _say(text: str, begin: str, page: Path | None) -> int:

@@ -17,7 +17,7 @@ from benchmarks.frontier.late.rules import RULES, MovingAverages
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 from prunedata.plan.doubts import are_many_worse, count_doubted, lie_clearer, loss_at_first, two_groups
 
-__all__ = ["BEGIN", "BEGIN_FIRST_PAGE", "BEGIN_TRACES", "ON_FEATURES", "first_page", "report", "traces"]
+__all__ = ["BEGIN", "BEGIN_FIRST_PAGE", "BEGIN_TRACES", "OF_FRONTIER", "first_page", "report", "traces"]
 
 BEGIN = "<!-- python -m benchmarks.frontier.late table -->"
 LIBRARY = "onset-blind"
@@ -259,11 +259,16 @@ SMALL = {"clean": "none", "random20": "20 %, at random", "random40": "40 %, at r
 COMPARED = ("regular", LIBRARY, LABELS)
 RATE = 0.1
 """The learning rate at which the arms of the deep network are compared."""
-ON_FEATURES = {
-    "head-pretrained": "photos of CIFAR-10, two layers on a trained network's features",
-    "head-texts": "short texts, two layers on a language model's embeddings",
+OF_FRONTIER = {
+    "conv-cifar10": ("photos of CIFAR-10, five convolutions", ("clean", "random40", "worse")),
+    "head-pretrained": (
+        "photos of CIFAR-10, two layers on a trained network's features",
+        ("clean", "random20", "worse"),
+    ),
+    "head-texts": ("short texts, two layers on a language model's embeddings", ("clean", "random20", "worse")),
 }
-HOW = {"clean": "none", "random20": "{} %, at random", "worse": "{} %, by people"}
+"""Subjects of the frontier, and which of their kinds of labels the first page has."""
+HOW = {"clean": "none", "random20": "{} %, at random", "random40": "{} %, at random", "worse": "{} %, by people"}
 LENGTH = 30
 
 
@@ -291,9 +296,9 @@ def _deep(runs: list[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | N
 
 
 def _heads(of: Mapping[str, list[Facts]]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
-    """Heads on what a trained network makes of the data: the means of the seeds that today's rule ran with."""
-    for subject, title in ON_FEATURES.items():
-        for kind, how in HOW.items():
+    """Subjects of the frontier: the means of the seeds that today's rule ran with."""
+    for subject, (title, kinds) in OF_FRONTIER.items():
+        for kind in kinds:
             arms: dict[str, dict[int, Facts]] = defaultdict(dict)
             for run in of.get(subject, ()):
                 if (run["kind"], run["epochs"]) == (kind, LENGTH):
@@ -308,7 +313,7 @@ def _heads(of: Mapping[str, list[Facts]]) -> Iterable[tuple[Sequence[str], Seque
                 for runs in (arms["regular-delivered"], arms["auto-alone"], arms["auto-labels"], known)
             ]
             best = mean(max(run["curves"]["accuracy"]) for run in regular)
-            yield (title, how.format(round(regular[0]["wrong_percent"]))), (ends[0], best, *ends[1:])
+            yield (title, HOW[kind].format(round(regular[0]["wrong_percent"]))), (ends[0], best, *ends[1:])
 
 
 def _small(runs: Iterable[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
