@@ -33,7 +33,7 @@ from benchmarks.frontier.data.tables import table_of
 from prunedata import Pruner
 from prunedata.types import LeaveOut
 
-__all__ = ["ARMS", "BEGIN", "KINDS", "RESULTS", "Task", "main", "measure", "table", "task_of"]
+__all__ = ["ARMS", "BEGIN", "KINDS", "RESULTS", "Targets", "main", "measure", "table", "task_of"]
 
 Floats = NDArray[np.float32]
 RESULTS = Runs(Path(__file__).with_name("targets.jsonl.bz2"))
@@ -49,7 +49,7 @@ wrong targets."""
 LABELS, EPOCHS, BATCH, RATE, HALF = 6, 30, 256, 3e-3, 0.5
 
 
-class Task(NamedTuple):
+class Targets(NamedTuple):
     """Features and targets, float32: to train on, held out, and to test with. The first two have wrong targets."""
 
     train: tuple[Tensor, Tensor]
@@ -59,7 +59,7 @@ class Task(NamedTuple):
     """Of what is trained on, shape (samples,)."""
 
 
-def task_of(features: Floats, test_features: Floats, kind: str, share: int, seed: int) -> Task:
+def task_of(features: Floats, test_features: Floats, kind: str, share: int, seed: int) -> Targets:
     """Make targets of the columns of a table, ``share`` percent of them wrong."""
     rows, samples = np.concatenate([features, test_features]), len(features)
     chosen = [_half_told(features)] if kind == "number" else _drawn(features.shape[1])
@@ -76,7 +76,7 @@ def task_of(features: Floats, test_features: Floats, kind: str, share: int, seed
     def part(which: NDArray[np.intp], of: Floats) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(others[which]), torch.from_numpy(of[which])
 
-    return Task(part(mine, told), part(held, told), part(np.arange(samples, len(rows)), targets), wrong[mine])
+    return Targets(part(mine, told), part(held, told), part(np.arange(samples, len(rows)), targets), wrong[mine])
 
 
 def _half_told(features: Floats) -> int:
@@ -93,7 +93,7 @@ def _drawn(columns: int) -> list[int]:
     return [int(column) for column in np.random.default_rng(0).choice(columns, LABELS, replace=False)]
 
 
-def measure(task: Task, kind: str, arm: str, seed: int) -> Facts:
+def measure(task: Targets, kind: str, arm: str, seed: int) -> Facts:
     """Train one run and return its facts. The figure is percent of the variance explained, or of the labels right."""
     torch.manual_seed(seed)
     features, targets = task.train
