@@ -99,7 +99,7 @@ observe = PrunedLoader.observe
 PrunedLoader.observe = lambda self, losses, ids=None: (observe(self, losses, ids), losses.mean())[1]
 """
 BROKEN = [
-    ("kills", ONE_SLOT, 25),
+    ("kills", ONE_SLOT, 100),  # at instants that are left to chance: so many that one of them hits
     ("kills-at-calls", POINTER_FIRST, 25),
     ("pairs", NO_LOCK, 12),
     ("interrupts", NOT_PUT_OFF, 100),
