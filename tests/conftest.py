@@ -28,9 +28,9 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark what takes long, before ``-m`` chooses; and let runs on drawn losses prune at random without a warning.
+    """Mark what takes long, before ``-m`` chooses; and let runs on drawn losses warn neither of chance nor of size.
 
-    Such losses need not have a hit.
+    Such losses need not have a hit, and may be of any size.
     """
     for item in items:
         file, function = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]
@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"))
+            large = "ignore:Expected losses of about the size of:prunedata.errors.NeverPrunesWarning"
+            item.add_marker(pytest.mark.filterwarnings(large))
 
 
 def pytest_runtest_setup(item):

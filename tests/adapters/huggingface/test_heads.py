@@ -44,7 +44,11 @@ HEADS = {
     "speech": ("Wav2Vec2ForCTC", "Wav2Vec2Config", SPEECH | {"ctc_loss_reduction": "mean"}),
     "speech, added up": ("Wav2Vec2ForCTC", "Wav2Vec2Config", SPEECH | {"ctc_loss_reduction": "sum"}),
 }
-pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning"),
+    # Losses of speech that are added up are large.
+    pytest.mark.filterwarnings("ignore:Expected losses of about the size of:prunedata.errors.NeverPrunesWarning"),
+]
 
 
 def model_of(name):
