@@ -82,7 +82,7 @@ def _first_page(given: argparse.Namespace) -> int:
 
 
 def heads() -> dict[str, list[Facts]]:
-    """The runs of the frontier's heads, by subject."""
+    """The runs of the frontier's subjects that the first page has, by subject."""
     return {name: [*(HEADS / name).read(), *(HEADS / TODAY / name).read()] for name in OF_FRONTIER}
 
 

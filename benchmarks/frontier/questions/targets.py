@@ -161,7 +161,7 @@ def table(recorded: Runs = RESULTS) -> str:
         cells += [_left_out(arms["auto"]), _left_out(arms["figure"]), auc]
         rows.append([KINDS[kind], f"`{name}`", f"{share} %", str(len(regular)), *cells])
     heads = ["targets", "table", "wrong", "seeds", "regular", "its best", "a third of the epochs", "`auto`"]
-    heads += ["`auto`, told the loss", "oracle", "left out", "told the loss", "AUC"]
+    heads += ["with the held-out loss", "oracle", "left out", "with the held-out loss", "AUC"]
     return markdown(heads, rows) + "\n"
 
 
