@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.common.commands import add_images, add_results, fill, program
 from benchmarks.common.records import Runs
-from benchmarks.gpu import costs, deep, exact, networks, tests_there
+from benchmarks.gpu import costs, deep, exact, networks, tests_there, watching
 from benchmarks.gpu.costs import Piece, Place, go_through, named
 from benchmarks.gpu.tables import BEGIN, parts
 
@@ -21,7 +21,7 @@ RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """By the names of the pieces."""
 PARTS = {
     "tests": tests_there.pieces, "exact": exact.pieces, "costs": costs.pieces, "networks": networks.pieces,
-    "deep": deep.pieces,
+    "watch": watching.pieces, "deep": deep.pieces,
 }  # fmt: skip
 """In the order in which they run."""
 
@@ -53,7 +53,7 @@ def _tables(recorded: Runs, page: Path | None) -> int:
     for name, text in parts(recorded.read()).items():
         if page is None:
             print(f"{name}\n\n{text}\n")
-        else:
+        elif text:
             page.write_text(fill(page, BEGIN.format(name), f"{text}\n"), encoding="utf-8")
     return 0
 

@@ -13,6 +13,8 @@ __all__ = ["OTHERS", "TUNED", "pieces", "recipes"]
 
 TUNED, OTHERS = 0.1, (0.2, 0.05)
 """The rate that all arms are compared at, and others that are tried on clean labels."""
+THINNED = 10
+"""Of so many images of a rare class one is left."""
 WORSE, AGGRE, RANDOM40, CLEAN = LabelNoise("worse"), LabelNoise("aggre"), LabelNoise("random", 0.4), LabelNoise()
 SHARES = {WORSE: 0.4, AGGRE: 0.09, RANDOM40: 0.4}
 """About the share of the labels that is wrong, which the oracle and the random control leave out."""
@@ -36,6 +38,14 @@ def recipes(base: Recipe) -> list[Recipe]:
     paper = [replace(steps, arm=arm, saving=saving) for saving in (0.25, 0.14)
              for arm in ("dropping-count", "random", "fewer-epochs")]  # fmt: skip
     short = [base.epochs // 2, base.epochs // 4]
+    seeds = [[replace(arm, seed=seed)
+              for arm in (watched[WORSE], auto[WORSE], watched[RANDOM40], auto[RANDOM40], auto[CLEAN], watched[CLEAN],
+                          watched[AGGRE], auto[AGGRE], knowing("known-wrong", WORSE))] for seed in (1, 2)]  # fmt: skip
+    cold = [replace(arm, learning_rate=rate, warm_up=0) for rate in (base.learning_rate, OTHERS[0])
+            for arm in (watched[WORSE], auto[WORSE], auto[CLEAN], watched[CLEAN])]  # fmt: skip
+    rare = [replace(base, arm=arm, noise=noise, thinned=THINNED) for noise in (RANDOM40, WORSE, CLEAN)
+            for arm in ("watched", "auto-labels", "auto")]  # fmt: skip
+    rare += [replace(knowing("known-wrong", noise), thinned=THINNED) for noise in (RANDOM40, WORSE)]
     return [
         watched[CLEAN],
         replace(watched[CLEAN], learning_rate=OTHERS[0]),
@@ -45,11 +55,10 @@ def recipes(base: Recipe) -> list[Recipe]:
         replace(watched[CLEAN], learning_rate=OTHERS[1]), steps, *paper[:3],
         knowing("known-wrong", AGGRE), knowing("random-run", WORSE),
         *(replace(arm, learning_rate=0.2) for arm in (watched[WORSE], auto[WORSE], auto[CLEAN])),
+        *cold, *rare, *seeds[0],
         *paper[3:], *lengths(WORSE, 2 * base.epochs), *lengths(AGGRE, *short),
         *(replace(arm, network="resnet34") for arm in (watched[WORSE], auto[WORSE]) if base.network == "resnet18"),
-        *(replace(arm, seed=seed) for seed in (1, 2)
-          for arm in (watched[WORSE], auto[WORSE], knowing("known-wrong", WORSE), watched[CLEAN], auto[CLEAN],
-                      watched[AGGRE], auto[AGGRE], watched[RANDOM40], auto[RANDOM40])),
+        *seeds[1],
     ]  # fmt: skip
 
 
@@ -69,6 +78,7 @@ def pieces(place: Place) -> list[Piece]:
     for recipe in recipes(base):
         if (place.labels is not None or recipe.noise not in (WORSE, AGGRE)) and (place.full or not recipe.seed):
             work = recipe.trained_epochs * (2.0 if recipe.network == "resnet34" else 1.0)
+            work *= 0.65 if recipe.thinned > 1 else 1.0
             found.append(Piece(f"deep/{recipe.name}", work + 4, partial(_trained, place, recipe)))
     return found
 

@@ -1,13 +1,14 @@
 """What was recorded on a GPU, as the tables of docs/evidence/deep.md."""
 
 from collections.abc import Iterable, Mapping
-from statistics import median
+from statistics import mean, median
 
 from benchmarks.common.commands import markdown
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.records import Facts
 from benchmarks.study.arm import Arm
 from benchmarks.study.arms import ARMS
+from benchmarks.study.recipe import RARE, WARM_UP
 
 __all__ = ["BEGIN", "parts"]
 
@@ -15,11 +16,12 @@ BEGIN = "<!-- python -m benchmarks.gpu table {} -->"
 KINDS = {
     "worse": "people's, 40 % wrong", "aggre": "people's, 9 % wrong", "random40": "random, 40 % wrong", "clean": "clean",
 }  # fmt: skip
-ORDER = ("watched", "regular", "auto", "known-wrong", "random-run")
+ORDER = ("watched", "regular", "auto", "auto-labels", "known-wrong", "random-run")
 """Of the arms of a kind of labels; of equal ones the shortest first."""
 TITLES = {
     "watched": "regular",
     "regular": "regular",
+    "auto-labels": "`auto`, labels known",
     "known-wrong": "wrong labels known",
     "random-run": "as many, at random",
 }
@@ -35,37 +37,67 @@ def parts(recorded: Iterable[Facts]) -> dict[str, str]:
         "networks": _networks(found),
         "pace": _pace(found),
         "steps": _steps(found),
+        "watched": _watched(found),
         "exact": _exact(found),
     }
 
 
 def _arms(runs: list[Facts]) -> str:
     columns = (
-        "labels", "rate", "arm", "epochs", "accuracy", "its best", "worst class", "left out", "of these wrong",
-        "labels doubted", "AUC of suspects", "seconds",
+        "labels", "rate", "arm", "epochs", "seeds", "accuracy", "its best", "worst class", "rare classes", "left out",
+        "of these wrong", "labels doubted", "AUC of suspects", "seconds",
     )  # fmt: skip
-    return markdown(columns, map(_arm, sorted(runs, key=_place)))
+    alike: dict[tuple[object, ...], list[Facts]] = {}
+    for one in sorted(runs, key=_place):
+        alike.setdefault(_place(one), []).append(one)
+    rows = [_arm(seeds) for seeds in alike.values()]
+    said = [at for at, name in enumerate(columns) if name != "rare classes" or any(row[at] for row in rows)]
+    return markdown([columns[at] for at in said], [[row[at] for at in said] for row in rows])
 
 
 def _place(one: Facts) -> tuple[object, ...]:
+    """Where a run's row is; runs that differ by their seeds share one."""
     recipe = one["recipe"]
     fewer = recipe["epochs"] < 30
-    return list(KINDS).index(one["noise"]), recipe["learning_rate"] != 0.1, recipe["learning_rate"], fewer, \
-        ORDER.index(one["policy"]), recipe["epochs"], recipe["seed"]  # fmt: skip
+    return one["recipe"].get("thinned", 1), list(KINDS).index(one["noise"]), recipe.get("warm_up", WARM_UP) == 0, \
+        recipe["learning_rate"] != 0.1, recipe["learning_rate"], recipe["network"], fewer, \
+        ORDER.index(one["policy"]), recipe["epochs"]  # fmt: skip
 
 
-def _arm(one: Facts) -> list[str]:
-    tested = [100 * point["accuracy"] for point in one["curves"] if "accuracy" in point]
-    left_out = next((point["left_out"] for point in reversed(one["curves"]) if "left_out" in point), None)
-    auc, doubted = one.get("suspects_auc"), one.get("doubted")
-    watches = one["policy"] in ("watched", "auto")
+def _arm(seeds: list[Facts]) -> list[str]:
+    one, watches = seeds[0], seeds[0]["policy"] in ("watched", "auto", "auto-labels")
+    recipe = one["recipe"]
+    thinned, cold = recipe.get("thinned", 1) > 1, recipe.get("warm_up", WARM_UP) == 0
+    known = [found["left_out"] for found in map(_last_left_out, seeds) if found is not None]
+    out, wrong = mean(out for out, _ in known) if known else 0, mean(wrong for _, wrong in known) if known else 0
+    aucs = [run["suspects_auc"] for run in seeds if run.get("suspects_auc")]
+    doubted, rare = mean(run.get("doubted") or 0 for run in seeds), slice(None, None, RARE)
+    name = TITLES.get(one["policy"], f"`{one['policy']}`")
     return [
-        KINDS[one["noise"]], f"{one['recipe']['learning_rate']:g}", TITLES.get(one["policy"], f"`{one['policy']}`"),
-        str(one["epochs"]), f"{one['accuracy_final']:.1f}", f"{max(tested):.1f}", f"{min(one['classes']):.1f}",
-        f"{left_out[0]:,}" if left_out else "", f"{100 * left_out[1] / left_out[0]:.0f} %" if left_out else "",
-        f"{doubted:,} ({one['wrong']:,} wrong)" if watches else "", f"{auc:.3f}" if auc and watches else "",
-        f"{one['seconds']:.1f}",
+        KINDS[one["noise"]] + (", rare classes" if thinned else ""),
+        f"{recipe['learning_rate']:g}" + (", no warm-up" if cold else ""),
+        name if recipe["network"] == "resnet18" else f"{name}, {recipe['network']}",
+        str(one["epochs"]), str(len(seeds)),
+        _spread([run["accuracy_final"] for run in seeds]), f"{mean(map(_best, seeds)):.1f}",
+        f"{mean(min(run['classes']) for run in seeds):.1f}",
+        f"{mean(mean(run['classes'][rare]) for run in seeds):.1f}" if thinned else "",
+        f"{out:,.0f}" if out else "", f"{100 * wrong / out:.0f} %" if out else "",
+        f"{doubted:,.0f} ({one['wrong']:,} wrong)" if watches else "", f"{mean(aucs):.3f}" if aucs and watches else "",
+        f"{mean(run['seconds'] for run in seeds):.1f}",
     ]  # fmt: skip
+
+
+def _spread(values: list[float]) -> str:
+    middle = f"{mean(values):.1f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.1f} to {max(values):.1f})"
+
+
+def _best(one: Facts) -> float:
+    return 100.0 * max(float(point["accuracy"]) for point in one["curves"] if "accuracy" in point)
+
+
+def _last_left_out(one: Facts) -> Facts | None:
+    return next((point for point in reversed(one["curves"]) if "left_out" in point), None)
 
 
 def _paper(runs: list[Facts]) -> str:
@@ -131,6 +163,17 @@ def _steps(found: Mapping[str, Facts]) -> str:
           f"{one['step_ms']:.3f} ms", f"{one['observed_ms']:.3f} ms", f"{one['added_percent']:.1f} %",
           f"{one['host_us']:.0f} us", f"{one['n']} times {one['steps']} steps"]
          for one in sorted(rows, key=lambda one: one["added_percent"])],
+    )  # fmt: skip
+
+
+def _watched(found: Mapping[str, Facts]) -> str:
+    rows = [one for name, one in found.items() if name.startswith("watch/")]
+    if not rows:
+        return ""
+    return markdown(
+        ("trainer", "a step", "watched", "longer", "waits for the device", "waits, watched", "n"),
+        [[one["trainer"], f"{one['step_ms']:.3f} ms", f"{one['watched_ms']:.3f} ms", f"{one['added_us']:.0f} us",
+          str(one["waits"]), str(one["waits_watched"]), f"{one['n']} times {one['steps']} steps"] for one in rows],
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import torch
@@ -23,21 +23,23 @@ from benchmarks.common.commands import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata.adapters.torch.losses import Later
 
-__all__ = ["KINDS", "main", "watched_step"]
+__all__ = ["KINDS", "WIDTH", "main", "trained", "watched_step"]
 
 STEP = 5_000.0
 """Microseconds of the step that the goal is a hundredth of."""
-BATCH = 16
+BATCH, WIDTH = 16, 8
 
 
 class _Clock:
-    """Notes the time after each step."""
+    """Notes the time after each step: the processor's, and the clock's."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.at: list[float] = []
 
     def tick(self, *_: Any, **__: Any) -> None:
         self.times.append(process_time())
+        self.at.append(perf_counter())
 
     def step(self) -> float:
         """Microseconds of a step."""
@@ -66,42 +68,52 @@ Training = tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any], _Cloc
 """A trainer, its class's method that trains, the arguments of that, and what notes the time."""
 
 
-def transformers_trainer(steps: int, folder: Path) -> Training:
+def small() -> torch.nn.Module:
+    """The least network, so that the trainers' own work and ours are all that is seen."""
+    return torch.nn.Linear(WIDTH, 3)
+
+
+def transformers_trainer(
+    steps: int, folder: Path, network: Callable[[], torch.nn.Module] = small, *, gpu: bool = False
+) -> Training:
     from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: PLC0415 (one trainer is measured)
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = torch.nn.Linear(8, 3)
+            self.layers = network()
 
         def forward(self, points: Any, labels: Any) -> Any:
-            logits = self.layer(points)
+            logits = self.layers(points)
             return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
 
     clock = _Clock()
-    rows = [{"points": torch.rand(8), "labels": at % 3} for at in range(steps * BATCH)]
+    rows = [{"points": torch.rand(WIDTH), "labels": at % 3} for at in range(steps * BATCH)]
     arguments = TrainingArguments(
         str(folder), num_train_epochs=1, per_device_train_batch_size=BATCH, report_to=[], save_strategy="no",
-        logging_strategy="no", use_cpu=True, disable_tqdm=True,
+        logging_strategy="no", use_cpu=not gpu, disable_tqdm=True,
     )  # fmt: skip
     ticks = type("Ticks", (TrainerCallback,), {"on_step_end": clock.tick})
     trainer = Trainer(Net(), arguments, train_dataset=rows, callbacks=[ticks()])
     return trainer, Trainer.train, (), {}, clock
 
 
-def lightning_trainer(steps: int, folder: Path) -> Training:
+def lightning_trainer(
+    steps: int, folder: Path, network: Callable[[], torch.nn.Module] = small, *, gpu: bool = False
+) -> Training:
     import lightning.pytorch as pl  # noqa: PLC0415
     from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
 
-    clock, dataset = _Clock(), TensorDataset(torch.rand(steps * BATCH, 8), torch.randint(0, 3, (steps * BATCH,)))
+    clock = _Clock()
+    dataset = TensorDataset(torch.rand(steps * BATCH, WIDTH), torch.randint(0, 3, (steps * BATCH,)))
 
     class Net(pl.LightningModule):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = torch.nn.Linear(8, 3)
+            self.layers = network()
 
         def training_step(self, batch: Any, number: int) -> Any:
-            return torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
+            return torch.nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
 
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), 0.01)
@@ -110,8 +122,8 @@ def lightning_trainer(steps: int, folder: Path) -> Training:
             clock.tick()
 
     trainer = pl.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=folder,
+        max_epochs=1, accelerator="cuda" if gpu else "cpu", devices=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     return trainer, pl.Trainer.fit, (Net(), DataLoader(dataset, batch_size=BATCH, shuffle=True)), {}, clock
 
@@ -121,8 +133,8 @@ def keras_trainer(steps: int, folder: Path) -> Training:
     import numpy as np  # noqa: PLC0415
 
     clock, random = _Clock(), np.random.default_rng(0)
-    points, labels = random.random((steps * BATCH, 8), dtype=np.float32), random.integers(0, 3, steps * BATCH)
-    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, "softmax")])
+    points, labels = random.random((steps * BATCH, WIDTH), dtype=np.float32), random.integers(0, 3, steps * BATCH)
+    model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(3, "softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     ticks = keras.callbacks.LambdaCallback(on_train_batch_end=clock.tick)
     options = {"batch_size": BATCH, "epochs": 1, "verbose": 0, "callbacks": [ticks]}
@@ -135,25 +147,33 @@ KINDS = {
 """By the adapter that watches it."""
 
 
-def watched_step(kind: str, repeats: int, steps: int = 300) -> Row:
-    """What a watched step takes longer, beside the step unwatched; the goal is a hundredth of a step of 5 ms."""
+def trained(kind: str, steps: int, *, watched: bool, **options: Any) -> _Clock:
+    """Train for so many steps, watched or not, and return what noted their times."""
     from prunedata.cli.watching.session import Session, Watch  # noqa: PLC0415 (reads the folder that is set here)
 
+    with TemporaryDirectory() as folder:
+        os.environ["PRUNEDATA_WATCH"] = folder
+        Session.current.cache_clear()
+        trainer, own, args, given, clock = KINDS[kind](steps, Path(folder), **options)
+        if not watched:
+            own(trainer, *args, **given)
+            return clock
+        with Watch(f"{kind}.watching", trainer, own, args, given) as watch:
+            own(trainer, *watch.args, **watch.options)
+        (run,) = Session.current().runs
+        if not run.pruner.history:
+            raise RuntimeError(f"{kind} was not watched")
+        Session.current().runs.clear()  # or they are listed when the process ends
+        return clock
+
+
+def watched_step(kind: str, repeats: int, steps: int = 300) -> Row:
+    """What a watched step takes longer, beside the step unwatched; the goal is a hundredth of a step of 5 ms."""
+
     def run(*, watched: bool) -> float:
-        with TemporaryDirectory() as folder:
-            os.environ["PRUNEDATA_WATCH"] = folder
-            Session.current.cache_clear()
-            trainer, own, args, options, clock = KINDS[kind](steps, Path(folder))
-            if watched:
-                with Watch(f"{kind}.watching", trainer, own, args, options) as given, _flushes() as flushes:
-                    own(trainer, *given.args, **given.options)
-                (run,) = Session.current().runs
-                if not run.pruner.history:
-                    raise RuntimeError(f"{kind} was not watched")
-                Session.current().runs.clear()  # or they are listed when the process ends
-                return clock.step() + min(flushes, default=0.0) / Later.batches
-            own(trainer, *args, **options)
-            return clock.step()
+        with _flushes() as flushes:
+            clock = trained(kind, steps, watched=watched)
+        return clock.step() + min(flushes, default=0.0) / Later.batches
 
     times = alternate({"plain": lambda: run(watched=False), "watched": lambda: run(watched=True)}, repeats)
     added = [watched - plain for plain, watched in zip(times["plain"], times["watched"], strict=True)]

@@ -40,6 +40,8 @@ class Task:
         Of the data.
     wrong : ndarray of bool, shape (samples,)
         Which labels were made wrong.
+    labels : ndarray of int, shape (samples,)
+        As they are given, right or wrong.
     epochs : int
         Epochs to train.
     saving : float
@@ -56,6 +58,7 @@ class Task:
     samples: int
     classes: int
     wrong: NDArray[np.bool_]
+    labels: NDArray[np.int64]
     epochs: int
     saving: float
     schedule: Schedule

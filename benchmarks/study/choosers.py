@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -48,7 +49,14 @@ class AllSamples:
 class Pruned:
     """Train on what a pruner keeps. The images stay on the device that trains: only ids go through the loader."""
 
-    def __init__(self, task: Task, policy: Policy | Literal["auto"], leave_out: LeaveOut = "delivery") -> None:
+    def __init__(
+        self,
+        task: Task,
+        policy: Policy | Literal["auto"],
+        leave_out: LeaveOut = "delivery",
+        *,
+        labels: NDArray[np.int64] | None = None,
+    ) -> None:
         # Told to save nothing, it decides by itself.
         when: dict[str, Any] = (
             {"schedule": task.schedule, "prune": task.prune} if task.saving else {"epochs": task.epochs}
@@ -61,6 +69,7 @@ class Pruned:
             batch_size=task.batch_size,
             classes=task.classes,
             leave_out=leave_out,
+            labels=labels,
         )
         samples: Any = range(task.samples)  # it has a length and items, which is all that is needed
         shared: Any = DistributedSampler(samples, task.ranks, task.rank, seed=task.seed) if task.ranks > 1 else None

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.common.data import Data, ImageSet, digits, folder, with_wrong_labels
-from benchmarks.study.recipe import PEOPLE, LabelNoise, Recipe
+from benchmarks.study.recipe import PEOPLE, RARE, LabelNoise, Recipe
 from benchmarks.study.training_step import Images, Trainer
 
 __all__ = ["SEED", "StudyData", "study_data"]
@@ -41,7 +41,14 @@ def study_data(recipe: Recipe, path: Path | None, people: Path | None = None) ->
     mine = order[: recipe.samples]
     labels = data.train.labels.numpy()
     kind = recipe.noise.kind
-    noisy = _said(people, kind, labels)[mine] if kind in PEOPLE else _noisy(data, order, recipe.samples, recipe.noise)
+    if recipe.thinned > 1:
+        mine = _thinned(mine, labels, recipe.thinned)
+    if kind in PEOPLE:
+        noisy = _said(people, kind, labels)[mine]
+    elif recipe.thinned > 1:
+        noisy = _exchanged(labels[mine], recipe.noise)
+    else:
+        noisy = _noisy(data, order, recipe.samples, recipe.noise)
     train = _part(data.train, mine, noisy)
     return StudyData(data.name, train, data.test, data.channels, data.classes, noisy != labels[mine])
 
@@ -53,6 +60,30 @@ def _read(path: Path | None) -> Data:
 
 def _part(data: ImageSet, which: NDArray[np.int64], labels: NDArray[np.int64]) -> ImageSet:
     return ImageSet(data.images[torch.from_numpy(which)], torch.from_numpy(labels), data.mean, data.std)
+
+
+def _thinned(mine: NDArray[np.int64], labels: NDArray[np.int64], thinned: int) -> NDArray[np.int64]:
+    """Of each rare class every so many-th image, of the others all."""
+    stays = np.ones(len(mine), np.bool_)
+    for one in range(0, int(labels.max()) + 1, RARE):
+        stays[np.flatnonzero(labels[mine] == one)] = False
+        stays[np.flatnonzero(labels[mine] == one)[::thinned]] = True
+    return mine[stays]
+
+
+def _exchanged(labels: NDArray[np.int64], noise: LabelNoise) -> NDArray[np.int64]:
+    """Labels of which a share is wrong, and says what samples drawn at random are: common classes come more often."""
+    if noise.kind not in ("none", "random"):
+        raise ValueError(
+            f"Expected labels that are right, wrong at random or people's where classes are rare. Got {noise}."
+        )
+    rng = np.random.default_rng(SEED + 2)
+    noisy = labels.copy()
+    wrong = rng.permutation(len(labels))[: round(noise.share * len(labels))]
+    while wrong.size:
+        noisy[wrong] = labels[rng.integers(len(labels), size=wrong.size)]
+        wrong = wrong[noisy[wrong] == labels[wrong]]
+    return noisy
 
 
 def _noisy(data: Data, order: NDArray[np.int64], samples: int | None, noise: LabelNoise) -> NDArray[np.int64]:

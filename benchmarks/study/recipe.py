@@ -9,12 +9,14 @@ from benchmarks.study.arm import share_to_prune
 from benchmarks.study.arms import ARMS
 from prunedata import Schedule
 
-__all__ = ["MILESTONES", "PEOPLE", "WARM_UP", "LabelNoise", "Recipe"]
+__all__ = ["MILESTONES", "PEOPLE", "RARE", "WARM_UP", "LabelNoise", "Recipe"]
 
 MILESTONES = (Fraction(60, 200), Fraction(120, 200), Fraction(160, 200))
 """Where the learning rate drops, as fractions of a run: the paper's 60, 120 and 160 of 200 epochs."""
 WARM_UP = 2
-"""Epochs over which the rate rises to its highest before it falls as a cosine."""
+"""Epochs over which the rate rises to its highest before it falls as a cosine, unless a recipe has another number."""
+RARE = 3
+"""Every so many-th class is thinned: 4 of 10."""
 
 MADE = ("random", "confusable")
 PEOPLE = ("worse", "aggre")
@@ -66,6 +68,10 @@ class Recipe:
         Epochs of regular training; the saving is of these.
     rates : {"steps", "cosine"}
         How the learning rate goes: it drops at the milestones, or falls to nothing as a cosine after a warm-up.
+    warm_up : int
+        Epochs of that warm-up; 0 for none.
+    thinned : int
+        Of so many samples of every third class one is left; 1 for all of them.
     widen : int
         Widening factor of the wide residual networks.
     """
@@ -82,6 +88,8 @@ class Recipe:
     weight_decay: float = 5e-4
     rate_drop: float = 0.2
     rates: Literal["steps", "cosine"] = "steps"
+    warm_up: int = WARM_UP
+    thinned: int = 1
     augment: bool = True
     widen: int = 10
 
@@ -110,8 +118,9 @@ class Recipe:
         """The learning rate after so many epochs, of which a part may be done."""
         if self.rates == "steps":
             return self.learning_rate * self.rate_drop ** sum(int(epochs) >= at for at in self.milestones)
-        after = max(0.0, epochs - WARM_UP) / max(1, self.trained_epochs - WARM_UP)
-        return self.learning_rate * min(epochs / WARM_UP, (1 + math.cos(math.pi * after)) / 2)
+        after = max(0.0, epochs - self.warm_up) / max(1, self.trained_epochs - self.warm_up)
+        risen = epochs / self.warm_up if self.warm_up else 1.0
+        return self.learning_rate * min(risen, (1 + math.cos(math.pi * after)) / 2)
 
     @property
     def schedule(self) -> Schedule:
@@ -130,6 +139,8 @@ class Recipe:
         plain = "" if self.augment else "-plain"
         size = f"{self.samples or 'all'}x{self.epochs}"
         plain += "" if self.rates == "steps" else f"-{self.rates}{self.learning_rate:g}"
+        plain += "" if self.warm_up == WARM_UP else f"-warm{self.warm_up}"
+        plain += "" if self.thinned == 1 else f"-thinned{self.thinned}"
         network = f"{self.network}x{self.widen}" if self.network.startswith("wrn") else self.network
         return f"{network}-{size}{plain}-{self.noise}-{self.arm}{saved}-seed{self.seed}"
 

@@ -27,7 +27,8 @@ __all__ = ["LAST", "RESULTS", "RunName", "facts_of", "hardware", "kind_of_labels
 RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """By the names of the recipes."""
 NAME = re.compile(
-    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?(?P<rates>-cosine[\d.]+)?-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"
+    r"(?P<network>[^-]+)-(?P<size>\w+x\d+)(?P<plain>-plain)?(?P<rates>-cosine[\d.]+(?:-warm\d+)?(?:-thinned\d+)?)?"
+    r"-(?P<noise>clean|worse|aggre|(?:random|confusable)[\d.]+)"
     r"-(?P<arm>[a-z][a-z-]*?)(?:-(?P<saving>[\d.]+))?-seed(?P<seed>\d+)"
 )
 

@@ -106,6 +106,7 @@ def chooser_of(recipe: Recipe, data: StudyData, infobatch: Path | None = None) -
         samples=len(data.train),
         classes=data.classes,
         wrong=data.wrong,
+        labels=data.train.labels.numpy(),
         epochs=recipe.trained_epochs,
         saving=recipe.saving,
         schedule=recipe.schedule,

@@ -15,6 +15,13 @@ ARMS = (
         marker="d",
     ),
     Arm(
+        name="auto-labels",
+        what='`policy="auto"` with the labels: compares samples with those of the same label',
+        choose=lambda task: Pruned(task, "auto", labels=task.labels),
+        saves=False,
+        order=26,
+    ),
+    Arm(
         name="watched",
         what="all samples in every epoch; the library records their losses and leaves nothing out",
         choose=lambda task: Pruned(task, "auto", "nothing"),

@@ -34,7 +34,7 @@ def test_every_part_runs_here_and_comes_out_right(part, tmp_path, capsys):
     assert set(recorded) == {piece.name for piece in PARTS[part](CPU)}
     assert all(facts.get("right", True) for facts in recorded.values())
     assert "error" not in capsys.readouterr().out
-    assert set(parts(recorded.values())) == {"arms", "paper", "networks", "pace", "steps", "exact"}
+    assert set(parts(recorded.values())) == {"arms", "paper", "networks", "pace", "steps", "watched", "exact"}
 
 
 def test_without_a_file_for_results_a_cpu_keeps_nothing(monkeypatch):
