@@ -13,7 +13,7 @@ from prunedata.counting.joining import join
 from prunedata.counting.waiting import Shared, SharedBatches
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
-from prunedata.run.group import Group
+from prunedata.run.group import Group, GroupTotals
 from prunedata.run.pruner import Pruner
 from prunedata.types import Arrays, Floats
 
@@ -107,7 +107,7 @@ class Ranks(Group):
                 f"share batches in different ways ({ranks})."
             )
         totals = [float(total) for total in gathered[:, : len(sums)].sum(axis=0)]
-        self.observed = int(totals[-1])
+        self.observed = int(GroupTotals(*totals).visits)
         return totals
 
     def add_up(self, numbers: Floats) -> Floats:

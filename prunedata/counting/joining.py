@@ -148,7 +148,12 @@ def _merged(first: RunState, state: RunState) -> RunState:
         "loss_sum": first.meter["loss_sum"] + state.meter["loss_sum"],
         "visits": first.meter["visits"] + state.meter["visits"],
     }
-    for name in ("figure_sum", "figures", "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"):
+    if "place" in first.meter or "place" in state.meter:
+        meter["place"] = max(first.meter.get("place", 0), state.meter.get("place", 0))
+    for name in (
+        "rises", "products", "figure_sum", "figures", "held_out_trust", "held_out_seen", "held_out_right",
+        "held_out_judged",
+    ):  # fmt: skip
         if name in first.meter or name in state.meter:
             meter[name] = first.meter.get(name, 0) + state.meter.get(name, 0)
     lower = [each.meter["lower_is_better"] for each in (first, state) if "lower_is_better" in each.meter]

@@ -18,6 +18,7 @@ from prunedata.plan.doubts import (
     ONE_GROUP,
     SETTLED,
     TURNED,
+    WITHIN,
     WORSE,
     Groups,
     above_own,
@@ -28,6 +29,7 @@ from prunedata.plan.doubts import (
     are_worse,
     count_doubted,
     have_met,
+    is_still_learning,
     is_wide,
     late_from,
     loss_at_first,
@@ -157,9 +159,13 @@ def advise(
     if figures.onset is not None:
         doubted = count_doubted(_groups(losses, labels), memorizes=True)
         return _prune_from_onset(figures, schedule, len(losses), doubted, prune, *more)
-    apart, worse, turned = ([record[name] for record in history if name in record] for name in (APART, WORSE, TURNED))
-    untaught = loss_at_first([mean for mean, _ in _means(history)])
-    met, settled = have_met(apart), are_settled(turned)
+    apart, worse, turned, within = (
+        [record[name] for record in history if name in record] for name in (APART, WORSE, TURNED, WITHIN)
+    )
+    means = [mean for mean, _ in _means(history)]
+    untaught = loss_at_first(means)
+    learns = is_still_learning(within, means)
+    met, settled = have_met(apart) and not learns, are_settled(turned) and not learns
     many, learned = settled and are_many_worse(losses, untaught), settled and are_being_learned(worse)
     doubted, begins = 0, done >= late or met
     if begins or ((many or learned) and done >= lost_from(schedule.epochs)):

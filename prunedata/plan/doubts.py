@@ -20,6 +20,7 @@ __all__ = [
     "ONE_GROUP",
     "SETTLED",
     "TURNED",
+    "WITHIN",
     "WORSE",
     "Groups",
     "above_own",
@@ -30,6 +31,7 @@ __all__ = [
     "are_worse",
     "count_doubted",
     "have_met",
+    "is_still_learning",
     "is_wide",
     "late_from",
     "lie_clearer",
@@ -48,9 +50,10 @@ HIGHEST = 0.999
 LATE = Fraction(2, 3)
 """Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
 network recovers from them within an epoch or two."""
-APART, WORSE, TURNED = "apart", "worse", "turned"
+APART, WORSE, TURNED, WITHIN = "apart", "worse", "turned", "within"
 """In the record of an epoch: the share of the variance between the groups, that of the samples with a higher loss than
-the run had at first, and that of the others with a higher one in this epoch, see :func:`are_turned`."""
+the run had at first, that of the others with a higher one in this epoch, see :func:`are_turned`, and how far the losses
+fell within the epoch, see :func:`is_still_learning`."""
 LOWEST = 10
 """Losses are compared with the lowest 1 in so many of the same label. The median would do if labels were wrong at their
 own frequencies; but if uniform errors flood a rare label, most of its samples are wrong."""
@@ -75,6 +78,9 @@ CLEARER = 0.02
 STEADY = 1 / 7
 """A network is still learning what holds for other samples, too, if in one of the last five epochs more than this share
 of the samples have :func:`turned <are_turned>`."""
+GENERAL = 1 / 2
+"""A network mostly learns what holds for other samples if more than this share of the fall of the losses is within
+epochs."""
 CLOSE = 1e-6
 """Splits are equally good, and numbers whole, within this difference: rounding must not decide."""
 
@@ -215,6 +221,26 @@ def are_settled(turned: Sequence[float]) -> bool:
     high losses then says little of their labels.
     """
     return bool(turned) and max(turned[-SETTLED:]) <= STEADY
+
+
+def is_still_learning(within: Sequence[float], means: Sequence[float]) -> bool:
+    """Return whether a network mostly learns what holds for other samples, too: then high losses may be of any sample.
+
+    Such a network is better on the last samples of an epoch than it was on the first, by as much as it gets better from
+    epoch to epoch. What it memorizes is one sample at a time: losses fall from visit to visit of the same sample, and
+    not within an epoch.
+
+    Parameters
+    ----------
+    within : sequence of float
+        How far the losses fell within each of the last epochs, as the records have it.
+    means : sequence of float
+        The mean loss of each epoch so far.
+    """
+    number = min(len(within), len(means) - 1, SETTLED)
+    if number < 1:
+        return False
+    return sum(within[-number:]) > max(0.0, GENERAL * (means[-1 - number] - means[-1]))
 
 
 def are_being_learned(worse: Sequence[float]) -> bool:

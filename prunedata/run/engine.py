@@ -239,6 +239,8 @@ class Engine:
             validation = totals.validation
             with self.uninterrupted:
                 record = self._new_record(epoch, tally, delivery, totals.mean_loss) | validation
+                if self.pruning.looks and epoch.number:
+                    record |= totals.within
                 earlier = ledger.arrays.finished
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
                 self._close()
@@ -256,7 +258,7 @@ class Engine:
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
         held_out = (meter.held_out_trust, meter.held_out_seen, meter.held_out_right, meter.held_out_judged)
         guessed = not self._now().arrays.keys().isdisjoint({GUESS, LABEL})
-        sums = (meter.loss_sum, meter.visits)
+        sums = (meter.loss_sum, meter.visits, meter.rises, meter.products)
         return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *held_out, guessed, *sums)
 
     def _look(self, earlier: Arrays | None = None) -> None:
@@ -371,7 +373,7 @@ class Engine:
 
     def join(self, group: Group) -> None:
         """Train with other processes from now on."""
-        self.group = group
+        self.group, self.meter.processes = group, group.processes
         if self.opened is not None and self.is_recording:
             self.flush()
             self.opened.leave_to_first(group)

@@ -45,12 +45,25 @@ class GroupTotals(NamedTuple):
     """Whether logits or labels were observed."""
     loss_sum: float
     visits: float
+    rises: float
+    """How far the losses lie above recent averages of their samples, the sum."""
+    products: float
+    """The sum of the products of that with the places of the visits in the epoch."""
 
     @property
     def mean_loss(self) -> float | None:
         """Of all visits; None if there are none, or losses so large that their sum is no number."""
         mean = self.loss_sum / self.visits if self.visits else math.inf
         return mean if math.isfinite(mean) else None
+
+    @property
+    def within(self) -> dict[str, float]:
+        """For the record of the epoch, how far the losses fell from its first visit to its last, if that is a number.
+
+        By a straight line through how far each lies above the recent average of its sample, at equal distances.
+        """
+        fall = 12 * (self.rises / 2 - self.products / self.visits) / self.visits if self.visits else math.inf
+        return {"within": fall} if math.isfinite(fall) else {}
 
     @property
     def validation(self) -> dict[str, Any]:

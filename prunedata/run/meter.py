@@ -5,6 +5,10 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
+from prunedata.types import Floats
+
 __all__ = ["Meter", "Overhead"]
 
 HELD_OUT = "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"
@@ -61,16 +65,24 @@ class Meter:
         The sum of how far the network trusts the labels of held-out samples (:func:`trust_in`), and how many were seen.
     held_out_right, held_out_judged : int
         For how many held-out samples the label is the most likely class, and how many had logits and a known label.
+    processes : int
+        How many processes train together.
+    place : int
+        Of the next visit among those of the epoch in all processes, if they go on side by side.
+    rises, products : float
+        The sum of how far the losses lie above recent averages of their samples, and that of its products with the
+        places of the visits.
     """
 
     def __init__(self) -> None:
-        self.overhead = Overhead()
+        self.overhead, self.processes = Overhead(), 1
         self.begin()
 
     def begin(self) -> None:
         """Begin an epoch."""
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
+        self.place, self.rises, self.products = 0, 0.0, 0.0
         self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
         self.is_elsewhere = False
         self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
@@ -80,12 +92,14 @@ class Meter:
         """What was added up so far counts on another process."""
         self.is_elsewhere = self.is_validated
         self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
+        self.rises, self.products = 0.0, 0.0
         self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
 
     def restore(self, sums: Mapping[str, Any]) -> None:
         """Go on with an epoch from what :meth:`to_dict` gave."""
         self._seconds, self._since = sums["seconds"], None
         self.loss_sum, self.visits = sums["loss_sum"], sums["visits"]
+        self.place, self.rises, self.products = sums.get("place", 0), sums.get("rises", 0.0), sums.get("products", 0.0)
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
         self.is_elsewhere = False
@@ -97,6 +111,15 @@ class Meter:
     def is_validated(self) -> bool:
         """Whether the epoch has its figure, be it one that counts on another process."""
         return self.figures > 0 or self.is_elsewhere
+
+    def add_rises(self, rises: Floats) -> None:
+        """Add how far the losses of visits lie above recent averages of their samples, float64, shape (n,)."""
+        places = self.place + self.processes * np.arange(rises.size)
+        sums = np.stack([rises, places * rises])
+        sums[:, 0] += self.rises, self.products
+        # One after the other: the sum must not depend on where the buffer was full.
+        self.rises, self.products = sums.cumsum(axis=1)[:, -1].tolist()
+        self.place += self.processes * rises.size
 
     _since: float | None
     lower_is_better: bool | None
@@ -120,6 +143,8 @@ class Meter:
         """The sums so far, from which another meter can go on."""
         sums: dict[str, Any] = {"seconds": self.seconds(until), "overhead": self.overhead.elapsed}
         sums |= {"loss_sum": self.loss_sum, "visits": self.visits}
+        if self.place:
+            sums |= {"place": self.place, "rises": self.rises, "products": self.products}
         if self.figures:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
             sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}

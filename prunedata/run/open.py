@@ -16,12 +16,13 @@ from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.onset import trust_in
 from prunedata.policies.protocol import Policy
+from prunedata.policies.rules import RecentLoss
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
 from prunedata.store.state import LABEL, RunState
-from prunedata.types import Arrays, Floats, Ids, Mask
+from prunedata.types import Array, Arrays, Floats, Ids, Mask
 
 __all__ = ["OpenEpoch"]
 
@@ -73,6 +74,9 @@ class OpenEpoch:
         self._before = 0
         """How many losses of these count."""
         self._policy, self._watched, self._meter = policy, watched, meter
+        self._recent: Array | None = None
+        if isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low
+            self._recent, self._weight = watched.finished[policy.array], 1 / (1 - policy.decay**epoch.number)
         seen = watched.finished.get(LABEL)
         self._has_labels = seen is not None and bool(seen.all())
 
@@ -156,6 +160,9 @@ class OpenEpoch:
         totals, visits = sums.cumsum(), self._meter.visits
         self._meter.loss_sum = float(totals[-1])
         self._meter.visits += ids.size
+        if self._recent is not None:
+            with np.errstate(over="ignore", invalid="ignore"):  # losses may be of any size
+                self._meter.add_rises(losses - self._weight * self._recent[ids].astype(np.float64))
         if waits:  # for the means of their batches; guesses need none
             self._watched.guess.add(self.arrays, batches, self.tally.visits)
             return

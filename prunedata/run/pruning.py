@@ -185,6 +185,11 @@ class Pruning:
         losses, labels = self._losses(history, arrays)
         return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
 
+    @property
+    def looks(self) -> bool:
+        """Whether it still looks for labels to doubt."""
+        return self.auto and self.advice is None
+
     def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays, before: Arrays) -> dict[str, float]:
         """Return what the record of the last epoch keeps for advice, by the arrays after it and before it."""
         from prunedata.findings.advice import newest_of, seen  # noqa: PLC0415 (only "auto" looks)

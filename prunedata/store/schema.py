@@ -172,7 +172,8 @@ METER = {
     "seconds": SECONDS, "overhead": SECONDS,
     "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
     **dict.fromkeys(("visits", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
-    **dict.fromkeys(("held_out_right?", "held_out_judged?"), COUNT),
+    **dict.fromkeys(("held_out_right?", "held_out_judged?", "place?"), COUNT),
+    **dict.fromkeys(("rises?", "products?"), _number(LONGEST_TIME, infinite=True)),
     "figure_sum?": FIGURE, "lower_is_better?": FLAG,
 }  # fmt: skip
 RECORD = {

@@ -14,6 +14,7 @@ from prunedata.plan.doubts import (
     are_turned,
     are_worse,
     have_met,
+    is_still_learning,
     is_wide,
     loss_at_first,
     lost_from,
@@ -152,6 +153,26 @@ def test_samples_are_being_learned_once_a_tenth_fewer_are_worse_than_at_first():
     assert all(map(are_being_learned, ([0.3, 0.27], [0.2, 0.3, 0.26])))
     assert are_worse(np.array([1.0, 2.0, 3.0, np.nan]), 1.5) == 0.5
     assert are_worse(np.zeros(0), 0.0) == 0
+
+
+@given(
+    st.lists(st.integers(-64, 64), max_size=8), st.lists(st.integers(0, 256), min_size=1, max_size=9),
+    st.sampled_from([2.0**-7, 0.5, 100.0]), st.integers(-100, 100),
+)  # fmt: skip
+def test_whether_a_network_is_still_learning_depends_on_no_unit(within, means, unit, zero):
+    plain = is_still_learning(within, means)
+    assert is_still_learning([fall * unit for fall in within], [mean * unit + zero * unit for mean in means]) == plain
+
+
+def test_a_network_is_still_learning_if_losses_fall_within_the_last_epochs_and_not_between_them():
+    means = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4]
+    assert is_still_learning([0.1] * 6, means)
+    assert is_still_learning([-1.0] + [0.06] * 5, means)
+    assert not is_still_learning([1.0] + [0.04] * 5, means)
+    assert not any(is_still_learning([-0.1] * at, means[: at + 1]) for at in range(7))
+    assert not is_still_learning([0.1], [2.0])
+    assert not is_still_learning([0.0] * 6, means[::-1])
+    assert is_still_learning([0.01] * 6, means[::-1])
 
 
 def test_a_network_that_has_learnt_nothing_has_half_of_the_samples_worse_than_at_first():

@@ -15,6 +15,7 @@ from prunedata.findings.inspection import inspect
 from prunedata.plan.onset import find_onset
 from prunedata.policies import RecentLoss
 from tests.common.programs import FEWER
+from tests.run.test_rejoined import in_ranks
 
 SAMPLES = 400
 SCHEDULE = Schedule(24, 24, 20, 5, 4)
@@ -159,6 +160,72 @@ def test_it_waits_as_long_as_samples_turn_in_every_epoch(holdout):
         assert 1 / 7 < expected == pytest.approx(run.history[epoch]["turned"])
 
 
+@pytest.mark.parametrize("leave_out", ["delivery", "weight", "nothing"])
+@pytest.mark.parametrize("general", [True, False])
+def test_it_does_not_begin_sooner_while_losses_fall_within_epochs(general, leave_out):
+    """Then the network learns what holds for other samples, too; what it memorizes falls from visit to visit."""
+    run = told_nothing(leave_out=leave_out)
+    for epoch in run.epochs():
+        epoch.apply_weights()
+        for place, ids in enumerate(epoch.batches(20)):
+            passed = (20 * place + np.arange(len(ids))) / SAMPLES
+            run.observe(HARD[ids] - 0.02 * (epoch.number + general * passed), ids)
+    within = [record["within"] for record in run.history if "within" in record]
+    fell = run.history[0]["mean_loss"] - run.history[len(within)]["mean_loss"]
+    start = run.advice.schedule.start
+    assert len(within) == start - 1
+    if general:
+        assert start == 16
+        assert sum(within) == pytest.approx(fell, rel=0.2)
+    else:
+        assert start < 12
+        assert abs(sum(within)) < fell / 2
+
+
+@FEWER
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.integers(0, 3), st.sampled_from([12, 24, 48]))
+def test_how_far_losses_fall_within_an_epoch_is_the_same_over_ranks_and_resumed(first, then, stop, batches, size):
+    """As by a straight line through how far each lies above the recent average of its sample, visit by visit."""
+    samples, epochs = 96, 6
+    every = np.random.default_rng(0).exponential(size=(epochs, samples))
+
+    def feed(run, group, last, most=None):
+        for number in range(len(run.history), last + 1):
+            epoch = run.begin_epoch()
+            for ids in list(epoch.batches(size))[: most if number == last else None]:
+                own = ids[group.rank :: group.processes]
+                run.observe(every[number, own], own)
+            if number < last or most is None:
+                run.end_epoch()
+
+    def begin(group):
+        run = Pruner(samples, epochs=epochs, policy="auto")
+        run.join(group)
+        feed(run, group, stop, batches)
+        return run.state_dict()
+
+    def go_on(group):
+        run = Pruner(samples, epochs=epochs, policy="auto")
+        run.join(group)
+        run.load_state_dict(begun if then != first else begun[group.rank])
+        feed(run, group, epochs - 1)
+        return [record.get("within") for record in run.history]
+
+    begun = in_ranks(first, begin)
+    order, expected, average = Pruner(samples, epochs=epochs, policy="auto"), [None], np.zeros(samples)
+    for number in range(epochs):
+        ids = np.concatenate(list(order.begin_epoch().batches(size)))
+        if number:
+            slope = np.polyfit(np.arange(samples), (every[number] - average / (1 - 0.75**number))[ids], 1)[0]
+            expected.append(-slope * samples)
+        average = 0.75 * average + 0.25 * every[number]
+        order.observe(every[number, ids], ids)
+        order.end_epoch()
+    for found in in_ranks(then, go_on):
+        assert found[0] is None
+        assert found[1:] == pytest.approx(expected[1:], abs=0.1)
+
+
 @FEWER
 @given(
     st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]),
@@ -181,7 +248,7 @@ def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop
     other.load_state_dict(begun.state_dict())
     loops(other, of)
     assert other.advice == whole.advice
-    for name in ("apart", "worse", "turned"):
+    for name in ("apart", "worse", "turned", "within"):
         assert [record.get(name) for record in other.history] == [record.get(name) for record in whole.history]
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(other, name), getattr(whole, name))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from prunedata.plan.doubts import (
     are_worse,
     count_doubted,
     have_met,
+    is_still_learning,
     is_wide,
     late_from,
     loss_at_first,
@@ -86,6 +88,8 @@ class LateSelection:
         self._worse: list[float] = []
         self._turned: list[float] = []
         self._before, self._newest = np.zeros(keep.size), np.zeros(keep.size)
+        self._within: list[float] = []
+        self._rises: list[NDArray[np.float64]] = []
         self._memorizes = False
         self._labels = labels
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
@@ -95,6 +99,11 @@ class LateSelection:
         """Yield the batches of each epoch."""
         for number in range(self._epochs):
             self._epoch = number
+            if number > 1:  # by a straight line through the epoch, from its first visit to its last
+                rises = np.concatenate(self._rises)
+                places = (np.arange(rises.size) + 0.5) / rises.size - 0.5
+                self._within.append(-12 * float((places * rises).mean()))
+            self._rises = []
             if self._rule.onset and onset_from(self._epochs) <= number <= self.begins:
                 self._see_onset(number)
             since = number - self.begins
@@ -109,6 +118,7 @@ class LateSelection:
         """Take a batch's losses."""
         self._averages.add(ids, signals, self._epoch)
         self._newest[ids] = signals
+        self._rises.append(signals - self._before[ids])
 
     def validated(self, figure: float) -> None:
         """Take the figure of the epoch."""
@@ -120,18 +130,25 @@ class LateSelection:
         compared, averages = self._compared()
         untaught, groups = loss_at_first(self._averages.means), two_groups(compared, averages)
         self._apart.append(groups.apart)
-        met, soon = have_met(self._apart), self._rule.many and number >= lost_from(self._epochs)
+        met = have_met(self._apart) and not (self._rule.many and self._is_learning())
+        soon = self._rule.many and number >= lost_from(self._epochs)
         if soon:
             self._worse.append(are_worse(averages, untaught))
             self._turned.append(are_turned(self._before, self._newest, untaught))
-            learned = are_settled(self._turned) and (met or are_being_learned(self._worse))
+            learned = self._is_settled() and (met or are_being_learned(self._worse))
             self._memorizes = learned and is_wide(groups, self._worse[-1])
         many = self._are_many(averages, untaught) and groups.apart < ONE_GROUP
         if self._memorizes or ((met or many) and self._count(compared, averages, untaught)):
             self.begins = number
 
+    def _is_learning(self) -> bool:
+        return is_still_learning(self._within, self._averages.means)
+
+    def _is_settled(self) -> bool:
+        return are_settled(self._turned) and not self._is_learning()
+
     def _are_many(self, averages: Averages, untaught: float) -> bool:
-        return self._rule.many and are_settled(self._turned) and are_many_worse(averages, untaught)
+        return self._rule.many and self._is_settled() and are_many_worse(averages, untaught)
 
     def _count(self, compared: Averages, averages: Averages, untaught: float) -> int:
         if self._memorizes or self._figures.onset is not None:
@@ -159,13 +176,13 @@ class LateSelection:
         return (losses * weights).sum() / weights.sum().clamp_min(1)
 
 
-def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path]) -> Facts:
-    """Train one run and return its facts. Seconds are the processor's."""
+def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path], slower: int = 1) -> Facts:
+    """Train one run, at a rate so many times less, and return its facts. Seconds are the processor's."""
     began, subject = time.process_time(), SUBJECTS[name]
     task = task_of(name, kind, seed, folders)
     epochs = subject.epochs // 3 if arm == "short" else subject.epochs
     torch.manual_seed(seed)
-    settings = subject.settings
+    settings = replace(subject.settings, rate=subject.settings.rate / slower)
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
     if arm == "ranks":
         return _ranked(name, kind, seed, task, network) | made_on("numpy", "torch", "prunedata", threads=1)
@@ -189,6 +206,7 @@ def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path])
         "subject": name, "kind": kind, "arm": arm, "seed": seed, "epochs": epochs, "samples": len(task.train),
         "wrong": int(task.wrong.sum()), "curve": curve, "classes": [round(100 * each, 1) for each in classes],
         "left_out": _found(out, task.wrong), "seconds": round(time.process_time() - began, 1),
+        **({"slower": slower} if slower > 1 else {}),
         **_begin(chosen, task.wrong),
         **made_on("numpy", "torch", "prunedata", threads=torch.get_num_threads()),
     }  # fmt: skip
