@@ -151,7 +151,7 @@ def _merged(first: RunState, state: RunState) -> RunState:
     if "place" in first.meter or "place" in state.meter:
         meter["place"] = max(first.meter.get("place", 0), state.meter.get("place", 0))
     for name in (
-        "rises", "products", "figure_sum", "figures", "held_out_trust", "held_out_seen", "held_out_right",
+        "rises", "products", "squares", "figure_sum", "figures", "held_out_trust", "held_out_seen", "held_out_right",
         "held_out_judged",
     ):  # fmt: skip
         if name in first.meter or name in state.meter:

@@ -15,6 +15,7 @@ from prunedata.checks import integer, shown
 from prunedata.errors import PrunedataError
 from prunedata.plan.doubts import (
     APART,
+    NOISE,
     ONE_GROUP,
     SETTLED,
     TURNED,
@@ -29,6 +30,7 @@ from prunedata.plan.doubts import (
     are_worse,
     count_doubted,
     have_met,
+    is_forgetting,
     is_still_learning,
     is_wide,
     late_from,
@@ -159,18 +161,19 @@ def advise(
     if figures.onset is not None:
         doubted = count_doubted(_groups(losses, labels), memorizes=True)
         return _prune_from_onset(figures, schedule, len(losses), doubted, prune, *more)
-    apart, worse, turned, within = (
-        [record[name] for record in history if name in record] for name in (APART, WORSE, TURNED, WITHIN)
+    apart, worse, turned, within, noise = (
+        [record[name] for record in history if name in record] for name in (APART, WORSE, TURNED, WITHIN, NOISE)
     )
     means = [mean for mean, _ in _means(history)]
     untaught = loss_at_first(means)
     learns = is_still_learning(within, means)
     met, settled = have_met(apart) and not learns, are_settled(turned) and not learns
     many, learned = settled and are_many_worse(losses, untaught), settled and are_being_learned(worse)
+    forgets = settled and is_forgetting(within, noise, means)
     doubted, begins = 0, done >= late or met
-    if begins or ((many or learned) and done >= lost_from(schedule.epochs)):
+    if begins or ((many or learned or forgets) and done >= lost_from(schedule.epochs)):
         groups = _groups(losses, labels)
-        memorizes = settled and (met or learned) and is_wide(groups, worse[-1])
+        memorizes = settled and (met or learned or forgets) and is_wide(groups, worse[-1], forgets=forgets)
         doubted = count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
         begins = begins or memorizes or (many and doubted > 0 and groups.apart < ONE_GROUP)
     if not begins:
@@ -195,7 +198,7 @@ def advise(
         saving_percent=_saving(number, start, schedule.epochs, len(losses)),
         evidence=(
             f"{told}. Leave out that many samples, those with the highest losses.",
-            _why(start == late, apart if met else (), worse if learned else ()),
+            _why(start == late, apart if met else (), worse if learned else (), forgets=forgets),
             *more,
         ),
         lost=max(0.0, figures.lost),
@@ -203,7 +206,7 @@ def advise(
     )
 
 
-def _why(is_late: bool, met: Sequence[float], learned: Sequence[float]) -> str:
+def _why(is_late: bool, met: Sequence[float], learned: Sequence[float], *, forgets: bool) -> str:
     """Why a run begins to leave samples out now, by what it has seen of its losses."""
     if is_late:
         return (
@@ -219,6 +222,10 @@ def _why(is_late: bool, met: Sequence[float], learned: Sequence[float]) -> str:
         return (
             f"The network has begun to memorize labels: {max(learned):.1%} of the samples had higher losses than the "
             f"run had when it began, and now {learned[-1]:.1%} have."
+        )
+    if forgets:
+        return (
+            "The network has begun to memorize labels: losses rise within epochs, as it forgets samples between visits."
         )
     return (
         "A third of the samples or more have higher losses than the run had when it began: their labels contradict "

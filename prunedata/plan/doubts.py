@@ -17,6 +17,7 @@ from prunedata.types import Array
 
 __all__ = [
     "APART",
+    "NOISE",
     "ONE_GROUP",
     "SETTLED",
     "TURNED",
@@ -31,6 +32,7 @@ __all__ = [
     "are_worse",
     "count_doubted",
     "have_met",
+    "is_forgetting",
     "is_still_learning",
     "is_wide",
     "late_from",
@@ -50,10 +52,10 @@ HIGHEST = 0.999
 LATE = Fraction(2, 3)
 """Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
 network recovers from them within an epoch or two."""
-APART, WORSE, TURNED, WITHIN = "apart", "worse", "turned", "within"
+APART, WORSE, TURNED, WITHIN, NOISE = "apart", "worse", "turned", "within", "noise"
 """In the record of an epoch: the share of the variance between the groups, that of the samples with a higher loss than
 the run had at first, that of the others with a higher one in this epoch, see :func:`are_turned`, and how far the losses
-fell within the epoch, see :func:`is_still_learning`."""
+fell within the epoch, see :func:`is_still_learning`, and the standard error of that."""
 LOWEST = 10
 """Losses are compared with the lowest 1 in so many of the same label. The median would do if labels were wrong at their
 own frequencies; but if uniform errors flood a rare label, most of its samples are wrong."""
@@ -63,8 +65,9 @@ that has learned nothing has half of them there, one that has learned clean labe
 TAIL, WIDE, HARDLY_APART = 0.20, 0.22, 0.62
 """Of one group with a tail, a fifth is in the upper one, give or take the root of the number of samples. An upper group
 of more samples than that, and of at least 22 %, is no tail if so much of the variance lies between the groups."""
-NOT_LEARNED = 2 / 3
-"""So many samples are worse than at first, for each in a wide upper group."""
+NOT_LEARNED, FORGOTTEN = 2 / 3, 0.55
+"""So many samples are worse than at first, for each in a wide upper group; the second if the network forgets samples
+between visits, which shows more surely that it memorizes some."""
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
 memorizing them."""
@@ -81,6 +84,8 @@ of the samples have :func:`turned <are_turned>`."""
 GENERAL = 1 / 2
 """A network mostly learns what holds for other samples if more than this share of the fall of the losses is within
 epochs."""
+CHANCE = 3
+"""So many standard errors are more than chance explains: a run is looked at after each epoch."""
 CLOSE = 1e-6
 """Splits are equally good, and numbers whole, within this difference: rounding must not decide."""
 
@@ -237,10 +242,26 @@ def is_still_learning(within: Sequence[float], means: Sequence[float]) -> bool:
     means : sequence of float
         The mean loss of each epoch so far.
     """
+    inside, fall = _of_last_epochs(within, means)
+    return inside > max(0.0, GENERAL * fall)
+
+
+def is_forgetting(within: Sequence[float], noise: Sequence[float], means: Sequence[float]) -> bool:
+    """Return whether a network forgets samples between their visits, and so memorizes them.
+
+    The later in an epoch a sample comes, the longer ago was its last visit: losses rise within an epoch, by more than
+    they fall from epoch to epoch, and by more than chance explains. ``noise`` has the standard error of each of
+    ``within``; for the other parameters see :func:`is_still_learning`.
+    """
+    inside, fall = _of_last_epochs(within, means)
+    chance = CHANCE * math.hypot(*noise[-SETTLED:]) + CLOSE * max(map(abs, means), default=0.0)
+    return inside + chance < -abs(fall)
+
+
+def _of_last_epochs(within: Sequence[float], means: Sequence[float]) -> tuple[float, float]:
+    """How far the losses fell within the last five epochs in sum, and from the one before to the last of them."""
     number = min(len(within), len(means) - 1, SETTLED)
-    if number < 1:
-        return False
-    return sum(within[-number:]) > max(0.0, GENERAL * (means[-1 - number] - means[-1]))
+    return (sum(within[-number:]), means[-1 - number] - means[-1]) if number > 0 else (0.0, 0.0)
 
 
 def are_being_learned(worse: Sequence[float]) -> bool:
@@ -251,18 +272,18 @@ def are_being_learned(worse: Sequence[float]) -> bool:
     return len(worse) > 1 and worse[-1] <= LEARNED * max(worse)
 
 
-def is_wide(groups: Groups, worse: float) -> bool:
+def is_wide(groups: Groups, worse: float, *, forgets: bool = False) -> bool:
     """Return whether the upper group has too many samples to be the hard ones of one group.
 
     The share of the samples that are ``worse`` than at first, see :func:`are_worse`, is at least two thirds of the
-    group's, as the network has learned hard samples: of clean labels whose losses are means over several labels more
-    than a third of the samples can be in the upper group, but only half of these are worse. And it is at most 45 % of
-    all, unlike where the network has learned nothing. Clear groups are not wide: they become clearer still, so it is
-    better to wait.
+    group's, or 0.55 if the network ``forgets`` samples, see :func:`is_forgetting`: it has learned hard samples. Of
+    clean labels whose losses are means over several labels more than a third of the samples can be in the upper group,
+    but only half of these are worse. And it is at most 45 % of all, unlike where the network has learned nothing. Clear
+    groups are not wide: they become clearer still, so it is better to wait.
     """
     apart = HARDLY_APART <= groups.apart < TWO_GROUPS
     tail = max(TAIL * groups.samples + math.sqrt(groups.samples), WIDE * groups.samples)
-    not_learned = NOT_LEARNED * groups.upper / max(1, groups.samples)
+    not_learned = (FORGOTTEN if forgets else NOT_LEARNED) * groups.upper / max(1, groups.samples)
     return apart and groups.upper >= tail and not_learned <= worse <= MOST
 
 

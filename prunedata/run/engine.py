@@ -258,7 +258,7 @@ class Engine:
         figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
         held_out = (meter.held_out_trust, meter.held_out_seen, meter.held_out_right, meter.held_out_judged)
         guessed = not self._now().arrays.keys().isdisjoint({GUESS, LABEL})
-        sums = (meter.loss_sum, meter.visits, meter.rises, meter.products)
+        sums = (meter.loss_sum, meter.visits, meter.rises, meter.products, meter.squares)
         return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *held_out, guessed, *sums)
 
     def _look(self, earlier: Arrays | None = None) -> None:

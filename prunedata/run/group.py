@@ -49,6 +49,8 @@ class GroupTotals(NamedTuple):
     """How far the losses lie above recent averages of their samples, the sum."""
     products: float
     """The sum of the products of that with the places of the visits in the epoch."""
+    squares: float
+    """The sum of its squares."""
 
     @property
     def mean_loss(self) -> float | None:
@@ -60,10 +62,14 @@ class GroupTotals(NamedTuple):
     def within(self) -> dict[str, float]:
         """For the record of the epoch, how far the losses fell from its first visit to its last, if that is a number.
 
-        By a straight line through how far each lies above the recent average of its sample, at equal distances.
+        By a straight line through how far each lies above the recent average of its sample, at equal distances; and
+        how far off that is by chance, its standard error.
         """
-        fall = 12 * (self.rises / 2 - self.products / self.visits) / self.visits if self.visits else math.inf
-        return {"within": fall} if math.isfinite(fall) else {}
+        visits = self.visits or math.nan
+        fall = 12 * (self.rises / 2 - self.products / visits) / visits
+        variance = max(0.0, self.squares / visits - (self.rises / visits) * (self.rises / visits))
+        found = {"within": fall, "noise": math.sqrt(12 * variance / visits)}
+        return found if all(map(math.isfinite, found.values())) else {}
 
     @property
     def validation(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from prunedata.types import Floats
 
 __all__ = ["Meter", "Overhead"]
 
+RISES = "rises", "products", "squares"
 HELD_OUT = "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"
 
 
@@ -69,9 +70,9 @@ class Meter:
         How many processes train together.
     place : int
         Of the next visit among those of the epoch in all processes, if they go on side by side.
-    rises, products : float
-        The sum of how far the losses lie above recent averages of their samples, and that of its products with the
-        places of the visits.
+    rises, products, squares : float
+        The sum of how far the losses lie above recent averages of their samples, and those of its products with the
+        places of the visits, and of its squares.
     """
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class Meter:
         """Begin an epoch."""
         self._seconds, self._since = 0.0, None
         self.loss_sum, self.visits = 0.0, 0
-        self.place, self.rises, self.products = 0, 0.0, 0.0
+        self.place, self.rises, self.products, self.squares = 0, 0.0, 0.0, 0.0
         self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
         self.is_elsewhere = False
         self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
@@ -92,14 +93,15 @@ class Meter:
         """What was added up so far counts on another process."""
         self.is_elsewhere = self.is_validated
         self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
-        self.rises, self.products = 0.0, 0.0
+        self.rises, self.products, self.squares = 0.0, 0.0, 0.0
         self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
 
     def restore(self, sums: Mapping[str, Any]) -> None:
         """Go on with an epoch from what :meth:`to_dict` gave."""
         self._seconds, self._since = sums["seconds"], None
         self.loss_sum, self.visits = sums["loss_sum"], sums["visits"]
-        self.place, self.rises, self.products = sums.get("place", 0), sums.get("rises", 0.0), sums.get("products", 0.0)
+        self.place = sums.get("place", 0)
+        self.rises, self.products, self.squares = (sums.get(name, 0.0) for name in RISES)
         self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
         self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
         self.is_elsewhere = False
@@ -115,10 +117,10 @@ class Meter:
     def add_rises(self, rises: Floats) -> None:
         """Add how far the losses of visits lie above recent averages of their samples, float64, shape (n,)."""
         places = self.place + self.processes * np.arange(rises.size)
-        sums = np.stack([rises, places * rises])
-        sums[:, 0] += self.rises, self.products
+        sums = np.stack([rises, places * rises, rises * rises])
+        sums[:, 0] += self.rises, self.products, self.squares
         # One after the other: the sum must not depend on where the buffer was full.
-        self.rises, self.products = sums.cumsum(axis=1)[:, -1].tolist()
+        self.rises, self.products, self.squares = sums.cumsum(axis=1)[:, -1].tolist()
         self.place += self.processes * rises.size
 
     _since: float | None
@@ -144,7 +146,7 @@ class Meter:
         sums: dict[str, Any] = {"seconds": self.seconds(until), "overhead": self.overhead.elapsed}
         sums |= {"loss_sum": self.loss_sum, "visits": self.visits}
         if self.place:
-            sums |= {"place": self.place, "rises": self.rises, "products": self.products}
+            sums |= {"place": self.place} | {name: getattr(self, name) for name in RISES}
         if self.figures:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
             sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}

@@ -173,7 +173,7 @@ METER = {
     "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
     **dict.fromkeys(("visits", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
     **dict.fromkeys(("held_out_right?", "held_out_judged?", "place?"), COUNT),
-    **dict.fromkeys(("rises?", "products?"), _number(LONGEST_TIME, infinite=True)),
+    **dict.fromkeys(("rises?", "products?", "squares?"), _number(LONGEST_TIME, infinite=True)),
     "figure_sum?": FIGURE, "lower_is_better?": FLAG,
 }  # fmt: skip
 RECORD = {

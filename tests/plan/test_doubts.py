@@ -14,6 +14,7 @@ from prunedata.plan.doubts import (
     are_turned,
     are_worse,
     have_met,
+    is_forgetting,
     is_still_learning,
     is_wide,
     loss_at_first,
@@ -96,6 +97,10 @@ def test_a_wide_group_has_more_samples_than_the_tail_of_one():
     assert not wide(averages, 1.2)  # a third of the group has been learned
     assert not wide(averages, 0.2)  # nothing has been learned
     assert not wide(np.concatenate([averages * 0.3, averages[:100] * 0.3 + 2]), 0.1)
+    fewer = 0.6 * groups.upper / groups.samples
+    assert is_wide(groups, fewer, forgets=True)
+    assert not is_wide(groups, fewer)
+    assert not is_wide(groups, 0.8 * fewer, forgets=True)
     clear = np.concatenate([np.linspace(0, 0.2, 700), np.linspace(1, 1.2, 300)])
     assert two_groups(clear).apart > 0.75
     assert not wide(clear, 0.5)  # it gets clearer still
@@ -161,7 +166,10 @@ def test_samples_are_being_learned_once_a_tenth_fewer_are_worse_than_at_first():
 )  # fmt: skip
 def test_whether_a_network_is_still_learning_depends_on_no_unit(within, means, unit, zero):
     plain = is_still_learning(within, means)
-    assert is_still_learning([fall * unit for fall in within], [mean * unit + zero * unit for mean in means]) == plain
+    other = [fall * unit for fall in within], [mean * unit + zero * unit for mean in means]
+    assert is_still_learning(*other) == plain
+    noise = [abs(fall) / 4 for fall in within]
+    assert is_forgetting(other[0], [one * unit for one in noise], other[1]) == is_forgetting(within, noise, means)
 
 
 def test_a_network_is_still_learning_if_losses_fall_within_the_last_epochs_and_not_between_them():
@@ -173,6 +181,19 @@ def test_a_network_is_still_learning_if_losses_fall_within_the_last_epochs_and_n
     assert not is_still_learning([0.1], [2.0])
     assert not is_still_learning([0.0] * 6, means[::-1])
     assert is_still_learning([0.01] * 6, means[::-1])
+
+
+def test_a_network_memorizes_if_losses_rise_within_epochs_by_more_than_they_fall_between_them():
+    means = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4]
+    still = [0.0] * 6
+    assert is_forgetting([0.0] + [-0.11] * 5, still, means)
+    assert is_forgetting([-0.11] * 5, still, means[::-1])
+    assert not is_forgetting([-1.0] + [-0.09] * 5, still, means)
+    assert not any(is_forgetting([0.1] * at, still[:at], means[: at + 1]) for at in range(7))
+    assert not is_forgetting([-1.0], still[:1], [2.0])
+    assert is_forgetting([-0.2] * 5, [0.07] * 5, means)  # 1, which is more than 0.5 and thrice 0.16
+    assert not is_forgetting([-0.2] * 5, [0.08] * 5, means)
+    assert not is_forgetting([-1e-7] * 5, still, [3.0] * 6)  # rounded
 
 
 def test_a_network_that_has_learnt_nothing_has_half_of_the_samples_worse_than_at_first():

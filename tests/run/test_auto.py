@@ -182,6 +182,19 @@ def test_it_does_not_begin_sooner_while_losses_fall_within_epochs(general, leave
         assert abs(sum(within)) < fell / 2
 
 
+def test_it_begins_sooner_if_losses_rise_within_epochs():
+    """Then the network forgets samples between their visits, and so memorizes them."""
+    forgotten, known = told_nothing(), told_nothing()
+    for run, rise in ((forgotten, 0.05), (known, 0.0)):
+        for epoch in run.epochs():
+            for place, ids in enumerate(epoch.batches(20)):
+                run.observe(HARD[ids] + rise * (20 * place + np.arange(len(ids))) / SAMPLES, ids)
+    assert forgotten.advice.schedule.start < 8
+    assert "forgets samples between visits" in forgotten.advice.evidence[1]
+    assert 100 <= forgotten.advice.prune <= 140
+    assert known.advice.schedule is None or known.advice.schedule.start == 16
+
+
 @FEWER
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.integers(0, 3), st.sampled_from([12, 24, 48]))
 def test_how_far_losses_fall_within_an_epoch_is_the_same_over_ranks_and_resumed(first, then, stop, batches, size):
@@ -248,7 +261,7 @@ def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop
     other.load_state_dict(begun.state_dict())
     loops(other, of)
     assert other.advice == whole.advice
-    for name in ("apart", "worse", "turned", "within"):
+    for name in ("apart", "worse", "turned", "within", "noise"):
         assert [record.get(name) for record in other.history] == [record.get(name) for record in whole.history]
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(other, name), getattr(whole, name))

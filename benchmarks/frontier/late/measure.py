@@ -32,6 +32,7 @@ from prunedata.plan.doubts import (
     are_worse,
     count_doubted,
     have_met,
+    is_forgetting,
     is_still_learning,
     is_wide,
     late_from,
@@ -89,6 +90,7 @@ class LateSelection:
         self._turned: list[float] = []
         self._before, self._newest = np.zeros(keep.size), np.zeros(keep.size)
         self._within: list[float] = []
+        self._noise: list[float] = []
         self._rises: list[NDArray[np.float64]] = []
         self._memorizes = False
         self._labels = labels
@@ -103,6 +105,7 @@ class LateSelection:
                 rises = np.concatenate(self._rises)
                 places = (np.arange(rises.size) + 0.5) / rises.size - 0.5
                 self._within.append(-12 * float((places * rises).mean()))
+                self._noise.append(float(rises.std() * (12 / rises.size) ** 0.5))
             self._rises = []
             if self._rule.onset and onset_from(self._epochs) <= number <= self.begins:
                 self._see_onset(number)
@@ -135,8 +138,9 @@ class LateSelection:
         if soon:
             self._worse.append(are_worse(averages, untaught))
             self._turned.append(are_turned(self._before, self._newest, untaught))
-            learned = self._is_settled() and (met or are_being_learned(self._worse))
-            self._memorizes = learned and is_wide(groups, self._worse[-1])
+            forgets = is_forgetting(self._within, self._noise, self._averages.means)
+            learned = self._is_settled() and (met or forgets or are_being_learned(self._worse))
+            self._memorizes = learned and is_wide(groups, self._worse[-1], forgets=forgets)
         many = self._are_many(averages, untaught) and groups.apart < ONE_GROUP
         if self._memorizes or ((met or many) and self._count(compared, averages, untaught)):
             self.begins = number
