@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.types import Floats
+from prunedata.types import Floats, Ids
 
 __all__ = ["Meter", "Overhead"]
 
@@ -114,10 +114,20 @@ class Meter:
         """Whether the epoch has its figure, be it one that counts on another process."""
         return self.figures > 0 or self.is_elsewhere
 
-    def add_rises(self, rises: Floats) -> None:
-        """Add how far the losses of visits lie above recent averages of their samples, float64, shape (n,)."""
-        places = self.place + self.processes * np.arange(rises.size)
-        sums = np.stack([rises, places * rises, rises * rises])
+    def add_rises(self, rises: Floats, sizes: Ids) -> None:
+        """Add how far the losses of batches lie above recent averages of their samples.
+
+        Parameters
+        ----------
+        rises : ndarray of float, shape (n,)
+            Of the visits, batch by batch.
+        sizes : ndarray of int, shape (batches,)
+            How many of them each batch has; at least 1.
+        """
+        starts = sizes.cumsum() - sizes
+        places = self.place + self.processes * (starts + (sizes - 1) / 2)  # a batch is of one moment
+        found = np.add.reduceat(rises, starts, dtype=np.float64)
+        sums = np.stack([found, places * found, np.add.reduceat(rises * rises, starts, dtype=np.float64)])
         sums[:, 0] += self.rises, self.products, self.squares
         # One after the other: the sum must not depend on where the buffer was full.
         self.rises, self.products, self.squares = sums.cumsum(axis=1)[:, -1].tolist()

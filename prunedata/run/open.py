@@ -76,7 +76,8 @@ class OpenEpoch:
         self._policy, self._watched, self._meter = policy, watched, meter
         self._recent: Array | None = None
         if isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low
-            self._recent, self._weight = watched.finished[policy.array], 1 / (1 - policy.decay**epoch.number)
+            self._recent = watched.finished[policy.array]
+            self._weight = self._recent.dtype.type(1 / (1 - policy.decay**epoch.number))
         seen = watched.finished.get(LABEL)
         self._has_labels = seen is not None and bool(seen.all())
 
@@ -162,7 +163,8 @@ class OpenEpoch:
         self._meter.visits += ids.size
         if self._recent is not None:
             with np.errstate(over="ignore", invalid="ignore"):  # losses may be of any size
-                self._meter.add_rises(losses - self._weight * self._recent[ids].astype(np.float64))
+                some = sizes if sizes.all() else sizes[sizes > 0]
+                self._meter.add_rises(losses - self._weight * self._recent[ids], some)
         if waits:  # for the means of their batches; guesses need none
             self._watched.guess.add(self.arrays, batches, self.tally.visits)
             return

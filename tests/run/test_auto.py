@@ -198,7 +198,7 @@ def test_it_begins_sooner_if_losses_rise_within_epochs():
 @FEWER
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.integers(0, 3), st.sampled_from([12, 24, 48]))
 def test_how_far_losses_fall_within_an_epoch_is_the_same_over_ranks_and_resumed(first, then, stop, batches, size):
-    """As by a straight line through how far each lies above the recent average of its sample, visit by visit."""
+    """As by a straight line through how far each lies above the recent average of its sample, batch by batch."""
     samples, epochs = 96, 6
     every = np.random.default_rng(0).exponential(size=(epochs, samples))
 
@@ -227,10 +227,14 @@ def test_how_far_losses_fall_within_an_epoch_is_the_same_over_ranks_and_resumed(
     begun = in_ranks(first, begin)
     order, expected, average = Pruner(samples, epochs=epochs, policy="auto"), [None], np.zeros(samples)
     for number in range(epochs):
-        ids = np.concatenate(list(order.begin_epoch().batches(size)))
+        batches = list(order.begin_epoch().batches(size))
+        ids = np.concatenate(batches)
         if number:
-            slope = np.polyfit(np.arange(samples), (every[number] - average / (1 - 0.75**number))[ids], 1)[0]
-            expected.append(-slope * samples)
+            rises = every[number] - average / (1 - 0.75**number)
+            places = [(size * at + (size - 1) / 2) / samples - 0.5 for at in range(len(batches))]
+            expected.append(
+                -12 * sum(place * rises[some].sum() for place, some in zip(places, batches, strict=True)) / samples
+            )
         average = 0.75 * average + 0.25 * every[number]
         order.observe(every[number, ids], ids)
         order.end_epoch()
