@@ -15,6 +15,7 @@ from benchmarks.common.records import Facts
 from benchmarks.frontier.data.tables import RARE
 from benchmarks.frontier.late.rules import RULES, MovingAverages
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
+from benchmarks.study.recipe import WARM_UP
 from prunedata.plan.doubts import are_many_worse, count_doubted, lie_clearer, loss_at_first, two_groups
 
 __all__ = ["BEGIN", "BEGIN_FIRST_PAGE", "BEGIN_TRACES", "OF_FRONTIER", "first_page", "report", "traces"]
@@ -284,7 +285,10 @@ def _deep(runs: list[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | N
         arms: dict[str, list[Facts]] = defaultdict(list)
         for run in runs:
             recipe = run.get("recipe", {})
-            if (run.get("noise"), recipe.get("rates"), recipe.get("learning_rate")) == (kind, "cosine", RATE):
+            alike = (
+                recipe.get("warm_up", WARM_UP) == WARM_UP and recipe.get("thinned", 1) == 1 and not recipe.get("seed")
+            )
+            if alike and (run.get("noise"), recipe.get("rates"), recipe.get("learning_rate")) == (kind, "cosine", RATE):
                 arms["regular" if run["policy"] == "watched" else run["policy"]].append(run)
         if not (arms["regular"] and arms["auto"]):
             continue

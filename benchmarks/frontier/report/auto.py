@@ -32,7 +32,8 @@ def auto(results: Mapping[str, Sequence[Facts]]) -> str:
                 continue
             head, regular = [f"`{subject}`", f"`{kind}`"], _accuracy(arms[REGULAR])
             best, epochs = _best_length(some)
-            cells = [_shown(arms[arm]) for arm in BESIDE]
+            fewer = {arm for arm in AUTO if len(arms[arm]) < len(arms[ALONE])}  # of other seeds, they can't be compared
+            cells = ["" if arm in fewer else _shown(arms[arm]) for arm in BESIDE]
             ends.append([*head, str(len(arms[ALONE])), _shown(arms[REGULAR]), f"{best:.1f} at {epochs}", *cells])
             counts.append([*head, f"{arms[ALONE][0]['wrong_percent']:.1f}", *(_left_out(arms[arm]) for arm in AUTO)])
             known = _accuracy(arms["known-wrong"]) - regular if arms["known-wrong"] else None
