@@ -8,7 +8,19 @@ from statistics import mean
 from benchmarks.common.records import Runs
 from prunedata.cli.text import table
 
-__all__ = ["END", "add_images", "add_results", "aligned", "fill", "gain", "markdown", "positive", "program", "share"]
+__all__ = [
+    "END",
+    "add_images",
+    "add_results",
+    "aligned",
+    "fill",
+    "gain",
+    "markdown",
+    "positive",
+    "program",
+    "share",
+    "show",
+]
 
 END = "<!-- end -->"
 """Behind what a command writes into a page."""
@@ -50,6 +62,15 @@ def fill(page: Path, begin: str, written: str) -> str:
     if not found or not end:
         raise ValueError(f"Expected the lines {begin} and {END} in {page}.")
     return f"{head}{begin}\n\n{written}\n{END}{tail}"
+
+
+def show(text: str, begin: str, page: Path | None) -> int:
+    """Print a text, or write it into a page behind the line ``begin``, see :func:`fill`; return the exit status."""
+    if page is None:
+        print(text, end="")
+    else:
+        page.write_text(fill(page, begin, text), encoding="utf-8")
+    return 0
 
 
 ROOT = Path(__file__).parents[2]

@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.commands import add_results, fill, program
+from benchmarks.common.commands import add_results, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier import by_weight, corrected
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, USUAL, Plan
@@ -158,12 +158,7 @@ def _print(begin: str, text_of: Callable[[dict[str, list[Facts]]], str], part: s
     results = _read_in(given, part) if part else _read(given)
     if part == TODAY:  # beside all others
         results = {subject: [*of, *results.get(subject, ())] for subject, of in _read(given).items()}
-    text = text_of(results)
-    if given.page is None:
-        print(text, end="")
-    else:
-        given.page.write_text(fill(given.page, begin, text), encoding="utf-8")
-    return 0
+    return show(text_of(results), begin, given.page)
 
 
 def _read_in(given: argparse.Namespace, part: str) -> dict[str, list[Facts]]:

@@ -177,7 +177,7 @@ class Engine:
 
     def _opened(self) -> OpenEpoch:
         """Return the next epoch, with nothing observed."""
-        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter)
+        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, looks=self.pruning.looks)
 
     def _selected(self) -> Epoch:
         """Return the next epoch with the roles of its samples."""

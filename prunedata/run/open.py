@@ -42,6 +42,8 @@ class OpenEpoch:
         The arrays after the finished epochs. Not changed.
     meter : Meter
         Sums its losses.
+    looks : bool
+        Whether the run still looks for labels to doubt, by how its losses fall within epochs.
 
     Attributes
     ----------
@@ -59,7 +61,9 @@ class OpenEpoch:
         The state that it was restored from, until it continues.
     """
 
-    def __init__(self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter) -> None:
+    def __init__(
+        self, epoch: Epoch, policy: Policy, watched: SampleArrays, meter: Meter, *, looks: bool = False
+    ) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
@@ -75,7 +79,7 @@ class OpenEpoch:
         """How many losses of these count."""
         self._policy, self._watched, self._meter = policy, watched, meter
         self._recent: Array | None = None
-        if isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low
+        if looks and isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low
             self._recent = watched.finished[policy.array]
             self._weight = self._recent.dtype.type(1 / (1 - policy.decay**epoch.number))
         seen = watched.finished.get(LABEL)

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.commands import add_results, fill, program
+from benchmarks.common.commands import add_results, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier.__main__ import RESULTS as HEADS
 from benchmarks.frontier.__main__ import TODAY
@@ -70,29 +70,20 @@ def _name(seed: int, subject: str, kind: str, arm: str) -> str:
 
 
 def _table(given: argparse.Namespace) -> int:
-    return _say(report(given.results.read()), BEGIN, given.page)
+    return show(report(given.results.read()), BEGIN, given.page)
 
 
 def _traces(given: argparse.Namespace) -> int:
-    return _say(traces(given.traces), BEGIN_TRACES, given.page)
+    return show(traces(given.traces), BEGIN_TRACES, given.page)
 
 
 def _first_page(given: argparse.Namespace) -> int:
-    return _say(first_page(DEEP.read(), heads(), given.results.read()) + "\n", BEGIN_FIRST_PAGE, given.page)
+    return show(first_page(DEEP.read(), heads(), given.results.read()) + "\n", BEGIN_FIRST_PAGE, given.page)
 
 
 def heads() -> dict[str, list[Facts]]:
     """The runs of the frontier's subjects that the first page has, by subject."""
     return {name: [*(HEADS / name).read(), *(HEADS / TODAY / name).read()] for name in OF_FRONTIER}
-
-
-def _say(text: str, begin: str, page: Path | None) -> int:
-    """Print a text, or write it into a page."""
-    if page is None:
-        print(text, end="")
-    else:
-        page.write_text(fill(page, begin, text), encoding="utf-8")
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

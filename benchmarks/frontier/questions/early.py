@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from benchmarks.common.commands import add_results, fill, markdown, program
+from benchmarks.common.commands import add_results, markdown, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask
@@ -175,13 +175,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _print(name: str, text_of: Callable[[Runs], str], given: argparse.Namespace) -> int:
-    text = text_of(given.results)
-    if given.page is None:
-        print(text, end="")
-    else:
-        begin = f"<!-- python -m benchmarks.frontier.questions.early {name} -->"
-        given.page.write_text(fill(given.page, begin, text), encoding="utf-8")
-    return 0
+    return show(text_of(given.results), f"<!-- python -m benchmarks.frontier.questions.early {name} -->", given.page)
 
 
 def table(results: Runs) -> str:

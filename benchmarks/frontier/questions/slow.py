@@ -19,7 +19,7 @@ from unittest.mock import patch
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.commands import add_results, fill, markdown, program
+from benchmarks.common.commands import add_results, markdown, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier.late import measure as late
 from benchmarks.frontier.late.measure import measure
@@ -60,7 +60,7 @@ def table(recorded: Runs = RESULTS) -> str:
         if regular := found[slower, kind, "regular"]:
             rows.append([f"a {slower}th", f"`{kind}`", f"{_accuracy(regular):.1f}",
                          *(_of(found[slower, kind, arm], regular) for arm in ARMS[1:])])  # fmt: skip
-    return markdown(("rate", "labels", "regular", "before, blind", "before, labels", "blind", "labels"), rows)
+    return markdown(("rate", "labels", "regular", "before, blind", "before, labels", "blind", "labels"), rows) + "\n"
 
 
 def _accuracy(runs: Sequence[Facts]) -> float:
@@ -100,12 +100,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _print(given: argparse.Namespace) -> int:
-    text = table(given.results)
-    if given.page is None:
-        print(text, end="")
-    else:
-        given.page.write_text(fill(given.page, BEGIN, text), encoding="utf-8")
-    return 0
+    return show(table(given.results), BEGIN, given.page)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from benchmarks.common.commands import add_results, fill, markdown, program
+from benchmarks.common.commands import add_results, markdown, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.tables import table_of
@@ -206,12 +206,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _print(given: argparse.Namespace) -> int:
-    text = table(given.results)
-    if given.page is None:
-        print(text, end="")
-    else:
-        given.page.write_text(fill(given.page, BEGIN, text), encoding="utf-8")
-    return 0
+    return show(table(given.results), BEGIN, given.page)
 
 
 if __name__ == "__main__":
