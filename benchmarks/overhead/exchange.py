@@ -29,6 +29,7 @@ from prunedata.adapters.torch.ranks import Ranks
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import SharedBatches, WaitingLosses
 from prunedata.policies import DroppingCount
+from prunedata.run.group import GroupTotals
 from prunedata.types import Mask
 
 __all__ = ["main"]
@@ -79,10 +80,11 @@ def _rows(samples: int, repeats: int) -> Iterator[dict[str, Any]]:
     adapter, tally = Ranks(pruner, []), Tally(samples)
     ids = np.arange(rank, samples, ranks)
     tally.add(ids, np.random.default_rng(rank).random(ids.size) < 0.4)
+    totals = [0.0] * len(GroupTotals._fields)
     packed, byte = tally.packed.copy(), torch.zeros(samples, dtype=torch.uint8)
 
     def exchange() -> None:
-        adapter.meet([0.0, 1.0, 2.0], None, tally, None)
+        adapter.meet(totals, None, tally, None)
         adapter.merge(tally, {})
 
     def run(call: Callable[[], object], clock: Callable[[], float] = perf_counter) -> Callable[[], float]:
