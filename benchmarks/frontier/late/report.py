@@ -256,6 +256,13 @@ DEEP = {
     "worse": "40 %, by people",
     "random40": "40 %, at random",
 }
+THINNED = {1: tuple(DEEP), 10: ("clean", "worse", "random40")}
+"""Of so many images of some classes one is left: which kinds of labels such runs have."""
+TITLES = {
+    1: "photos of CIFAR-10, ResNet-18",
+    10: "photos of CIFAR-10, ResNet-18, four of ten classes rare",
+}
+OF_RARE = "the rare classes of these"
 SMALL = {"clean": "none", "random20": "20 %, at random", "random40": "40 %, at random"}
 COMPARED = ("regular", LIBRARY, LABELS)
 RATE = 0.1
@@ -280,23 +287,42 @@ def first_page(deep: Iterable[Facts], heads: Mapping[str, list[Facts]], late: It
 
 
 def _deep(runs: list[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
-    """ResNet-18: of each arm the mean of the last epochs; the best epoch is that of runs of any length."""
-    for kind, labels in DEEP.items():
-        arms: dict[str, list[Facts]] = defaultdict(list)
-        for run in runs:
-            recipe = run.get("recipe", {})
-            alike = (
-                recipe.get("warm_up", WARM_UP) == WARM_UP and recipe.get("thinned", 1) == 1 and not recipe.get("seed")
-            )
-            if alike and (run.get("noise"), recipe.get("rates"), recipe.get("learning_rate")) == (kind, "cosine", RATE):
-                arms["regular" if run["policy"] == "watched" else run["policy"]].append(run)
-        if not (arms["regular"] and arms["auto"]):
-            continue
-        longest = max(arms["regular"], key=lambda run: run["epochs"])
-        best = max(100 * point.get("accuracy", 0) for run in arms["regular"] for point in run["curves"])
-        known = next(iter(arms["known-wrong"]), longest)  # of clean labels nothing is wrong
-        ends = [run["accuracy_final"] for run in (longest, arms["auto"][0], known)]
-        yield ("photos of CIFAR-10, ResNet-18", labels), (ends[0], best, ends[1], None, ends[2])
+    """ResNet-18: of each arm the mean of the last epochs, over seeds; the best epoch is that of runs of any length."""
+    for thinned, kinds in THINNED.items():
+        for kind in kinds:
+            arms: dict[str, list[Facts]] = defaultdict(list)
+            for run in runs:
+                recipe = run.get("recipe", {})
+                alike = (recipe.get("warm_up", WARM_UP), recipe.get("thinned", 1)) == (WARM_UP, thinned)
+                usual = (run.get("noise"), recipe.get("rates"), recipe.get("learning_rate")) == (kind, "cosine", RATE)
+                if alike and usual:
+                    arms["regular" if run["policy"] == "watched" else run["policy"]].append(run)
+            if not (arms["regular"] and arms["auto"]):
+                continue
+            longest = max(run["epochs"] for run in arms["regular"])
+            regular = [run for run in arms["regular"] if run["epochs"] == longest]
+            best = max(mean(map(_best, alike)) for alike in _alike(arms["regular"]))
+            known = arms["known-wrong"] or regular  # of clean labels nothing is wrong
+            ways = (regular, arms["auto"], arms["auto-labels"], known)
+            first, *others = (mean(run["accuracy_final"] for run in way) if way else None for way in ways)
+            yield (TITLES[thinned], DEEP[kind]), (first, best, *others)
+            if thinned > 1:
+                first, *others = (mean(map(_rare, way)) if way else None for way in ways)
+                yield (OF_RARE, DEEP[kind]), (first, None, *others)
+
+
+def _alike(runs: list[Facts]) -> Iterable[list[Facts]]:
+    """Runs that differ by their seeds alone, together."""
+    lengths = {run["epochs"] for run in runs}
+    return ([run for run in runs if run["epochs"] == epochs] for epochs in lengths)
+
+
+def _best(run: Facts) -> float:
+    return 100 * max(float(point.get("accuracy", 0)) for point in run["curves"])
+
+
+def _rare(run: Facts) -> float:
+    return float(mean(run["classes"][::RARE]))
 
 
 def _heads(of: Mapping[str, list[Facts]]) -> Iterable[tuple[Sequence[str], Sequence[float | None]]]:
@@ -336,7 +362,7 @@ def _small(runs: Iterable[Facts]) -> Iterable[tuple[Sequence[str], Sequence[floa
         yield (name, labels), (ends[0], best, *ends[1:])
         if thinned:
             rare = [mean(mean(mean(run["classes"][::RARE]) for run in one[arm]) for one in arms) for arm in arms[0]]
-            yield ("the rare classes of these", labels), (rare[0], None, *rare[1:])
+            yield (OF_RARE, labels), (rare[0], None, *rare[1:])
 
 
 def _seeds(arms: Mapping[str, list[Facts]]) -> set[int]:
