@@ -22,8 +22,12 @@ if "PRUNEDATA_EXAMPLES" in os.environ:  # make test-rest looks further
 settings.load_profile(mine)
 
 
-SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split("\n"))
-"""Files and test functions that take long, as ``python -m tests --list-slow`` found."""
+SLOW, LONG = (
+    frozenset(Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8").split("\n"))
+    for name in ("slow", "long")
+)
+"""Files and test functions that take long, as ``python -m tests --list-slow`` found; and tests that take half a minute,
+listed by hand: where several show alike things, one of them stays for CI."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,6 +40,9 @@ def pytest_collection_modifyitems(items):
         file, function = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]
         if file in SLOW or function in SLOW:
             item.add_marker(pytest.mark.slow)
+        if item.nodeid in LONG or function in LONG:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.long)
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"))
             large = "ignore:Expected losses of about the size of:prunedata.errors.NeverPrunesWarning"

@@ -21,6 +21,7 @@ MOST_NAMES = 20
 FOREIGN = {
     "_SubParsersAction",  # argparse's, for an annotation
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
+    "_fields",  # of a named tuple
     "_exit",  # os._exit: how a forked child ends
     "_compile_loss",  # Keras': one loss for each sample, from a compiled model
     "_on_before_batch_transfer",  # Lightning's: where a batch comes from the loader
