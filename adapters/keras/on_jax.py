@@ -1,5 +1,6 @@
 """Record losses on the JAX backend, where a step is compiled: a callback passes the losses to the host."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -7,7 +8,8 @@ import numpy as np
 from jax.experimental import io_callback
 
 from prunedata.adapters.keras.recorders import two_likeliest, weights_in
-from prunedata.counting.batches import NOTHING
+from prunedata.counting import guess
+from prunedata.counting.batches import NO_NUMBER, NOTHING
 from prunedata.errors import LossError
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
@@ -70,6 +72,19 @@ class JaxRecorder(Adapter):
     def _take(self, *came: Any) -> None:
         ids, losses, said = map(np.array, came)
         self._came.append((ids, losses, said))
+
+    def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
+        """Observe batches of so many samples each, outside of a step."""
+        self._drained += len(ids)
+        guesses, classes = (None, None) if logits is None else guess.two_likeliest(logits)
+        if guesses is not None:
+            guesses[guesses == NO_NUMBER] = NOTHING
+        self._pruner.record(np.asarray(losses), ids, sizes, guesses, classes=classes)
+
+    @staticmethod
+    def joined(parts: Sequence[Any]) -> Any:
+        """Return the tensors of several batches as one."""
+        return np.concatenate(jax.device_get(parts))
 
     @property
     def count(self) -> int:

@@ -1,19 +1,17 @@
 """Record losses on the torch backend, where each step is Python: the losses go straight to the pruner."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from keras.src.backend import get_keras_mask
 
 from prunedata.adapters.keras.recorders import weights_in
-from prunedata.adapters.torch.losses import SMALL, Block, Later, Recorder
+from prunedata.adapters.torch.losses import Block, Recorder, finite
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
-__all__ = ["TorchRecorder", "Waiting"]
+__all__ = ["TorchRecorder"]
 
 
 class TorchRecorder(Adapter):
@@ -50,29 +48,17 @@ class TorchRecorder(Adapter):
         return tuple(torch.from_numpy(each).to(ids.device) for each in weights_in(epoch, ids.cpu().numpy()))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def add(self, ids: Any, losses: Any, logits: Any = None, sizes: Any = None) -> None:
-        """Observe a batch, or several, of ``sizes`` samples each."""
+    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
+        """Observe a batch."""
         self.count += len(ids)
-        self._losses.add(ids if isinstance(ids, np.ndarray) else ids.cpu().numpy(), losses, logits, sizes)
+        self._losses.add(ids.cpu().numpy(), losses, logits)
 
+    def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
+        """Observe batches of so many samples each; where a loss is no number, with the mean of its batch."""
+        self.count += len(ids)
+        self._losses.add(ids.cpu().numpy(), finite(losses, sizes), logits, sizes)
 
-class Waiting:
-    """Lets the losses of many batches be computed together, as a training step has no need of them."""
-
-    def __init__(self, recorder: TorchRecorder, losses_of: Callable[[Any, Any], tuple[Any, Any]]) -> None:
-        self._later, self._losses_of = Later(recorder.add), losses_of
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def add(self, ids: Any, y: Any, y_pred: Any) -> bool:
-        """Let a batch wait, of which ``losses_of(y, y_pred)`` returns losses and logits; False if it is too large."""
-        parts = (y, y_pred)
-        if not all(isinstance(part, torch.Tensor) and part.ndim and part.numel() <= SMALL for part in parts):
-            return False
-        if get_keras_mask(y_pred) is not None:
-            return False
-        self._later.add(ids.cpu().numpy(), tuple([part.detach().clone() for part in parts]), self._losses_of)
-        return True
-
-    def flush(self) -> None:
-        """Record the batches that wait."""
-        self._later.flush()
+    @staticmethod
+    def joined(parts: Sequence[Any]) -> Any:
+        """Return the tensors of several batches as one."""
+        return torch.cat(list(parts))

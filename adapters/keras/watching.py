@@ -1,10 +1,12 @@
 """Watch ``fit`` of a Keras model in the user's script, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend import get_keras_mask
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
 from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
@@ -16,6 +18,13 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
 __all__ = ["watch"]
+
+OUTPUTS = "prunedata outputs"
+"""Under this name they travel with a step's logs."""
+BATCHES, SMALL = 256, 1 << 18
+"""So many batches, or numbers, wait before losses are computed."""
+SMALL_SAMPLE = 1 << 12
+"""The most numbers of a sample that waits."""
 
 
 def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
@@ -43,7 +52,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
         held_out = data_adapter_utils.pack_x_y_sample_weight(*held_out)
     samples, epochs = len(keras.tree.flatten(x)[0]), given["epochs"] - given["initial_epoch"]
     run = session.begin(samples, epochs, dataset=_Arrays(x, y))
-    watched = _Fit(session, run.pruner)
+    watched = _Fit(session, run.pruner, model)
     callbacks = given["callbacks"]
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(watched)
@@ -52,6 +61,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
         callbacks = [*listed, watched]
     named = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (_WatchedModel, own), named)
+    watched.by_metrics = _can_take_along(model)
     model._prune_recorder, model._prune_fit, model.train_function = watched.recorder, watched, None
     changed = {"x": (np.arange(samples), x), "y": y, "sample_weight": weights, "validation_data": held_out}
     call.args, call.options = (), given | changed | {"validation_split": 0.0, "callbacks": callbacks}
@@ -80,23 +90,55 @@ class _Given(Adapter):
 class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
     """Opens and ends the run's epochs with those of ``fit``; where that fails it watches no longer."""
 
-    def __init__(self, session: Any, pruner: Pruner) -> None:
+    by_metrics = False
+    """Whether a step ends with ``compute_metrics()``, whose result may take outputs along, so that losses can wait."""
+
+    def __init__(self, session: Any, pruner: Pruner, model: Any) -> None:
         super().__init__()
+        self._compiled = model  # self.model would give it back all of its state, on JAX
         self._session, self._pruner, self._stopped = session, pruner, False
         self.recorder, self._given = pruner.attach(recorder_for(pruner)), pruner.attach(_Given())
-        self._waiting: Any = None
-        if keras.backend.backend() == "torch":
-            from prunedata.adapters.keras.on_torch import Waiting  # noqa: PLC0415 (one backend is in use)
-
-            self._waiting = Waiting(self.recorder, self._losses_of)
+        self._batches: list[tuple[Any, Any, Any]] = []
+        self._numbers, self._of_sample = 0, list[Any]()
 
     def _losses_of(self, y: Any, y_pred: Any) -> tuple[Any, Any]:
-        return sample_losses(self.model, y, y_pred, None), logits_of(self.model, y_pred)
+        return sample_losses(self._compiled, y, y_pred, None), logits_of(self._compiled, y_pred)
 
     def observe(self, ids: Any, y: Any, y_pred: Any) -> None:
-        """Record the losses of a batch, without what samples weigh; on torch, where a step is Python, later."""
-        if self._waiting is None or not self._waiting.add(ids, y, y_pred):
-            self.recorder.add(ids, *self._losses_of(y, y_pred))
+        """Record the losses of a batch within a step, without what samples weigh."""
+        self.recorder.add(ids, *self._losses_of(y, y_pred))
+
+    def take_along(self, logs: Any, ids: Any, y: Any, y_pred: Any) -> Any:
+        """Return what a step returns, and with it what the losses of its batch are made of; or record them at once."""
+        if isinstance(logs, dict) and all(map(_is_small, (y, y_pred))) and get_keras_mask(y_pred) is None:
+            return {**logs, OUTPUTS: (ids, y, keras.ops.stop_gradient(y_pred))}
+        self.observe(ids, y, y_pred)
+        return logs
+
+    def take(self, logs: Any) -> None:
+        """Keep what a step took along, away from Keras and the callbacks."""
+        outputs = logs.pop(OUTPUTS, None) if isinstance(logs, dict) else None
+        if outputs is None or self._stopped:
+            return
+        try:
+            of_sample = [each.shape[1:] for each in outputs]
+            if of_sample != self._of_sample:
+                self._flush()
+            self._of_sample = of_sample
+            self._batches.append(outputs)
+            self._numbers += len(outputs[0]) * sum(map(prod, of_sample))
+            if len(self._batches) >= BATCHES or self._numbers > SMALL:
+                self._flush()
+        except Exception as error:
+            self.stop(error)
+
+    def _flush(self) -> None:
+        """Compute and record the losses that wait, many together."""
+        batches, self._batches, self._numbers = self._batches, [], 0
+        if batches:
+            ids, y, y_pred = map(self.recorder.joined, zip(*batches, strict=True))
+            sizes = [len(ids) for ids, *_ in batches]
+            self.recorder.add_many(ids, *self._losses_of(y, y_pred), sizes)
 
     def stop(self, error: Exception) -> None:
         """Watch no longer. A run that leaves out raises the error: it would go on with the weights of this epoch."""
@@ -128,8 +170,7 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
             return
         self._end_delivery()
         try:
-            if self._waiting is not None:
-                self._waiting.flush()
+            self._flush()
             count = self.recorder.count
             if not count:
                 raise PrunedataError("no compute_loss() was called in train_step(), so that nothing is known")
@@ -166,18 +207,67 @@ class _WatchedModel(PruneMixin):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """As the model's; in training the losses of the samples are recorded, without what samples weigh."""
+        """As the model's; in training by what samples weigh."""
         plain: Any = super(PruneMixin, self)
-        ids, self._prune_recorder.waiting = self._prune_recorder.waiting, None
+        ids = self._prune_recorder.waiting
         trained = training and ids is not None
         with weighed(self, self._prune_recorder.weights_of(ids) if trained else None):
             loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
-        if trained:
+        if trained and not self._prune_fit.by_metrics:
+            self._prune_recorder.waiting = None
             try:
                 self._prune_fit.observe(ids, y, y_pred)
             except Exception as error:
                 self._prune_fit.stop(error)
         return loss
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """As the model's; in training with what the losses of the samples are made of."""
+        plain: Any = super(PruneMixin, self)
+        logs = plain.compute_metrics(x, y, y_pred, sample_weight)
+        ids, self._prune_recorder.waiting = self._prune_recorder.waiting, None
+        if ids is None or not self._prune_fit.by_metrics:
+            return logs
+        try:
+            return self._prune_fit.take_along(logs, ids, y, y_pred)
+        except Exception as error:
+            self._prune_fit.stop(error)
+            return logs
+
+    def make_train_function(self, force: bool = False) -> None:
+        """As the model's; what a step took along stays here."""
+        plain: Any = super(PruneMixin, self)
+        before = self.train_function
+        plain.make_train_function(force)
+        own, fit = self.train_function, self._prune_fit
+        if own is before or not fit.by_metrics:
+            return
+
+        def train_function(*arguments: Any) -> Any:
+            result = own(*arguments)
+            fit.take(result[0] if isinstance(result, tuple) else result)
+            return result
+
+        self.train_function = train_function
+
+
+def _can_take_along(model: Any) -> bool:
+    """Whether what the losses of a step are made of may be among its outputs, for later.
+
+    A step of the user's own may compute no metrics, and of several steps in one call Keras returns the last one's. A
+    loss of the user's own may need the weights of its step. On TensorFlow outputs cost more than a step that records.
+    """
+    keras_own = _is_of_keras(type(model).train_step) and all(map(_is_of_keras, keras.tree.flatten(model.loss)))
+    return keras_own and keras.backend.backend() != "tensorflow" and model.steps_per_execution == 1
+
+
+def _is_of_keras(given: Any) -> bool:
+    return isinstance(given, str) or str(getattr(getattr(given, "fn", given), "__module__", "")).startswith("keras.")
+
+
+def _is_small(values: Any) -> bool:
+    shape = getattr(values, "shape", ())
+    return len(shape) > 0 and None not in shape[1:] and prod(shape[1:]) <= SMALL_SAMPLE
 
 
 def _without_ids(batches: Any) -> Iterator[tuple[Any, Any, Any]]:

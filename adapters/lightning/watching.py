@@ -11,7 +11,7 @@ from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.observing import observe
 from prunedata.adapters.lightning.settings import check_settings
-from prunedata.adapters.torch.captured import Captured, capturing
+from prunedata.adapters.torch.captured import Captured, Capturing, watch_functions
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import wrap
@@ -101,7 +101,7 @@ class _Fit:
                 return own_step(*args, **options)
             if not self._leaves_out:
                 epochs.guarded(epochs.open)  # here, as all processes come to this point
-            with capturing() as captured:
+            with Capturing() as captured:
                 result = own_step(*args, **options)
             self._observe(ids, captured, result.get("loss") if isinstance(result, dict) else result)
             return result
@@ -116,6 +116,7 @@ class _Fit:
         ):  # fmt: skip
             epochs.patch(owner, function.__name__, function)
         epochs.patch(self._model, "_on_before_batch_transfer", take_batch)
+        epochs.undone(watch_functions())
 
     def _observe(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
         """Record the losses of a training step that returned this one."""

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from prunedata.adapters.torch.losses import SMALL
 
-__all__ = ["Captured", "capturing"]
+__all__ = ["Captured", "Capturing", "capturing", "watch_functions"]
 
 FUNCTIONS = (
     "cross_entropy",
@@ -69,9 +69,11 @@ class Captured:
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """Add a call. Small inputs are copied, for later; with large ones the losses are computed at once."""
-        options = dict(options)
-        given = (*args[:2], *[options.pop(name) for name in ("input", "target")[len(args) :]])
-        losses_of = _Losses(own, args[2:], options)
+        given = args[:2]
+        if len(given) < 2:
+            options = dict(options)
+            given = (*given, *[options.pop(name) for name in ("input", "target")[len(args) :]])
+        losses_of = _Losses.of(own, args[2:], options)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in given):
             self._calls.append((result, losses_of, tuple([each.detach().clone() for each in given])))
         else:
@@ -80,27 +82,32 @@ class Captured:
 
 
 class _Losses:
-    """A loss function with all its arguments but input and target."""
+    """A loss function with all its arguments but input and target.
+
+    Attributes
+    ----------
+    is_row_by_row : bool
+        Whether no other argument has a part for each sample.
+    """
+
+    _newest: "_Losses | None" = None
 
     def __init__(self, own: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.own, self._more, self._options = own, more, options
+        others = [value for name, value in options.items() if name not in ("weight", "pos_weight")]
+        self.is_row_by_row = not any(isinstance(value, torch.Tensor) for value in (*more, *others))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Losses) or (self.own, self._options.keys()) != (other.own, other._options.keys()):
-            return False
-        ours, theirs = ((*each._more, *each._options.values()) for each in (self, other))
-        return len(ours) == len(theirs) and all(
-            one is two or not (isinstance(one, torch.Tensor) or isinstance(two, torch.Tensor) or one != two)
-            for one, two in zip(ours, theirs, strict=True)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def is_row_by_row(self) -> bool:
-        """Whether no other argument has a part for each sample."""
-        others = [value for name, value in self._options.items() if name not in ("weight", "pos_weight")]
-        return not any(isinstance(value, torch.Tensor) for value in (*self._more, *others))
+    @classmethod
+    def of(cls, own: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any]) -> "_Losses":
+        """Return the newest one, if it has the same arguments: batches with the same one wait together."""
+        newest = cls._newest
+        try:
+            same = newest is not None and (newest.own, newest._more, newest._options) == (own, more, options)
+        except RuntimeError:  # two tensors are not compared to one bool
+            same = False
+        if newest is None or not same:
+            newest = cls._newest = cls(own, more, options)
+        return newest
 
     def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
         """Return one loss for each row, and no logits."""
@@ -128,18 +135,37 @@ def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) ->
     return (each * counts).sum(1) / counts.sum(1).clamp(min=1)
 
 
+def watch_functions() -> Callable[[], None]:
+    """Let the loss functions of PyTorch be captured until the returned function is called.
+
+    They return what they always do.
+    """
+    functions = vars(F)
+    before = {name: functions[name] for name in FUNCTIONS}
+    functions.update({name: _KNOWN.get(own) or _watched(own) for name, own in before.items()})
+    return lambda: functions.update(before)
+
+
+class Capturing:
+    """Captures the losses of :func:`watch_functions` within the context, that of one training step."""
+
+    def __enter__(self) -> Captured:
+        captured = Captured._open = Captured()
+        return captured
+
+    def __exit__(self, *_: object) -> None:
+        Captured._open = None
+
+
 @contextmanager
 def capturing() -> Iterator[Captured]:
-    """Capture the losses of PyTorch's loss functions within the context. They return what they always do."""
-    captured, functions = Captured(), vars(F)
-    before = {name: functions[name] for name in FUNCTIONS}
-    Captured._open = captured
-    functions.update({name: _KNOWN.get(own) or _watched(own) for name, own in before.items()})
+    """Capture the losses of PyTorch's loss functions within the context."""
+    undo = watch_functions()
     try:
-        yield captured
+        with Capturing() as captured:
+            yield captured
     finally:
-        Captured._open = None
-        functions.update(before)
+        undo()
 
 
 _KNOWN: dict[Any, Callable[..., Any]] = {}

@@ -69,6 +69,10 @@ class WatchedEpochs:
         setattr(owner, name, function)
         self._undo.append(lambda: vars(owner).pop(name, None))
 
+    def undone(self, undo: Callable[[], None]) -> None:
+        """Call this function in :meth:`close`."""
+        self._undo.append(undo)
+
     def added(self, callbacks: list[Any], callback: Any) -> None:
         """Add a callback to a list until :meth:`close`."""
         callbacks.append(callback)
