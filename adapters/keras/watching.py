@@ -53,6 +53,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
     samples, epochs = len(keras.tree.flatten(x)[0]), given["epochs"] - given["initial_epoch"]
     run = session.begin(samples, epochs, dataset=_Arrays(x, y))
     watched = _Fit(session, run.pruner, model)
+    watched.by_metrics = _can_take_along(model)
     callbacks = given["callbacks"]
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(watched)
@@ -61,7 +62,6 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
         callbacks = [*listed, watched]
     named = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (_WatchedModel, own), named)
-    watched.by_metrics = _can_take_along(model)
     model._prune_recorder, model._prune_fit, model.train_function = watched.recorder, watched, None
     changed = {"x": (np.arange(samples), x), "y": y, "sample_weight": weights, "validation_data": held_out}
     call.args, call.options = (), given | changed | {"validation_split": 0.0, "callbacks": callbacks}
