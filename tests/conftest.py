@@ -26,7 +26,7 @@ SLOW, LONG = (
     frozenset(Path(__file__).parent.joinpath(name).read_text(encoding="utf-8").split("\n"))
     for name in ("slow.txt", "project/long.txt")
 )
-"""Files and test functions that take long, as ``python -m tests --list-slow`` found; and tests that take half a minute,
+"""Files and test functions that take long, as ``python -m tests --list-slow`` found; and tests that take longest,
 listed by hand: where several show alike things, one of them stays for CI."""
 
 
