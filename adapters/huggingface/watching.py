@@ -17,7 +17,7 @@ from prunedata.adapters.huggingface.left_out import Part, is_flat, losses_of_seq
 from prunedata.adapters.huggingface.losses import logits_of
 from prunedata.adapters.huggingface.release import check_release
 from prunedata.adapters.huggingface.watched import WatchedTrainer
-from prunedata.adapters.torch.captured import Captured, capturing
+from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.losses import SMALL, Later, finite
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.seeds import drawing_alike
@@ -49,6 +49,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     if failed is not None:
         trainer.__class__, trainer.callback_handler.callbacks = kind, callbacks
         raise failed
+    undo = watch_functions()
 
     def end(complete: bool) -> None:
         try:
@@ -56,6 +57,7 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
                 trainer.close()
             run.keep_previews(drawing_alike())
         finally:
+            undo()
             trainer.__class__ = kind
             trainer.callback_handler.callbacks = [
                 each for each in trainer.callback_handler.callbacks if not isinstance(each, HandOver)
@@ -183,7 +185,7 @@ class _WatchedFromOutside(ByWeight):
         self._later.flush()
         inputs[IDS] = ids
         inputs[IDS] = self._leave_out(inputs)
-        with capturing() as self._captured:  # in the first step, and where the losses are not known otherwise
+        with Captured() as self._captured:  # in the first step, and where the losses are not known otherwise
             result = super().training_step(model, inputs, *args, **options)
         self._begun, self._captured = True, None  # or a later step would take the losses of this one
         return result

@@ -11,7 +11,7 @@ from prunedata.adapters.lightning.callback import DataPruning
 from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.observing import observe
 from prunedata.adapters.lightning.settings import check_settings
-from prunedata.adapters.torch.captured import Captured, Capturing, watch_functions
+from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import wrap
@@ -101,7 +101,7 @@ class _Fit:
                 return own_step(*args, **options)
             if not self._leaves_out:
                 epochs.guarded(epochs.open)  # here, as all processes come to this point
-            with Capturing() as captured:
+            with Captured() as captured:
                 result = own_step(*args, **options)
             self._observe(ids, captured, result.get("loss") if isinstance(result, dict) else result)
             return result

@@ -1,7 +1,6 @@
 """Get the losses of single samples from the loss functions of PyTorch that a training step calls anyway."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch.nn.functional as F
 
 from prunedata.adapters.torch.losses import SMALL
 
-__all__ = ["Captured", "Capturing", "capturing", "watch_functions"]
+__all__ = ["Captured", "watch_functions"]
 
 FUNCTIONS = (
     "cross_entropy",
@@ -31,7 +30,7 @@ IGNORE_INDEX = -100
 
 
 class Captured:
-    """The calls of loss functions in one training step."""
+    """The calls of loss functions in one training step: those within its context, see :func:`watch_functions`."""
 
     _open: "Captured | None" = None
     """The object that captures the losses of the present training step."""
@@ -39,6 +38,14 @@ class Captured:
     def __init__(self) -> None:
         self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...]]] = []
         """The result of each call, its function and inputs; or no function, and its losses with their mask."""
+        self._outer: Captured | None = None
+
+    def __enter__(self) -> "Captured":
+        self._outer, Captured._open = Captured._open, self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Captured._open = self._outer
 
     def losses(self, returned: Any, samples: int) -> torch.Tensor | None:
         """Return one loss for each sample, shape (n,), without a graph; None if no function had one for each.
@@ -73,7 +80,7 @@ class Captured:
         if len(given) < 2:
             options = dict(options)
             given = (*given, *[options.pop(name) for name in ("input", "target")[len(args) :]])
-        losses_of = _Losses.of(own, args[2:], options)
+        losses_of = _Losses(own, args[2:], options)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in given):
             self._calls.append((result, losses_of, tuple([each.detach().clone() for each in given])))
         else:
@@ -82,32 +89,27 @@ class Captured:
 
 
 class _Losses:
-    """A loss function with all its arguments but input and target.
-
-    Attributes
-    ----------
-    is_row_by_row : bool
-        Whether no other argument has a part for each sample.
-    """
-
-    _newest: "_Losses | None" = None
+    """A loss function with all its arguments but input and target."""
 
     def __init__(self, own: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.own, self._more, self._options = own, more, options
-        others = [value for name, value in options.items() if name not in ("weight", "pos_weight")]
-        self.is_row_by_row = not any(isinstance(value, torch.Tensor) for value in (*more, *others))
 
-    @classmethod
-    def of(cls, own: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any]) -> "_Losses":
-        """Return the newest one, if it has the same arguments: batches with the same one wait together."""
-        newest = cls._newest
-        try:
-            same = newest is not None and (newest.own, newest._more, newest._options) == (own, more, options)
-        except RuntimeError:  # two tensors are not compared to one bool
-            same = False
-        if newest is None or not same:
-            newest = cls._newest = cls(own, more, options)
-        return newest
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Losses) or (self.own, self._options.keys()) != (other.own, other._options.keys()):
+            return False
+        ours, theirs = ((*each._more, *each._options.values()) for each in (self, other))
+        return len(ours) == len(theirs) and all(
+            one is two or not (isinstance(one, torch.Tensor) or isinstance(two, torch.Tensor) or one != two)
+            for one, two in zip(ours, theirs, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """Whether no other argument has a part for each sample."""
+        others = [value for name, value in self._options.items() if name not in ("weight", "pos_weight")]
+        return not any(isinstance(value, torch.Tensor) for value in (*self._more, *others))
 
     def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
         """Return one loss for each row, and no logits."""
@@ -146,28 +148,6 @@ def watch_functions() -> Callable[[], None]:
     return lambda: functions.update(before)
 
 
-class Capturing:
-    """Captures the losses of :func:`watch_functions` within the context, that of one training step."""
-
-    def __enter__(self) -> Captured:
-        captured = Captured._open = Captured()
-        return captured
-
-    def __exit__(self, *_: object) -> None:
-        Captured._open = None
-
-
-@contextmanager
-def capturing() -> Iterator[Captured]:
-    """Capture the losses of PyTorch's loss functions within the context."""
-    undo = watch_functions()
-    try:
-        with Capturing() as captured:
-            yield captured
-    finally:
-        undo()
-
-
 _KNOWN: dict[Any, Callable[..., Any]] = {}
 """One wrapper for each function, so that a compiled step meets the same one again."""
 
@@ -182,4 +162,5 @@ def _watched(own: Callable[..., Any]) -> Callable[..., Any]:
                 captured.take(own, result, args, options)
         return result
 
+    _KNOWN[function] = function  # a training within another one captures nothing twice
     return _KNOWN.setdefault(own, function)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from prunedata.adapters.torch.captured import capturing
+from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.adapters.watched.epochs import WatchedEpochs
@@ -77,6 +77,7 @@ class _Training:
         shown = _Shown(dataset.dataset, trainer.data["names"])
         self._epochs.begin(len(dataset), trainer.epochs - trainer.start_epoch, dataset=shown)
         self._epochs.patch(model, "loss", self._loss_of(model, model.loss))
+        self._epochs.undone(watch_functions())
 
     def _loss_of(self, model: Any, own: Callable[..., Any]) -> Callable[..., Any]:
         """Return the model's loss function, extended to record the losses of the images."""
@@ -89,7 +90,7 @@ class _Training:
                 self._epochs.none = "each image was made of several, as mosaics are until close_mosaic"
                 return own(batch, preds)
             if "batch_idx" not in batch:
-                with capturing() as captured:
+                with Captured() as captured:
                     result = own(batch, preds)
                 self._epochs.guarded(lambda: self._epochs.record(ids, captured.losses(result[0], len(ids))))
                 return result

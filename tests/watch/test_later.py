@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from prunedata.adapters.torch.captured import capturing
+from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.losses import Later, two_likeliest
 
 
@@ -80,11 +80,45 @@ def test_no_device_is_waited_for():
     assert len(recorded.sizes) == 2 * later.batches
     logits = torch.empty(4, 3, device="meta", requires_grad=True)
     labels = torch.empty(4, dtype=torch.int64, device="meta")
-    with capturing() as captured:
+    undo = watch_functions()
+    with Captured() as captured:
         loss = torch.nn.CrossEntropyLoss()(logits * 2, labels)
     losses_of, parts = captured.later(loss, 4)
     assert losses_of(*parts)[0].is_meta
     assert captured.losses(loss, 4).is_meta
+    later = Later(recorded)
+    for _ in range(2):  # with a number that each step makes anew
+        with Captured() as captured:
+            weight = torch.ones(1, device="meta")
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                logits * 2, torch.empty_like(logits), pos_weight=weight
+            )
+        losses_of, parts = captured.later(loss, 4)
+        later.add(np.arange(4), parts, losses_of)
+    undo()
+
+
+def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
+    own, scores = torch.nn.functional.cross_entropy, torch.rand(4, 3, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 0])
+    expected = own(scores, labels, reduction="none").detach()
+
+    def loss():
+        return torch.nn.functional.cross_entropy(scores, labels)
+
+    undo = watch_functions()
+    with Captured() as outer:
+        undo_inner = watch_functions()
+        with Captured() as inner:
+            of_inner = loss()
+        undo_inner()
+        of_outer = loss()
+    loss()
+    undo()
+    assert torch.equal(inner.losses(of_inner, 4), expected)
+    assert torch.equal(outer.losses(of_outer, 4), expected)
+    assert torch.equal(outer.losses(None, 4), expected)
+    assert torch.nn.functional.cross_entropy is own
 
 
 class Operations(TorchDispatchMode):
