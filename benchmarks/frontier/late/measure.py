@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from benchmarks.common.records import Facts
 from benchmarks.common.timing import made_on
 from benchmarks.frontier.data.material import HeadTask
+from benchmarks.frontier.late.class_aware import ClassAware
 from benchmarks.frontier.late.rules import RULES, Averages, MovingAverages, Rule, above_median, upper_group
 from benchmarks.frontier.late.subjects import SUBJECTS, task_of
 from benchmarks.frontier.training.networks import NETWORKS
@@ -46,10 +47,15 @@ from prunedata.run.order import cut_batches
 
 __all__ = ["ARMS", "LateSelection", "measure"]
 
-ARMS = ("regular", "short", "oracle", "library", *RULES, "ranks")
-"""Regular training, the same for a third of the epochs, without the wrong labels, the library told a figure, and each
-rule. What was recorded as ``auto`` is the library before it had these rules. ``ranks`` is regular training for two
-thirds of the epochs: how well wrong labels are ranked then, and how many of them look like their right class."""
+WEIGHTED = "-weighted"
+ARMS = (
+    "regular", "short", "oracle", "library", *RULES, "class-aware",
+    f"regular{WEIGHTED}", f"onset-labels{WEIGHTED}", "ranks",
+)  # fmt: skip
+"""Regular training, the same for a third of the epochs, without the wrong labels, the library told a figure, each
+rule, and one of others. What was recorded as ``auto`` is the library before it had these rules. With ``-weighted`` each
+loss is divided by how frequent its label is. ``ranks`` is regular training for two thirds of the epochs: how well wrong
+labels are ranked then, and how many of them look like their right class."""
 LOOKS = 3
 """Every so many epochs a run looks at what it leaves out."""
 MOST = 0.45
@@ -82,6 +88,8 @@ class LateSelection:
         seed: int,
         batch_size: int,
         labels: NDArray[np.integer] | None = None,
+        *,
+        weighted: bool = False,
     ) -> None:
         self.keep, self.begins = keep.copy(), epochs if rule is None else late_from(epochs)
         self.first: NDArray[np.bool_] | None = None
@@ -94,6 +102,10 @@ class LateSelection:
         self._rises: list[NDArray[np.float64]] = []
         self._memorizes = False
         self._labels = labels
+        self._weights = np.ones(keep.size, np.float32)
+        if weighted and labels is not None:  # the mean weight is 1
+            names, of, numbers = np.unique(labels, return_inverse=True, return_counts=True)
+            self._weights[:] = keep.size / (names.size * numbers[of])
         self._rule, self._averages, self._figures = rule or Rule(""), MovingAverages(keep.size), Figures()
         self._epochs, self._seed, self._batch_size, self._epoch = epochs, seed, batch_size, 0
 
@@ -176,8 +188,8 @@ class LateSelection:
 
     def __call__(self, losses: Tensor, scores: Tensor, labels: Tensor, ids: Tensor, epoch: int) -> Tensor:
         """Return the mean over the samples of the batch that are trained on."""
-        weights = torch.from_numpy(self.keep[ids.numpy()]).float()
-        return (losses * weights).sum() / weights.sum().clamp_min(1)
+        keep, weights = (torch.from_numpy(each[ids.numpy()]) for each in (self.keep, self._weights))
+        return (losses * keep * weights).sum() / keep.sum().clamp_min(1)
 
 
 def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path], slower: int = 1) -> Facts:
@@ -190,14 +202,16 @@ def measure(name: str, kind: str, arm: str, seed: int, folders: dict[str, Path],
     network = NETWORKS[settings.network](task.train.features.shape[1], settings.hidden, task.classes, 0.0)
     if arm == "ranks":
         return _ranked(name, kind, seed, task, network) | made_on("numpy", "torch", "prunedata", threads=1)
-    chosen: LateSelection | ByPruner
-    if arm == "library":
-        chosen = _today(task, settings, epochs, seed)
+    labels = task.train.labels.numpy()
+    chosen: LateSelection | ByPruner | ClassAware
+    if arm in ("library", "class-aware"):
+        ours = arm == "library"
+        chosen = _today(task, settings, epochs, seed) if ours else ClassAware(labels, epochs, seed, settings.batch_size)
         steps = fit(network, task.train, chosen, epochs, settings, rate_at=RATES[subject.rates])
     else:
         keep = ~task.wrong if arm == "oracle" else np.ones(len(task.train), bool)
-        labels = task.train.labels.numpy()
-        chosen = LateSelection(keep, RULES.get(arm), epochs, seed, settings.batch_size, labels)
+        rule, weighted = RULES.get(arm.removesuffix(WEIGHTED)), arm.endswith(WEIGHTED)
+        chosen = LateSelection(keep, rule, epochs, seed, settings.batch_size, labels, weighted=weighted)
         steps = fit(network, task.train, chosen, epochs, settings, chosen, rate_at=RATES[subject.rates])
     curve = []
     for _ in steps:
@@ -249,10 +263,12 @@ def _ranked(name: str, kind: str, seed: int, task: HeadTask, network: nn.Module)
     }  # fmt: skip
 
 
-def _begin(chosen: LateSelection | ByPruner, wrong: NDArray[np.bool_]) -> Facts:
+def _begin(chosen: LateSelection | ByPruner | ClassAware, wrong: NDArray[np.bool_]) -> Facts:
     """From which epoch on it leaves out, and what at first."""
     if isinstance(chosen, LateSelection):
         return {"begins": chosen.begins, "first": _found(chosen.first, wrong)}
+    if isinstance(chosen, ClassAware):
+        return {"begins": 0}
     turned = chosen.pruner.advice.onset
     return {"begins": None if turned is None else turned + 1}
 

@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.frontier.data.tables import RARE, table_of, thinned, with_errors, with_uniform_errors
 from benchmarks.frontier.late import __main__ as program
+from benchmarks.frontier.late.class_aware import ClassAware
 from benchmarks.frontier.late.measure import LateSelection, measure
 from benchmarks.frontier.late.rules import RULES, MovingAverages
 
@@ -113,6 +114,20 @@ def test_with_labels_a_rare_class_is_held_against_its_own():
         kept[arm] = chosen.keep
     assert not kept["onset-blind"][(labels == 1)].any()
     assert (kept["onset-labels"] == (np.arange(SAMPLES) >= WRONG)).all()
+
+
+def test_a_class_aware_rule_draws_all_of_a_rare_class_and_more_of_what_has_a_high_loss():
+    labels = np.repeat([0, 1, 2], (800, 800, 20))
+    chosen = ClassAware(labels, 20, 0, 64)
+    drawn = np.zeros(labels.size)
+    for batches in chosen.epochs():
+        ids = np.concatenate(batches)
+        assert np.unique(ids).size == ids.size == pytest.approx(0.7 * labels.size, abs=3)
+        drawn[ids] += 1
+        chosen.observe(ids, np.where(ids % 2, 1.0, 0.1).astype(np.float32))
+    assert (drawn[labels == 2] == 20).all()
+    odd = np.arange(800) % 2 == 1
+    assert drawn[:800][odd].mean() > drawn[:800][~odd].mean() + 1
 
 
 def test_how_wrong_labels_are_ranked_is_measured_on_a_run_that_only_watches():
