@@ -62,10 +62,8 @@ def trains_on(engine: Engine, keys: Keys) -> None:
         If they differ, and the run does not follow its rows.
     """
     identity = engine.identity
-    if identity.is_told:
-        return
-    engine.options.check_named(keys)
     before = identity.keys
+    engine.options.check_named(keys)
     state = engine.state() if before is not None and not np.array_equal(before, keys) else None
     identity.keys, identity.is_told = keys, True
     if state is not None:
