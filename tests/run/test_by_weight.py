@@ -9,7 +9,7 @@ from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError, SkippedSamples
 from prunedata.findings.inspection import inspect
-from prunedata.policies import DroppingCount, LossRanked, Random, RunningLoss
+from prunedata.policies import DroppingCount, LossRanked
 from prunedata.reporting.facts import facts_of
 from prunedata.run.adapter import Adapter
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
@@ -112,32 +112,6 @@ def test_what_is_left_out_has_to_be_observed_and_a_loss_that_is_none_is_an_error
     run.end_epoch()
     assert run.history[-1]["observed"] == 40
     assert (run.visits - before)[out].sum() == 0
-
-
-@pytest.mark.parametrize("policy", [RunningLoss(), LossRanked(), DroppingCount(0.1, "run"), Random()])
-@pytest.mark.parametrize("through", ["store", "checkpoint"])
-def test_it_goes_on_within_an_epoch(tmp_path, policy, through):
-    whole = start(policy=policy, classes=10)
-    list(train(whole))
-    place = {"store": tmp_path / "run.zarr"} if through == "store" else {}
-    run = start(policy=policy, classes=10, **place)
-    list(train(run, epochs=2))
-    epoch = run.begin_epoch()
-    assert (epoch.number, epoch.kept, epoch.trained_on) == (2, 60, 40)
-    for ids in list(batches_of(epoch, epoch.keep))[:5]:
-        run.observe(np.cos(ids * 1.7 + epoch.number), ids)
-    run.commit()
-    state = run.state_dict()
-    del run
-    if through == "store":
-        again = start(policy=policy, classes=10, resume=True, **place)
-    else:
-        again = start(policy=policy, classes=10)
-        again.load_state_dict(state)
-    first = next(iter(again.epochs()))
-    assert (first.kept, int(first.remaining.sum())) == (60, 60 - sum(map(len, list(batches_of(epoch, epoch.keep))[:5])))
-    list(train(again))
-    alike(again, whole)
 
 
 def test_advice_is_that_of_leaving_out():

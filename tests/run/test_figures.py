@@ -1,11 +1,7 @@
 """The validation figure of each epoch is lost nowhere: stopped anywhere, a loop ends as one that never stopped."""
 
 import contextlib
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import warnings
 from itertools import count
 
@@ -15,7 +11,6 @@ import pytest
 from prunedata import Pruner, Schedule
 from prunedata.errors import NeverPrunesWarning, NotInEpoch, PrunedataError
 from prunedata.run.group import Group
-from tests.common.programs import ROOT
 
 SAMPLES, EPOCHS, BATCH = 96, 16, 32
 FEATURES = np.random.default_rng(0).normal(size=(SAMPLES + 400, 40))
@@ -169,68 +164,6 @@ def test_stopped_at_any_point_it_ends_as_one_that_never_stopped(loop, every, kep
             run.commit()
             run = start(store=place, resume=True)
         assert outcome(*train(loop, every, None, run, model)) == whole(loop, every), f"stopped at point {stop}"
-
-
-PROGRAM = """
-import os, pickle, signal, sys
-from tests.run.test_figures import *
-
-loop, every, stop, kept = LOOPS[int(sys.argv[1])], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-place = "run.zarr" if kept == "in a store" else None
-run, model = start(store=place, resume=place is not None), Model()
-if os.path.exists("model.pickle"):
-    state, model.weights = pickle.load(open("model.pickle", "rb"))
-    if state is not None:
-        run.load_state_dict(state)
-points = count(1)
-
-def at():
-    with open("new.pickle", "wb") as file:
-        pickle.dump((None if place else run.state_dict(), model.weights), file)
-    os.replace("new.pickle", "model.pickle")
-    if place:
-        run.commit()
-    if next(points) == stop:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-loop(run, model, at, every)
-pickle.dump(outcome(run, model), open("outcome.pickle", "wb"))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kept", ["in a state", "in a store"])
-@pytest.mark.parametrize("number", range(len(LOOPS)))
-def test_so_does_a_process_that_is_killed_again_and_again(number, kept, whole, tmp_path):
-    """With SIGKILL, at each point of an epoch in turn: between its last batch and its figure, and before its end."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    killed = 0
-    while True:
-        arguments = [sys.executable, "-W", "error", "-c", PROGRAM, str(number), "1", "9", kept]
-        done = subprocess.run(
-            arguments, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-        )
-        if done.returncode != -signal.SIGKILL:
-            break
-        killed += 1
-    assert done.returncode == 0, done.stderr
-    assert killed > 5
-    assert pickle.loads((tmp_path / "outcome.pickle").read_bytes()) == whole(LOOPS[number], 1)
-
-
-def test_a_loop_that_is_interrupted_and_run_again_in_a_notebook_loses_no_figure(whole):
-    """Ctrl-C between the last batch and the figure, in every epoch."""
-    run, model, seen = start(), Model(), set()
-    while run.next_epoch < EPOCHS:
-        with pytest.raises(KeyboardInterrupt) if run.next_epoch < EPOCHS - 1 else contextlib.nullcontext():
-            for epoch in run.epochs():
-                for ids in epoch.batches(BATCH):
-                    run.observe(model.step(ids), ids)
-                if epoch.number not in seen:
-                    seen.add(epoch.number)
-                    raise KeyboardInterrupt
-                run.validated(model.figure(), lower_is_better=False)
-    assert outcome(run, model) == whole(own_loop, 1)
 
 
 # -- what is told

@@ -171,17 +171,6 @@ def test_the_batch_size_of_the_run_is_the_default():
         Pruner(100, SCHEDULE, prune=0.25).total_batches()
 
 
-@pytest.mark.parametrize(("prune", "number"), [("20%", 10_000), ("0.5 %", 250), ("12.5%", 6250)])
-def test_a_percentage_can_be_said_plainly(prune, number):
-    assert Pruner(50_000, SCHEDULE, prune=prune).prune == number
-
-
-@pytest.mark.parametrize("prune", ["20", "%", "x%", "120%", "0%", "1/0%"])
-def test_a_percentage_that_makes_no_sense_is_refused(prune):
-    with pytest.raises(ScheduleError, match="Expected prune"):
-        Pruner(50_000, SCHEDULE, prune=prune)
-
-
 @pytest.mark.parametrize(
     ("samples", "prune", "asks"),
     [

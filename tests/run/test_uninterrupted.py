@@ -11,7 +11,7 @@ import pytest
 import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.errors import NotInEpoch
-from prunedata.policies import LossRanked, RunningLoss
+from prunedata.policies import RunningLoss
 from prunedata.uninterrupted import Uninterrupted
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
@@ -33,8 +33,8 @@ def losses(ids, epoch):
     return np.cos(ids * 0.7 + epoch).astype(np.float32)
 
 
-def make(policy):
-    return Pruner(SAMPLES, SCHEDULE, prune=0.3, policy=policy, classes=4)
+def make():
+    return Pruner(SAMPLES, SCHEDULE, prune=0.3, policy=RunningLoss(), classes=4)
 
 
 def train(run):
@@ -75,16 +75,15 @@ class SignalAtLine:
             sys.settrace(None)
 
 
-@pytest.mark.parametrize("policy", [RunningLoss(), pytest.param(LossRanked(), marks=pytest.mark.slow)])
-def test_ctrl_c_at_every_line_and_on_in_the_same_process(policy, interruptible):
+def test_ctrl_c_at_every_line_and_on_in_the_same_process(interruptible):
     """Batches are shuffled alike, but those of a resumed epoch are cut elsewhere: so means, and hits, may differ."""
     count = SignalAtLine(0)
-    whole = make(policy)
+    whole = make()
     count.run(lambda: train(whole))
     observed = [record["observed"] for record in whole.history]
     assert count.lines > 1000
     for at in range(1, count.lines, 7):
-        run = make(policy)
+        run = make()
         tracer = SignalAtLine(at)
         with pytest.raises(KeyboardInterrupt):
             tracer.run(lambda run=run: train(run))
@@ -120,21 +119,21 @@ def test_a_step_that_a_signal_reaches_is_done_before_the_signal(interruptible):
 
 def test_a_handler_that_saves_a_checkpoint_at_every_line(interruptible):
     """What batch systems do before they kill: the handler returns, and training goes on as if nothing had been."""
-    plain = make(RunningLoss())
+    plain = make()
     train(plain)
     count = SignalAtLine(0)
-    count.run(lambda: train(make(RunningLoss())))
+    count.run(lambda: train(make()))
     before = signal.getsignal(signal.SIGUSR1)
     try:
         for at in range(1, count.lines, 23):
-            run, saved = make(RunningLoss()), []
+            run, saved = make(), []
             signal.signal(signal.SIGUSR1, lambda *_, run=run, saved=saved: saved.append(run.state_dict()))
             SignalAtLine(at, signal.SIGUSR1).run(lambda run=run: train(run))
             assert standing(run) == standing(plain), f"looked at at line {at}"
             if not saved:  # runs differ by a few lines, so the last ones may not be reached
                 assert at > count.lines - 30
                 continue
-            other = make(RunningLoss())
+            other = make()
             other.load_state_dict(saved[0])
             train_again(other)
             assert other.visits.sum() == plain.visits.sum()
@@ -143,7 +142,7 @@ def test_a_handler_that_saves_a_checkpoint_at_every_line(interruptible):
 
 
 def test_looking_from_another_thread_costs_the_run_nothing():
-    plain, run = make(RunningLoss()), make(RunningLoss())
+    plain, run = make(), make()
     train(plain)
     stop, refused = threading.Event(), []
 
@@ -172,7 +171,7 @@ def test_looking_from_another_thread_costs_the_run_nothing():
 
 def test_steps_in_threads_of_their_own_end_where_the_run_is_taken_over():
     """As where an event loop has each step done by an executor: the thread that ends the epoch is told what to call."""
-    plain, run = make(RunningLoss()), make(RunningLoss())
+    plain, run = make(), make()
     train(plain)
     refused = 0
     while run.next_epoch < SCHEDULE.epochs:
