@@ -16,6 +16,7 @@ from prunedata.findings.inspection import inspect
 from prunedata.plan.onset import find_onset
 from prunedata.policies import RecentLoss
 from tests.common.programs import FEWER
+from tests.run.alike import assert_alike
 from tests.run.test_rejoined import in_ranks
 
 SAMPLES = 400
@@ -126,13 +127,15 @@ def learned(ids, epoch, wrong):
     return HARD[ids] * 0.95**epoch
 
 
-@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
-def test_it_begins_sooner_if_a_wide_group_is_being_learned(leave_out):
-    run = train(told_nothing(leave_out=leave_out), learned)
+def test_it_begins_sooner_if_a_wide_group_is_being_learned_however_it_leaves_out():
+    run, by_weight = (train(told_nothing(leave_out=leave_out), learned) for leave_out in ("delivery", "weight"))
     start = run.advice.schedule.start
     assert 5 < start < 12
     assert 100 <= run.advice.prune <= 140
     assert [("worse" in record) for record in run.history] == [5 <= number + 1 <= start for number in range(24)]
+    assert by_weight.advice == run.advice
+    assert by_weight.history[-1]["by_weight"] == run.advice.prune
+    assert np.array_equal(by_weight.visits, run.visits)
 
 
 def swinging(ids, epoch, wrong):
@@ -269,15 +272,7 @@ def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(
             other.load_state_dict(state)
         train(other, **how)
     assert (other.advice, other.schedule) == (whole.advice, whole.schedule)
-    told = [
-        [{name: one for name, one in record.items() if name not in ("seconds", "overhead")} for record in run.history]
-        for run in (other, whole)
-    ]
-    assert told[0] == told[1]
-    for name in ("counts", "hits", "visits"):
-        assert np.array_equal(getattr(other, name), getattr(whole, name))
-    for name, array in whole.arrays.items():
-        assert np.array_equal(other.arrays[name], array)
+    assert_alike(other, whole)
 
 
 def _bytes(found):

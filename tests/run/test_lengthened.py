@@ -16,6 +16,7 @@ from prunedata.findings.inspection import inspect
 from prunedata.policies import DroppingCount, LossRanked, RunningLoss
 from tests.common.programs import FEWER
 from tests.common.strategies import policies, schedules
+from tests.run.alike import known, records
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 SAMPLES = 60
@@ -50,9 +51,7 @@ def train(run, until=None, batches=None, turn=None):
 
 
 def outcome(run):
-    records = [{k: v for k, v in one.items() if k not in ("seconds", "overhead")} for one in run.history]
-    arrays = {"counts": run.counts, "hits": run.hits, "visits": run.visits, **run.arrays}
-    return records, run.schedule, {name: array.tolist() for name, array in arrays.items()}
+    return records(run), run.schedule, {name: array.tolist() for name, array in known(run).items()}
 
 
 def from_its_store(run, schedule, place, **more):

@@ -15,6 +15,7 @@ from prunedata.findings.inspection import inspect
 from prunedata.policies import EasyPruning, LossRanked, Random
 from tests.common.programs import FEWER, run_python
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
+from tests.run.alike import known, records
 
 # A loop over epochs that is left by break or an error loses no epoch that was seen whole.
 
@@ -200,9 +201,7 @@ class Stopped:
         return True
 
     def outcome(self):
-        known = [array.tolist() for array in (self.run.counts, self.run.hits, self.run.visits)]
-        told = [{k: v for k, v in r.items() if k not in ("seconds", "overhead")} for r in self.run.history]
-        return self.log, known, {name: array.tobytes() for name, array in self.run.arrays.items()}, told
+        return self.log, records(self.run), {name: array.tobytes() for name, array in known(self.run).items()}
 
 
 STOPS = (

@@ -13,6 +13,7 @@ from prunedata import Pruner, Schedule
 from prunedata.errors import NotInEpoch
 from prunedata.policies import RunningLoss
 from prunedata.uninterrupted import Uninterrupted
+from tests.run.alike import known
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 
@@ -48,8 +49,7 @@ def train(run):
 def standing(run):
     """All that a run knows of its samples, and what it did, but for seconds and what depends on the order of sums."""
     records = [{k: r[k] for k in ("number", "pruned", "kept", "observed")} for r in run.history]
-    arrays = {**run.arrays, "counts": run.counts, "hits": run.hits, "visits": run.visits}
-    return records, {name: array.tolist() for name, array in arrays.items()}
+    return records, {name: array.tolist() for name, array in known(run).items()}
 
 
 class SignalAtLine:

@@ -12,6 +12,7 @@ from prunedata.findings.inspection import inspect, times_pruned
 from prunedata.findings.searched import held_out, state_of, told_unsearched
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RecentLoss, RunningLoss
 from prunedata.run.epoch import Role
+from tests.run.alike import known
 
 ROWS = 24
 SCHEDULE = Schedule(8, window=3, start=1, block=2, pruned_per_block=1)
@@ -34,10 +35,6 @@ def epoch_of(run, rows, *, order=None):
         run.observe(np.array([np.cos(rows[at] * 1.7 + epoch.number) + rows[at] / 9 for at in some]), some)
     run.end_epoch()
     return {rows[at] for at in np.flatnonzero(~epoch.keep)}
-
-
-def known(run):
-    return {"counts": run.counts, "hits": run.hits, "visits": run.visits, **run.arrays}
 
 
 def followed(run, rows, **options):
