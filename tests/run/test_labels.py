@@ -34,26 +34,6 @@ class Images:
         return place, self.targets[place]
 
 
-class Part:
-    """As torch's Subset."""
-
-    def __init__(self, dataset, indices):
-        self.dataset, self.indices = dataset, indices
-
-    def __len__(self):
-        return len(self.indices)
-
-    def __getitem__(self, place):
-        return self.dataset[self.indices[place]]
-
-
-class Loader:
-    """It has a data set, and no rows of its own."""
-
-    def __init__(self, dataset):
-        self.dataset = dataset
-
-
 def known(pruner):
     """The labels that a run has."""
     for epoch in pruner.epochs():
@@ -68,16 +48,16 @@ def saved_labels(pruner):
 
 
 @pytest.mark.parametrize("targets", [CLASSES, CLASSES.tolist(), CLASSES.astype(np.uint8)])
-@pytest.mark.parametrize("within", [lambda data: data, Loader])
+@pytest.mark.parametrize("within", [lambda data: data, DataLoader])
 def test_classes_are_found(targets, within):
     np.testing.assert_array_equal(labels_in(within(Images(targets))), CLASSES)
 
 
 def test_a_part_has_the_classes_of_its_rows():
     places = [5, 1, 7, 2, 30, 33]
-    part = Part(Images(CLASSES), places)
+    part = Subset(Images(CLASSES), places)
     np.testing.assert_array_equal(labels_in(part), CLASSES[places])
-    np.testing.assert_array_equal(labels_in(Loader(part), "targets"), CLASSES[places])
+    np.testing.assert_array_equal(labels_in(DataLoader(part), "targets"), CLASSES[places])
 
 
 class Shuffled(Images):

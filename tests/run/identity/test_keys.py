@@ -204,19 +204,6 @@ def test_ranks_are_held_to_the_same_keys():
     assert {name for name in told[0] if told[0][name] != told[2][name]} == {"checksum of keys"}
 
 
-def test_a_policy_cannot_have_an_array_of_that_name():
-    class Own:
-        needs_losses, tolerance = True, 0.0
-
-        def arrays(self, samples):
-            return {"keys": np.zeros(samples)}
-
-    from prunedata.counting.sample_arrays import SampleArrays
-
-    with pytest.raises(PrunedataError, match="'keys', which is taken"):
-        SampleArrays(3, [Own()])
-
-
 @pytest.mark.parametrize("samples", [2**40, 2**53])
 def test_more_samples_than_fit_into_memory_are_refused_before_anything_is_made(samples):
     with pytest.raises(PrunedataError, match=rf"Got {samples:,}, which take [\d,]+ GB at 16 bytes each"):
