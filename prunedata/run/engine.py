@@ -172,13 +172,7 @@ class Engine:
         return Epoch(number, pruned, read_only(roles), self.options.seed, weights, zero_weights)
 
     def end(self, *, commit: bool = True) -> None:
-        """Close the open epoch and commit it.
-
-        Raises
-        ------
-        SkippedSamples
-            If kept samples were not observed. The epoch stays open.
-        """
+        """Close the open epoch and commit it; :class:`SkippedSamples` leaves it open."""
         opened, epoch, ledger = self._now(), self.current, self.ledger
         self._check_part()
         with self.meter.overhead:
@@ -484,11 +478,8 @@ class Engine:
     def flush(self) -> None:
         """Record all losses that adapters and the buffer hold back.
 
-        Raises
-        ------
-        LossError
-            If batches have ids out of range or losses that are not finite. It names these batches and samples;
-            they are left out and all others are recorded.
+        Raises :class:`LossError` if batches have ids out of range or losses that are not finite. It names these batches
+        and samples; they are left out and all others are recorded.
         """
         self._refuse_failed()
         if not self.in_thread():

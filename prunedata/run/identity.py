@@ -118,13 +118,8 @@ def print_of(
 ) -> str | None:
     """Return the fingerprint of one sample; None if it cannot be read or has none.
 
-    Parameters
-    ----------
-    read : callable
-        Given an id, returns the sample.
-    sample : int
-    alike : callable
-        Returns a context manager in which the generators of a framework are seeded, as those of Python and NumPy are.
+    ``read`` returns the sample of an id; ``alike`` a context manager in which the generators of a framework are seeded,
+    as those of Python and NumPy are.
     """
     with drawn_alike(alike()):
         try:

@@ -96,14 +96,9 @@ class Meter:
         return self.figures > 0 or self.is_elsewhere
 
     def add_rises(self, rises: Floats, sizes: Ids) -> None:
-        """Add how far the losses of batches lie above recent averages of their samples.
+        """Add how far the losses of batches lie above recent averages of their samples, shape (n,), batch by batch.
 
-        Parameters
-        ----------
-        rises : ndarray of float, shape (n,)
-            Of the visits, batch by batch.
-        sizes : ndarray of int, shape (batches,)
-            How many of them each batch has; at least 1.
+        ``sizes``, shape (batches,): how many of them each batch has; at least 1.
         """
         starts = sizes.cumsum() - sizes
         places = self.place + self.processes * (starts + (sizes - 1) / 2)  # a batch is of one moment

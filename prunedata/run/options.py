@@ -161,13 +161,7 @@ def _check_memory(samples: int) -> None:
 
 
 def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
-    """Return the given schedule, or the steady one of so many epochs.
-
-    Raises
-    ------
-    ScheduleError
-        If both are given, or neither.
-    """
+    """Return the given schedule, or the steady one of so many epochs. Raises if both are given, or neither."""
     if schedule is None and epochs is not None:
         return Schedule.steady(epochs)
     if schedule is None or epochs is not None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
-from prunedata.errors import FinishedWarning, ForeignStore, NeverPrunesWarning, PrunedataError
+from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.policies import DroppingCount, LossRanked, RunningLoss
 from tests.common.programs import FEWER
@@ -139,15 +139,6 @@ def test_the_store_says_so_before_the_first_epoch_is_done(tmp_path):
         start(SHORT, tmp_path)  # it is a run of 13 epochs now
     assert start(LONG, tmp_path).next_epoch == 5
     assert start(replace(LONG, epochs=20), tmp_path).schedule.epochs == 20
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_finished_run_goes_on(tmp_path):
-    train(start(SHORT, tmp_path))
-    with pytest.warns(FinishedWarning, match="resume=True"):
-        assert list(start(SHORT, tmp_path).epochs()) == []
-    run = start(LONG, tmp_path)
-    assert next(run.epochs()).number == 8
 
 
 class TestRewindowed:

@@ -203,7 +203,7 @@ def test_all_ranks_keep_what_logits_say_if_one_of_them_has_any(processes, which,
                 run.share_batches(SharedBatches(7, shuffle=True))
             for ids in epoch.batches(7):
                 own = ids[group.rank :: group.processes]
-                said = np.eye(classes)[own % 4] if group.rank in which else None
+                said = np.eye(4, classes)[own % 4] if group.rank in which else None
                 if own.size:
                     run.observe(losses(own, epoch.number), own, logits=said)
             run.end_epoch()

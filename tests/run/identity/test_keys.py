@@ -208,8 +208,3 @@ def test_ranks_are_held_to_the_same_keys():
 def test_more_samples_than_fit_into_memory_are_refused_before_anything_is_made(samples):
     with pytest.raises(PrunedataError, match=rf"Got {samples:,}, which take [\d,]+ GB at 16 bytes each"):
         Pruner(samples, epochs=3)
-
-
-def test_large_numbers_are_keys():
-    ids = [2**63 - 1 - number for number in range(30)]
-    assert train(ids).samples == 30
