@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarni
 PACKAGE = Path(prunedata.__file__).parent
 HERE = (str(PACKAGE / "run"), str(PACKAGE / "counting"), str(PACKAGE / "uninterrupted.py"))
 SAMPLES = 40
-SCHEDULE = Schedule(3, window=3, start=1, block=1, pruned_per_block=1)
+SCHEDULE = Schedule(2, window=2, start=1, block=1, pruned_per_block=1)
 
 
 @pytest.fixture
