@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -165,7 +165,9 @@ class Pruner:
         if samples is None and given is not None:
             samples = given.size
 
-        self._number = None if samples is None else len(samples) if isinstance(samples, Sized) else samples
+        # An array or a tensor without dimensions is a number, though it has a method for its length.
+        dataset = samples if isinstance(samples, Sized) and getattr(samples, "ndim", True) else None
+        self._number = cast("int | None", samples) if dataset is None else len(dataset)
 
         def begin(number: int, data: Any, keys: Keys | None) -> None:
             known: Any = labels
@@ -185,8 +187,8 @@ class Pruner:
         self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
         """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
         self._keys = given
-        if self._number is not None and (isinstance(samples, Sized) or not isinstance(labels, str)):
-            begin(self._number, samples, given)
+        if self._number is not None and (dataset is not None or not isinstance(labels, str)):
+            begin(self._number, dataset, given)
 
     def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None

@@ -264,6 +264,7 @@ def test_when_to_prune_is_said_once(given):
 def test_samples_may_be_the_data_set():
     assert Pruner(list(range(40)), epochs=6).samples == 40
     assert Pruner(np.zeros((40, 2)), epochs=6).samples == 40
+    assert Pruner(np.array(40), epochs=6).samples == 40  # a number
 
 
 def test_a_run_that_knows_no_samples_says_so():
