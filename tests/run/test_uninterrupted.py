@@ -117,6 +117,23 @@ def test_a_step_that_a_signal_reaches_is_done_before_the_signal(interruptible):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_handler_that_raises_does_not_keep_later_signals_from_theirs(interruptible):
+    handled = []
+
+    def step():
+        with Uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handled.append("saved"))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            step()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert handled == ["saved"]
+
+
 def test_a_handler_that_saves_a_checkpoint_at_every_line(interruptible):
     """What batch systems do before they kill: the handler returns, and training goes on as if nothing had been."""
     plain = make()
