@@ -51,7 +51,7 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("ids", "losses", "told"), BAD_VALUES)
-@pytest.mark.parametrize("position", [0, 1, 5])
+@pytest.mark.parametrize("position", [0, 5])
 def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, position):
     taken = 0
     if position == 0:
@@ -99,7 +99,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
         ([], FINE, "one loss for each id. Got 0 ids and 8 losses"),
     ],
 )
-@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("before", [0, 3])
 def test_what_is_no_batch_is_refused_at_once_wherever_it_stands(run, ids, losses, told, before):
     for _ in range(before):
         run.observe(FINE, IDS)
